@@ -40,9 +40,10 @@ format: $(VENV)/.dev ## rewrite the code the way `make check` wants it
 	$(BIN)/ruff check --fix-only --exit-zero $(CODE)
 	$(BIN)/ruff format $(CODE)
 
-docs: $(VENV)/.dev ## write the pages that are made from code: docs/reference/python and docs/internals/states.md
+docs: $(VENV)/.dev ## write the pages that are made from code: docs/reference/python, docs/reference/exit-codes.md and docs/internals/states.md
 	$(BIN)/python -m tests.drawings.reference
 	$(BIN)/python -m tests.drawings.states > docs/internals/states.md
+	$(BIN)/python -m tests.drawings.exit_codes > docs/reference/exit-codes.md
 
 # Bytecode is kept, whatever the shell says: else hundreds of short processes spend most of their time compiling the same files.
 # Up to eight tests that fail beside others run again, alone; those that pass then are named at the end, with their first failure.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import pytest
@@ -14,7 +15,6 @@ from hypothesis import strategies as st
 from holdfast.contract.page_reader import read
 from holdfast.contract.terms import BUILT_IN_TOOLS
 from holdfast.library.code_review.diffs import DiffIncomplete, read_diff
-from holdfast.model.clock import monotonic
 from holdfast.service.worker_runtime import WorkerSettings
 from holdfast.testing import worker_kit
 from holdfast.workers.policy import Policy
@@ -118,9 +118,9 @@ def test_any_text_is_a_diff_or_is_refused(text: str) -> None:
 @pytest.mark.parametrize("many", [10_000, pytest.param(100_000, marks=pytest.mark.long)])
 def test_any_number_of_hunks_costs_little_and_what_the_model_did_not_see_is_counted(many: int) -> None:
     diff = HEAD + "".join(f"@@ -{at} +{at} @@\n-a\n+b\n" for at in range(1, many + 1))
-    began = monotonic()
+    began = process_time()
     told = reviewed(said(issue(5, "f.py"), issue(many, "f.py")), diff=diff)
-    assert monotonic() - began < 10
+    assert process_time() - began < 10
     assert (len(told.calls), max(len(arguments["prompt"]) for _, arguments in told.calls) < 20_000) == (4, True)
     counted = told.outputs["reviewed"]
     assert (counted["hunks"], many // 2 < counted["hunks_left_out"] < many) == (many, True)

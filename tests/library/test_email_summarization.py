@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import pytest
 
 from holdfast.library.email_summarization.people import persons_in
-from holdfast.model.clock import monotonic
 from holdfast.testing import worker_kit
 from holdfast.workers.tools.cassettes import CassetteSettings, Mode
 from tests.library.scene import case_of, copied, file_of, model_at, ran, refuses, working
@@ -109,9 +109,9 @@ def test_names_come_from_headers(line: str, names: list[list[str]]) -> None:
 
 @pytest.mark.parametrize("line", [" " * 1_990, "<" * 1_990, "a<b@" * 240, '"' * 1_990, "a " * 990, "wrote" * 390 + ":", "> " * 990])
 def test_headers_of_any_form_cost_little(line: str) -> None:
-    began = monotonic()
+    began = process_time()
     persons_in(f"From: {line}\n" * 250, {})
-    assert monotonic() - began < 5
+    assert process_time() - began < 5
 
 
 @pytest.mark.long

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from time import process_time
 
 import pytest
 from hypothesis import example, given, settings
@@ -10,7 +11,6 @@ from hypothesis import strategies as st
 
 from holdfast.contract.page_reader import read
 from holdfast.contract.terms import Level
-from holdfast.model.clock import monotonic
 from holdfast.pipelines.graph.contract import contract_in
 from holdfast.pipelines.graph.graph import GateNode, HumanNode
 from holdfast.pipelines.graph.text import graph_from, graph_text
@@ -263,10 +263,10 @@ QUICK = ("too_many_nodes", "too_deep", "value_cut_off")
 @pytest.mark.parametrize("name", parts.one_of_each(HUGE, lambda name: HUGE[name][1] if HUGE[name][1] in QUICK else ""))
 def test_a_huge_page_is_refused_with_its_reason_in_little_time(name: str) -> None:
     page, code = HUGE[name]
-    began = monotonic()
+    began = process_time()
     assert code in {problem.code for problem in fair(page.encode()).problems}
     assert is_pipeline(page.encode())
-    assert monotonic() - began < 20  # a page that costs more than its length would take hours
+    assert process_time() - began < 20  # a page that costs more than its length would take hours
 
 
 @pytest.mark.parametrize("rendered", [str, pytest.param(site, marks=pytest.mark.long), pytest.param(flat, marks=pytest.mark.long)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import statistics
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,8 @@ pytestmark = pytest.mark.alone
 SOON = 0.25
 REACHED = 0.15
 """What a bomb needs to reach its limit, on a slow machine."""
+TRIES = 6
+"""Whatever else runs on the machine makes some tries late. A sandbox that is late itself is late in all of them."""
 
 
 WAYS = ("sleep", "sleep_through_signals", "blocked_in_c", "backtracking", "fork_bomb", "flood")
@@ -36,17 +39,23 @@ def takes_many(body: str) -> bool:
     return body in ("fork_bomb", "threads")
 
 
+def ends(scene: Scene, code: str, within: float, entry: str, **wish: Any) -> None:
+    """The body ends with this code in each try, and within these seconds in one of them."""
+    took: list[float] = []
+    while not took or (took[-1] >= within and len(took) < TRIES):
+        found = scene.attempt(entry, **wish)
+        assert found["code"] == code
+        took.append(found["seconds"])
+    assert min(took) < within
+
+
 @pytest.mark.parametrize("setting, way", in_each_setting(WAYS, takes_many))
 def test_a_timeout_ends_everything_within_250_ms(scenes: Scenes, setting: str, way: str) -> None:
-    found = scenes(setting).attempt(f"greedy:{way}", timeout=0.5)
-    assert found["code"] == "timeout"
-    assert found["seconds"] < 0.5 + SOON
+    ends(scenes(setting), "timeout", 0.5 + SOON, f"greedy:{way}", timeout=0.5)
 
 
 def test_idleness_ends_within_250_ms(scene: Scene) -> None:
-    found = scene.attempt("greedy:sleep", timeout=20, idle_timeout=0.3)
-    assert found["code"] == "idle_timeout"
-    assert found["seconds"] < 0.3 + SOON
+    ends(scene, "idle_timeout", 0.3 + SOON, "greedy:sleep", timeout=20, idle_timeout=0.3)
 
 
 def test_cpu_ends_within_250_ms(scene: Scene) -> None:
@@ -57,15 +66,11 @@ def test_cpu_ends_within_250_ms(scene: Scene) -> None:
 
 @pytest.mark.parametrize("setting, bomb", in_each_setting(BOMBS, takes_many))
 def test_a_bomb_ends_within_250_ms(scenes: Scenes, setting: str, bomb: str) -> None:
-    found = scenes(setting).attempt(f"greedy:{bomb}", jail={"memory_mb": 1024 if bomb == "threads" else 128})
-    assert found["code"] == BOMBS[bomb]
-    assert found["seconds"] < REACHED + SOON
+    ends(scenes(setting), BOMBS[bomb], REACHED + SOON, f"greedy:{bomb}", jail={"memory_mb": 1024 if bomb == "threads" else 128})
 
 
 def test_a_fork_bomb_ends_within_250_ms(apart: Scene) -> None:
-    found = apart.attempt("greedy:fork_bomb", jail={"allow_children": True})
-    assert found["code"] == "process_limit"
-    assert found["seconds"] < REACHED + SOON
+    ends(apart, "process_limit", REACHED + SOON, "greedy:fork_bomb", jail={"allow_children": True})
 
 
 async def test_a_warm_attempt_starts_within_8_ms() -> None:

@@ -58,6 +58,7 @@ DAMAGE = {
         " SELECT 1, 1, 't', '', '', 'w', 'r', 'r', 'r', '', 'c', 'm', state, 0, 0, 0, 0, 0, 0, 0, '', '', 0"
         " FROM (SELECT 'settled' AS state UNION ALL SELECT 'unknown') AS two"
     ),
+    "summaries_contradict": "UPDATE executions SET outcome = 'ok' WHERE status = 'RUNNING'",
     "lanes_lost": "INSERT INTO lanes (key, queue, parent, level, at_once) VALUES ('p/tenant=a', 'p', 'p', 'tenant', 9)",
     "rates_lost": "INSERT INTO rates (lane, kind, step_ns, burst) VALUES ('absent', 'runs', 1, 1)",
     "signals_from_the_future": "UPDATE subscribers SET cursor = 1000",

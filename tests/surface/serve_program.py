@@ -39,6 +39,7 @@ def until(fact: Callable[[], T], what: str, seconds: float = PATIENCE_SECONDS, *
 class Program:
     """A server that runs."""
 
+    command = "serve"
     credentials = ("nobody", "nothing")
     """What boto3 signs with."""
 
@@ -52,7 +53,7 @@ class Program:
     ) -> None:
         inherited = {key: value for key, value in os.environ.items() if not key.startswith(("AWS_", "HOLDFAST_"))}
         known = {**inherited, "PYTHONUNBUFFERED": "1", **(environment or {})}
-        words = ["serve", *map(str, arguments)]
+        words = [self.command, *map(str, arguments)]
         self.process: warm.Talking | subprocess.Popen[str]
         if warm.suits(known) and not under and umask == -1:
             self.process = warm.Talking(words, cwd, known)

@@ -1,5 +1,6 @@
 """Extraction: what a spec finds in a page, and what it says when the page has changed."""
 
+from time import process_time
 from typing import Any
 
 import pytest
@@ -9,7 +10,6 @@ from hypothesis import strategies as st
 from holdfast.library.web_scrape.extraction import MAX_ITEMS, MAX_WARNINGS, SpecInvalid, extract
 from holdfast.library.web_scrape.paths import path_of
 from holdfast.model import codec
-from holdfast.model.clock import monotonic
 from tests.parts import examples
 
 URL = "https://shop.example/tea/green.html?x=1"
@@ -313,9 +313,9 @@ def test_a_spec_has_bounds() -> None:
 
 @pytest.mark.parametrize("regex", ["(a+)+$", "(a|aa)+$", "(.*a){20}", "^(([a-z])+.)+[A-Z]([a-z])+$", "(x+x+)+y", "a?" * 30 + "a" * 30])
 def test_a_catastrophic_regex_takes_no_time(regex: str) -> None:
-    began = monotonic()
+    began = process_time()
     extract("<p>" + "a" * 200_000 + "!</p>", {"x": {"css": "p", "regex": regex}})
-    assert monotonic() - began < 10
+    assert process_time() - began < 10
 
 
 @pytest.mark.parametrize(
@@ -347,9 +347,9 @@ def test_no_page_makes_it_fail(html: str) -> None:
         "l": {"css": "*", "list": True},
         "m": {"meta": "x"},
     }
-    began = monotonic()
+    began = process_time()
     codec.dumps(extract(html, spec, URL).data)
-    assert monotonic() - began < 20
+    assert process_time() - began < 20
 
 
 def test_lists_and_warnings_are_bounded() -> None:
@@ -362,9 +362,9 @@ def test_a_record_of_records_of_records_ends() -> None:
     spec: Any = {"css": "div", "list": True, "fields": {"t": "p"}}
     for _ in range(5):
         spec = {"css": "div", "list": True, "fields": {"x": spec}}
-    began = monotonic()
+    began = process_time()
     extract("<div>" * 60 + "<p>x", {"x": spec})
-    assert monotonic() - began < 30
+    assert process_time() - began < 30
 
 
 def test_a_path_that_looks_at_everything_again_and_again_is_stopped() -> None:

@@ -1,12 +1,13 @@
 """The pure tools: pure functions of hostile text."""
 
+from time import process_time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.contract.terms import BUILT_IN_TOOLS
 from holdfast.model import codec
-from holdfast.model.clock import monotonic
 from holdfast.workers.tools.pure import PURE, call_pure, json_schema_validate, parse_html
 from holdfast.workers.tools.seam import ToolFailed
 
@@ -53,9 +54,9 @@ def test_whatever_is_fed_json_comes_out(html: str) -> None:
     "html", ["<div>" * 200_000 + "x" + "</div>" * 200_000, "<b>" * 200_000, "<ul><li>" * 100_000, "<p>" * 200_000, "<a href=x>" * 100_000]
 )
 def test_endless_nesting_is_read_in_a_moment(html: str) -> None:
-    began = monotonic()
+    began = process_time()
     parse_html(html)
-    assert monotonic() - began < 20
+    assert process_time() - began < 20
 
 
 def test_a_deep_page_keeps_its_text_and_its_end() -> None:
@@ -134,8 +135,8 @@ def test_arguments_that_do_not_fit_are_named(tool: str, arguments: dict[str, obj
 def test_a_tag_with_endless_attributes_loses_most_of_them_and_the_page_nothing_else(separator: str) -> None:
     code = "<script>if (a<b) {" + "x/y=1 " * 5000 + "}</script>"
     crowd = "".join(f"a{number}{separator}" for number in range(30_000))
-    began = monotonic()
+    began = process_time()
     read = parse_html(f"<p>before</p>{code}<h1 id=it {crowd}>title</h1><p>after</p>", select={"it": "#it", "script": {"css": "script"}})
-    assert monotonic() - began < 5
+    assert process_time() - began < 5
     assert (read["selected"]["it"], read["text"]) == ("title", "before title after")
     assert read["selected"]["script"].startswith("if (a<b) {x/y=1")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
+from time import process_time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.model.clock import monotonic
 from holdfast.workers.tools.pure import call_pure, redact_pii
 from holdfast.workers.tools.redact_pii import PLACEHOLDER
 from holdfast.workers.tools.seam import ToolFailed
@@ -88,9 +88,9 @@ HOSTILE = ["4 ", "a", "a@", "@", "1", "0", "4-", "+1 ", "00 ", "DE89 ", "1.", ":
 
 @pytest.mark.parametrize("unit", [unit if at < 2 else pytest.param(unit, marks=pytest.mark.long) for at, unit in enumerate(HOSTILE)])
 def test_a_long_text_costs_little_whatever_it_repeats(unit: str) -> None:
-    began = monotonic()
+    began = process_time()
     redact_pii([(unit * 200_000)[:200_000]], ["ann " * 20, "ann bob"])
-    assert monotonic() - began < 5
+    assert process_time() - began < 5
 
 
 def test_more_text_than_a_call_takes_is_refused() -> None:

@@ -62,11 +62,11 @@ ATTACKS: Mapping[str, tuple[Schema, str]] = {
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_a_schema_above_a_limit_is_refused_by_name_and_at_once(attack: str) -> None:
     schema, code = ATTACKS[attack]
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(SchemaInvalid) as refused:
         Checker(schema)
     assert refused.value.code == code
-    assert time.perf_counter() - began < 1.0
+    assert time.process_time() - began < 1.0
 
 
 @pytest.mark.parametrize("attack", ATTACKS)

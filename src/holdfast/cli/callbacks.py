@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from holdfast.cli import completion
 from holdfast.cli.arguments import CodecOption, ErrorMessageOption, ErrorTypeOption, LinesOption, StoreOption, StorePlace, read_text
 from holdfast.cli.terminal import distance, moment, print_line, print_table, say, span_of
 from holdfast.model.clock import SystemClock
@@ -20,7 +21,10 @@ IdArgument = Annotated[str, typer.Argument(metavar="CALLBACK_ID", help="The call
 @app.command("list")
 def list_(
     function: Annotated[
-        str | None, typer.Option("--function", metavar="NAME", help="Only callbacks of this function's executions.")
+        str | None,
+        typer.Option(
+            "--function", metavar="NAME", help="Only callbacks of this function's executions.", autocompletion=completion.functions
+        ),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most this many.")] = 50,
     json_lines: LinesOption = False,

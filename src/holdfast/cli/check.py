@@ -12,14 +12,13 @@ import typer
 
 from holdfast.cli.arguments import JsonOption
 from holdfast.cli.check_pages import may_be_pipeline, read_page
+from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.terminal import print_document, printable
 from holdfast.contract.codes import Named, Status, meaning_of
 from holdfast.contract.terms import Contract, Field, Limits, PageReading
 
 if TYPE_CHECKING:
     from holdfast.cli.check_pipelines import CheckedPipeline
-
-_UNFIT = 2
 
 
 def check(
@@ -78,7 +77,7 @@ def check(
         for one in pipelines:
             print("\n".join(one.lines()))
     if not fine:
-        raise typer.Exit(_UNFIT)
+        raise typer.Exit(ExitCode.MISTAKE)
 
 
 def _document(file: Path, reading: PageReading) -> dict[str, Any]:

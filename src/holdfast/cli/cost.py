@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from holdfast.cli import completion
 from holdfast.cli.arguments import CodecOption, ConfigOption, StoreOption, StorePlace, TrustOption, read_json
 from holdfast.cli.estimates import Estimated, money_of
-from holdfast.cli.terminal import print_document, print_table, say
+from holdfast.cli.terminal import print_document, print_table, say, working
 from holdfast.model.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -39,7 +40,9 @@ def cost(
     ] = None,
     since: Annotated[str | None, typer.Option("--since", metavar="DAY|Nd", help="From this UTC day on, or the last N days.")] = None,
     until: Annotated[str | None, typer.Option("--until", metavar="DAY", help="Up to this UTC day.")] = None,
-    tenant: Annotated[str | None, typer.Option("--tenant", metavar="NAME", help="Only this tenant.")] = None,
+    tenant: Annotated[
+        str | None, typer.Option("--tenant", metavar="NAME", help="Only this tenant.", autocompletion=completion.tenants)
+    ] = None,
     pipeline: Annotated[str | None, typer.Option("--pipeline", metavar="ID", help="Only this pipeline; of a file: which pipeline.")] = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document for machines.")] = False,
     csv_output: Annotated[bool, typer.Option("--csv", help="Print comma-separated values for spreadsheets.")] = False,
@@ -67,7 +70,7 @@ def cost(
     from holdfast.service.costs import CostQuestion, csv_rows
 
     asked = CostQuestion(run=target, by=by, since=since, until=until, tenant=tenant, pipeline=pipeline)
-    with place.client() as client:
+    with working("summing up"), place.client() as client:
         report = client.cost(asked)
     if json_output:
         print_document(report.document())

@@ -9,13 +9,13 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.arguments import CodecOption, ExecutionArgument, JsonOption, StoreOption, StorePlace, read_json
+from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.run_restarts import YesOption, agreed
 from holdfast.cli.terminal import print_document, printable, say
 from holdfast.durable.exceptions import NonDeterministicExecutionError
 from holdfast.model import codec as texts
 from holdfast.service.execution_descriptions import arn_of
 
-_MISMATCH = 1
 _MOST_NAMES = 20
 
 
@@ -49,7 +49,7 @@ def restart(
             prepared = client.again.prepare_execution(found.id, function, operation, given)
         except NonDeterministicExecutionError as mismatch:
             say(f"error[{mismatch.code}]: {printable(str(mismatch))}")
-            raise typer.Exit(_MISMATCH) from None
+            raise typer.Exit(ExitCode.UNSUCCESSFUL) from None
         names = ", ".join(prepared.again[:_MOST_NAMES]) + (", …" if len(prepared.again) > _MOST_NAMES else "")
         count = len(prepared.prefix.operations)
         say(f"kept: {count} operation{'s' * (count != 1)}; run again: {printable(names)}")

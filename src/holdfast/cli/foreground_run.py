@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.cli.arguments import StorePlace
+from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.operators_queues import operators_queues
 from holdfast.cli.terminal import printable, say
 from holdfast.model import codec
@@ -33,7 +34,6 @@ from holdfast.store.seam import Filter
 _LOOK_SECONDS = 0.2
 _LOOK_SHARE = 20
 """The command reads the execution's state for at most one part in this many of the time, however large the execution grows."""
-_INTERRUPTED = 130
 
 
 class WorkerOptions(msgspec.Struct, frozen=True):
@@ -70,7 +70,7 @@ def follow(order: RunOptions, loaded: LoadedFunction) -> Description:
         return asyncio.run(following.to_the_end())
     except KeyboardInterrupt:
         following.say_how_to_go_on()
-        raise typer.Exit(_INTERRUPTED) from None
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
 
 
 class _ForegroundRun:

@@ -6,13 +6,15 @@ from typing import Annotated
 
 import typer
 
+from holdfast.cli import completion
 from holdfast.cli.arguments import CodecOption, ConfigOption, LinesOption, StoreOption, StorePlace, TrustOption
 from holdfast.cli.terminal import moment, print_line, print_table, say, seconds
 
 
 def limits(
     tenant: Annotated[
-        list[str] | None, typer.Option("--tenant", metavar="NAME", help="Only this tenant. May be given several times.")
+        list[str] | None,
+        typer.Option("--tenant", metavar="NAME", help="Only this tenant. May be given several times.", autocompletion=completion.tenants),
     ] = None,
     json_output: LinesOption = False,
     trust: TrustOption = False,

@@ -12,16 +12,17 @@ from typing import Annotated, Final, NoReturn
 
 import typer
 
-from holdfast.cli import keys_secret
+from holdfast.cli import completion, keys_secret
+from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.terminal import printable, say
 from holdfast.model.clock import monotonic
 from holdfast.model.errors import HoldfastError, Rejected, Unsuccessful
 
-UNSUCCESSFUL, MISTAKE, TROUBLE, BUG, INTERRUPTED = 1, 2, 3, 70, 130
 _PATIENCE_SECONDS = 1.0
 
 COMMANDS: Final = (
     "run",
+    "dev",
     "check",
     "graph",
     "replay",
@@ -41,6 +42,7 @@ COMMANDS: Final = (
     "keys",
     "audit",
     "db",
+    "doctor",
 )
 """The commands in the order of the help. Each is a module in this package, with a function of that name, or an `app` for a group."""
 
@@ -51,7 +53,7 @@ def program(*commands: str) -> typer.Typer:
         name="holdfast",
         help="Run durable functions and bounded workers that survive crashes, and look after them.",
         no_args_is_help=True,
-        add_completion=False,
+        add_completion=not commands or completion.is_asked(os.environ),
         rich_markup_mode=None,  # the help looks the same in a terminal, a pipe and a log
         pretty_exceptions_enable=False,
     )
@@ -94,14 +96,15 @@ def main() -> NoReturn:
 
 def _exit_code() -> int:
     try:
-        program(*(name for name in sys.argv[1:2] if name in COMMANDS))(prog_name="holdfast")
+        typed = completion.typed_command(os.environ) if completion.is_asked(os.environ) else sys.argv[1:2]
+        program(*(name for name in typed if name in COMMANDS))(prog_name="holdfast")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except HoldfastError as error:
         say(f"error[{error.code}]: " + "\n".join(map(printable, str(error).split("\n"))))
         return exit_code_of(error)
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return ExitCode.INTERRUPTED
     except Exception as error:
         if (
             isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None
@@ -109,22 +112,22 @@ def _exit_code() -> int:
             return _unprinted(error)
         traceback.print_exc()
         say("error[bug]: Holdfast did not expect this. The lines above say where it happened.")
-        return BUG
-    return 0
+        return ExitCode.BUG
+    return ExitCode.OK
 
 
 def _unprinted(error: OSError) -> int:
     """Standard output failed. The command's work stays done, but its output is lost; Python must not try to flush it again at exit."""
     say(f"error[output_failed]: Standard output cannot be written: {error.strerror}.")
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return TROUBLE
+    return ExitCode.TROUBLE
 
 
 def exit_code_of(error: HoldfastError) -> int:
     """The exit code: the execution failed (1), the caller must change something (2), or the store has a problem (3)."""
     if isinstance(error, Unsuccessful):
-        return UNSUCCESSFUL
-    return MISTAKE if isinstance(error, Rejected) else TROUBLE
+        return ExitCode.UNSUCCESSFUL
+    return ExitCode.MISTAKE if isinstance(error, Rejected) else ExitCode.TROUBLE
 
 
 def _leave(code: int) -> NoReturn:

@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from holdfast.cli.arguments import StorePlace
-from holdfast.cli.terminal import print_document, printable, say
+from holdfast.cli.exit_codes import ExitCode
+from holdfast.cli.terminal import print_document, printable, say, working
 from holdfast.cli.workers import declares_workers
 from holdfast.model.admission import Same
 from holdfast.model.codec import MAX_PAYLOAD_BYTES
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 _LONGEST: Final = MAX_PAYLOAD_BYTES + 1
 _SHOWN: Final = 20
 """So many mistakes are printed; the others are counted."""
-_REFUSED = 1
 
 
 class PushCommand(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +81,8 @@ class PushCommand(msgspec.Struct, frozen=True, kw_only=True):
             opened = stack.enter_context(_opened(self.file))
             client = stack.enter_context(self.place.client(create=not isinstance(target, str)))
             bar = stack.enter_context(_Bar(self.file))
+            if not sys.stderr.isatty():
+                stack.enter_context(working(f"pushing into queue {self.options.queue}"))
             lines = _lines(opened, bar)
             pushing = client.queues.push(target, lines, self.options) if isinstance(target, str | PushTarget) else target.push(lines)
             try:
@@ -97,7 +99,7 @@ class PushCommand(msgspec.Struct, frozen=True, kw_only=True):
         else:
             counted.say_mistakes()
             say(f"queue {self.options.queue}: {counted.told()}")
-        return _REFUSED if counted.refusals else 0
+        return ExitCode.UNSUCCESSFUL if counted.refusals else ExitCode.OK
 
     def _target(self) -> PushTarget | WorkerPush | str:
         """The worker or the function of a file, else a name that the store knows."""

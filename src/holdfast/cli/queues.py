@@ -6,9 +6,11 @@ from typing import Annotated
 
 import typer
 
+from holdfast.cli import completion
 from holdfast.cli import queue_pages as pages
 from holdfast.cli.arguments import CodecOption, JsonOption, LinesOption, StoreOption, StorePlace
-from holdfast.cli.terminal import print_document, print_line, printable, say
+from holdfast.cli.exit_codes import ExitCode
+from holdfast.cli.terminal import print_document, print_line, printable, say, working
 from holdfast.model.clock import SystemClock
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.queues import Mode, QueueRow
@@ -18,7 +20,7 @@ from holdfast.service.queue_settings import read_assignment
 
 app = typer.Typer(help="Look at queues; fill, pause and limit them; start parked runs again.", no_args_is_help=True, rich_markup_mode=None)
 
-QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="The name of the queue.")]
+QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="The name of the queue.", autocompletion=completion.queues)]
 _ALL = 1 << 62
 
 
@@ -172,7 +174,9 @@ def set_(
 
 @app.command("parked")
 def parked(
-    queue: Annotated[str | None, typer.Argument(metavar="[QUEUE]", help="Only runs of this queue.")] = None,
+    queue: Annotated[
+        str | None, typer.Argument(metavar="[QUEUE]", help="Only runs of this queue.", autocompletion=completion.queues)
+    ] = None,
     error: Annotated[str | None, typer.Option("--error", metavar="CODE", help="Only runs that failed with this code.")] = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most this many.")] = 50,
     json_lines: LinesOption = False,
@@ -193,7 +197,9 @@ def parked(
 def redrive(
     runs: Annotated[list[str] | None, typer.Argument(metavar="[RUN...]", help="Parked runs, by their ids.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Instead of single runs: all parked runs, or those of --queue and --error.")] = False,
-    queue: Annotated[str | None, typer.Option("--queue", metavar="QUEUE", help="With --all: only runs of this queue.")] = None,
+    queue: Annotated[
+        str | None, typer.Option("--queue", metavar="QUEUE", help="With --all: only runs of this queue.", autocompletion=completion.queues)
+    ] = None,
     error: Annotated[str | None, typer.Option("--error", metavar="CODE", help="With --all: only runs that failed with this code.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count them.")] = False,
     json_output: JsonOption = False,
@@ -212,7 +218,8 @@ def redrive(
             else [client.find(run) for run in runs or ()]
         )
         say(f"{len(found)} {'run' if len(found) == 1 else 'runs'} to start again")
-        done = () if dry_run else client.queues.redrive(found)
+        with working("starting again"):
+            done = () if dry_run else client.queues.redrive(found)
     refused = [one for one in done if one.error is not None]
     if json_output:
         started = [{"parked": one.parked, "started": one.started} for one in done if one.error is None]
@@ -223,4 +230,4 @@ def redrive(
             say(f"not started again: {one.parked}: {one.error}")
         say(f"started again: {len(done) - len(refused)}")
     if refused:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.UNSUCCESSFUL)

@@ -16,7 +16,8 @@ import msgspec
 import typer
 
 from holdfast.cli.arguments import CodecOption, ConfigOption, JsonOption, StoreOption, StorePlace, TrustOption
-from holdfast.cli.terminal import print_document, printable, say
+from holdfast.cli.exit_codes import ExitCode
+from holdfast.cli.terminal import print_document, printable, say, working
 from holdfast.cli.workers import declares_workers
 from holdfast.durable.exceptions import NonDeterministicExecutionError
 from holdfast.model.errors import InvalidParameter
@@ -25,8 +26,6 @@ from holdfast.service.replaying import replay as replayed
 
 if TYPE_CHECKING:
     from holdfast.workers.replay import Replayed
-
-_MISMATCH = 1
 
 
 def replay(
@@ -61,16 +60,17 @@ def replay(
     with contextlib.redirect_stdout(sys.stderr):
         function = load(target).function
         try:
-            ran = replayed(Path(what), function)
+            with working("replaying", only_in_terminal=True):
+                ran = replayed(Path(what), function)
         except NonDeterministicExecutionError as mismatch:
             say(f"error[{mismatch.code}]: {printable(str(mismatch))}")
-            raise typer.Exit(_MISMATCH) from None
+            raise typer.Exit(ExitCode.UNSUCCESSFUL) from None
     if json_output:
         print_document(msgspec.to_builtins(ran))
     else:
         print(f"{'matches' if ran.matches else 'does not match'}: {printable(ran.why)}")
     if not ran.matches:
-        raise typer.Exit(_MISMATCH)
+        raise typer.Exit(ExitCode.UNSUCCESSFUL)
 
 
 def _replay_run(what: str, target: str | None, isolation: str | None, place: StorePlace, config: Path | None, *, trust: bool) -> Replayed:
@@ -89,7 +89,8 @@ def _replay_run(what: str, target: str | None, isolation: str | None, place: Sto
             finished = client.finished(what)
     files = [] if target is None else [target.partition(":")[0]]
     settings, _ = operators_settings(isolation, config, Consent(trust=trust))
-    return asyncio.run(replay_run(finished, place.where, settings, files))
+    with working("replaying", only_in_terminal=True):
+        return asyncio.run(replay_run(finished, place.where, settings, files))
 
 
 def _print_run(told: Replayed, *, json_output: bool) -> None:
@@ -103,4 +104,4 @@ def _print_run(told: Replayed, *, json_output: bool) -> None:
         for note in told.notes:
             print(f"  {printable(note)}")
     if not told.matches:
-        raise typer.Exit(_MISMATCH)
+        raise typer.Exit(ExitCode.UNSUCCESSFUL)

@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.arguments import CodecOption, ConfigOption, StoreOption, StorePlace, TrustOption, read_json
+from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.foreground_run import RunOptions, WorkerOptions, follow
 from holdfast.cli.function_logs import print_function_logs
 from holdfast.cli.show import error_line
@@ -27,7 +28,6 @@ from holdfast.service.execution_descriptions import Description, arn_of
 from holdfast.service.function_loader import LoadedFunction, load
 
 _CODES = {"FAILED": "execution_failed", "TIMED_OUT": "execution_timed_out", "STOPPED": "execution_stopped"}
-_UNSUCCESSFUL = 1
 
 
 IsolationOption = Annotated[
@@ -182,4 +182,4 @@ def _print_ending(told: Description, *, json_output: bool) -> None:
         print_document(told.result)
     if not succeeded:
         say(f"error[{_CODES[told.status]}]: {error_line(told.error, told.failed_in)}")
-        raise typer.Exit(_UNSUCCESSFUL)
+        raise typer.Exit(ExitCode.UNSUCCESSFUL)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from holdfast.cli.arguments import CodecOption, JsonOption, StoreOption, StorePlace, read_json
-from holdfast.cli.terminal import print_document, print_table, printable, say, span_of
+from holdfast.cli.exit_codes import ExitCode
+from holdfast.cli.terminal import print_document, print_table, printable, say, span_of, working
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.restart_errors import ConfirmationNeeded
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, as `holdfast run` and `holdfast runs list` print it.")]
 YesOption = Annotated[bool, typer.Option("--yes", help="Start without a question.")]
-_DIFFERS = 1
 _WORDS = {"reused": "reused", "again": "runs again", "depends": "may run again"}
 
 
@@ -79,7 +79,8 @@ def restart(
 def _restarted(run: str, asked: RestartAsked, words: list[str], place: StorePlace, *, yes: bool, json_output: bool) -> None:
     with place.client() as client:
         desk = client.again
-        prepared = desk.prepare(client.find(run).id, asked)
+        with working("looking at the run"):
+            prepared = desk.prepare(client.find(run).id, asked)
         say_plan(prepared.plan)
         if not yes:
             agreed("Start the new run?", place.command(*words, "--yes"))
@@ -124,14 +125,14 @@ def compare(
     codec: CodecOption = None,
 ) -> None:
     """Compare two runs node by node: state, inputs, outputs, verdicts, time and cost. The exit code is 1 if something differs."""
-    with StorePlace.of(store, codec).client() as client:
+    with working("comparing"), StorePlace.of(store, codec).client() as client:
         told = client.again.compare(client.find(a).id, client.find(b).id)
     if json_output:
         print_document(told.document())
     else:
         _print_comparison(told)
     if not told.is_same:
-        raise typer.Exit(_DIFFERS)
+        raise typer.Exit(ExitCode.UNSUCCESSFUL)
 
 
 def _print_comparison(told: Comparison) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from holdfast.cli import completion
 from holdfast.cli.arguments import CodecOption, ConfigOption, StorePlace, TrustOption
 from holdfast.cli.operators_queues import operators_queues
 from holdfast.cli.serve import DRAIN_SECONDS, set_function_log_level, told_to_leave
@@ -43,7 +44,10 @@ TargetsArgument = Annotated[
     ),
 ]
 FunctionOption = Annotated[
-    list[str] | None, typer.Option("--function", metavar="NAME", help="Run only this function. May be given several times.")
+    list[str] | None,
+    typer.Option(
+        "--function", metavar="NAME", help="Run only this function. May be given several times.", autocompletion=completion.functions
+    ),
 ]
 WorkerOption = Annotated[list[str] | None, typer.Option("--worker", metavar="ID", help="Run only this worker. May be given several times.")]
 PipelineOption = Annotated[
@@ -52,10 +56,18 @@ PipelineOption = Annotated[
 ]
 QueueOption = Annotated[
     list[str] | None,
-    typer.Option("--queue", metavar="NAME", help="Take runs of this queue only, and what they invoke. May be given several times."),
+    typer.Option(
+        "--queue",
+        metavar="NAME",
+        help="Take runs of this queue only, and what they invoke. May be given several times.",
+        autocompletion=completion.queues,
+    ),
 ]
 TenantOption = Annotated[
-    list[str] | None, typer.Option("--tenant", metavar="NAME", help="Take runs of this tenant only. May be given several times.")
+    list[str] | None,
+    typer.Option(
+        "--tenant", metavar="NAME", help="Take runs of this tenant only. May be given several times.", autocompletion=completion.tenants
+    ),
 ]
 AtOnceOption = Annotated[
     int | None, typer.Option("--at-once", metavar="N", min=1, max=100_000, help="Run at most so many at once, of all kinds together.")

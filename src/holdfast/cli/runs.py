@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from holdfast.cli import run_restarts
+from holdfast.cli import completion, run_restarts
 from holdfast.cli.arguments import CodecOption, JsonOption, LinesOption, StoreOption, StorePlace
 from holdfast.cli.event_lines import EventLines
 from holdfast.cli.run_restarts import RunArgument
@@ -44,7 +44,9 @@ def list_(
     parent: Annotated[
         str | None, typer.Option("--of", metavar="RUN", help="The runs that the nodes of this pipeline's run have asked for.")
     ] = None,
-    queue: Annotated[str | None, typer.Option("--queue", metavar="NAME", help="Only runs of this queue.")] = None,
+    queue: Annotated[
+        str | None, typer.Option("--queue", metavar="NAME", help="Only runs of this queue.", autocompletion=completion.queues)
+    ] = None,
     json_lines: LinesOption = False,
     store: StoreOption = None,
     codec: CodecOption = None,

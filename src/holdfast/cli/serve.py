@@ -12,7 +12,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -22,26 +22,29 @@ import typer
 from holdfast.cli.arguments import CodecOption, ConfigOption, StorePlace, TrustOption
 from holdfast.cli.keys_secret import with_taken
 from holdfast.cli.operators_queues import operators_queues
+from holdfast.cli.serve_output import print_served
 from holdfast.cli.serve_schedules import declare_served, schedules_of_file
-from holdfast.cli.serve_workers import IsolationOption, ServeWorkers
-from holdfast.cli.terminal import print_table, printable, say, warn_of_root
+from holdfast.cli.serve_workers import IsolationOption, ServeWorkers, served_beside
+from holdfast.cli.terminal import printable, say, warn_of_root
 from holdfast.model.errors import ExtraMissing, HoldfastError, InvalidParameter
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.service.declared_queues import declared_together
 from holdfast.service.settings import Settings
-from holdfast.store.backends import shown
 
 if TYPE_CHECKING:
     from holdfast.lambda_api.runtime.process_output import OutputLine
     from holdfast.lambda_api.serving import Serving
     from holdfast.lambda_api.templates.descriptions import FoundTargets
+    from holdfast.service.function_signals import FunctionSignals
     from holdfast.service.schedule_declarations import Schedule
     from holdfast.web.auth.gate import Gate
+    from holdfast.web.limits import Limits
+    from holdfast.web.routing import Route
 
 DRAIN_SECONDS: Final = 5.0
+LOG_MEGABYTES: Final = 256
+LOG_DAYS: Final = 14
 _ANSWER_SECONDS: Final = 2
-_REGION: Final = "us-east-1"
-"""Any region works; every tool knows this one."""
 _HARD_SPACE: Final = "\u00a0"
 """The character with which Lambda indents tracebacks."""
 _KEPT_VERSIONS: Final = 20
@@ -81,7 +84,7 @@ SignalsOption = Annotated[
 ]
 
 
-class _ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
+class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of the command line."""
 
     targets: Sequence[str]
@@ -89,16 +92,18 @@ class _ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     port: int
     place: StorePlace
     reload: bool
-    allow_deploy: bool
-    allowed_hosts: Sequence[str]
-    allowed_origins: Sequence[str]
-    signals: str | None
-    log_megabytes: int
-    log_days: int
     parameters: Mapping[str, str]
     isolation: str | None
     config: Path | None
     trust: bool
+    allow_deploy: bool = False
+    allowed_hosts: Sequence[str] = ()
+    allowed_origins: Sequence[str] = ()
+    signals: str | None = None
+    log_megabytes: int = LOG_MEGABYTES
+    log_days: int = LOG_DAYS
+    when_served: Callable[[str, ServeWorkers | None], Awaitable[None]] | None = None
+    """Called with the server's address and its workers as soon as the server listens."""
 
 
 def serve(
@@ -112,8 +117,8 @@ def serve(
     allow_host: HostsOption = None,
     allow_origin: OriginsOption = None,
     signals: SignalsOption = None,
-    log_megabytes: MegabytesOption = 256,
-    log_days: DaysOption = 14,
+    log_megabytes: MegabytesOption = LOG_MEGABYTES,
+    log_days: DaysOption = LOG_DAYS,
     parameter: ParametersOption = None,
     isolation: IsolationOption = None,
     trust: TrustOption = False,
@@ -130,7 +135,7 @@ def serve(
     """
     if not targets and not allow_deploy:
         raise InvalidParameter("There is nothing to serve: name a template, a Python file, a worker or a folder, or use --allow-deploy.")
-    order = _ServeOptions(
+    order = ServeOptions(
         targets=targets or (),
         host=host,
         port=port,
@@ -147,6 +152,11 @@ def serve(
         config=config,
         trust=trust,
     )
+    serve_until_told(order)
+
+
+def serve_until_told(order: ServeOptions) -> None:
+    """Serve until Ctrl-C or SIGTERM ends the server."""
     try:
         import uvloop
 
@@ -172,16 +182,11 @@ def read_parameters(given: Sequence[str]) -> dict[str, str]:
     return found
 
 
-async def _serve(order: _ServeOptions, found: FoundTargets, workers: ServeWorkers | None, schedules: Sequence[Schedule]) -> None:
+async def _serve(order: ServeOptions, found: FoundTargets, workers: ServeWorkers | None, schedules: Sequence[Schedule]) -> None:
     from holdfast.console.serving import open_console
     from holdfast.lambda_api.logs.segments import LogRetention
     from holdfast.lambda_api.routes.app import make_app
-    from holdfast.lambda_api.routes.deploy import DeployRoutes
-    from holdfast.lambda_api.routes.logs import LogRoutes
     from holdfast.lambda_api.serving import open_serving
-    from holdfast.server.metrics import Metrics
-    from holdfast.server.protocol.queues import Queues
-    from holdfast.server.schedules import ScheduleRoutes
     from holdfast.server.subscribers import ServerSubscribers
     from holdfast.service.function_signals import FunctionSignals
     from holdfast.web.limits import Limits
@@ -206,24 +211,21 @@ async def _serve(order: _ServeOptions, found: FoundTargets, workers: ServeWorker
     with contextlib.closing(_listener(order)) as listener:
         async with subscribers, measured, opening as service, contextlib.AsyncExitStack() as beside:
             gate, limits = _gate(order, service), Limits()
+            served = served_beside(workers, found.inline, service.engine.look)
             console = await beside.enter_async_context(
-                open_console(settings.store, gate, clock=service.engine.clock, ids=settings.ids, codec=settings.codec)
+                open_console(settings.store, gate, clock=service.engine.clock, ids=settings.ids, codec=settings.codec, served=served)
             )
-            more = [*DeployRoutes(service).routes(), *LogRoutes(service.logs).routes(), *subscribers.routes(service.engine.store)]
-            measured.watch(service.engine.store, service.engine.clock)
-            more += Queues(service.engine, settings.ids, None if workers is None else workers.runtime.worker_service).routes()
-            if workers is None:
-                more += Metrics(measured.text).routes()
-            else:
-                more += [*workers.routes(service, limits), *Metrics(lambda: workers.metrics_text() + measured.text()).routes()]
-            more += ScheduleRoutes(service.engine.store, service.engine.clock, service.engine.look).routes()
-            app = make_app(service.api, more=[*more, *console.routes()], limits=limits, gate=gate)
+            more = _routes(service, settings, measured, workers, limits)
+            more += [*subscribers.routes(service.engine.store), *console.routes()]
+            app = make_app(service.api, more=more, limits=limits, gate=gate)
             for described in found.deployed:
                 await service.deploy(described, service.first_look)
             declare_served(service, workers, schedules)
             async with listening(app, listener, drain_seconds=_ANSWER_SECONDS):
                 url = url_of(order.host, listener.getsockname()[1])
-                _print_served(order, service, url, gate, workers)
+                print_served(order.place.where, service, url, gate, workers, deploys=order.allow_deploy)
+                if order.when_served is not None:
+                    await order.when_served(url, workers)
                 await _until(leaving, order, service, found, workers)
                 subscribers.end()
                 app.close()
@@ -235,6 +237,25 @@ async def _serve(order: _ServeOptions, found: FoundTargets, workers: ServeWorker
                 say("some of it could not be stopped in time; it goes on from its last checkpoint when the store is served again")
 
 
+def _routes(service: Serving, settings: Settings, measured: FunctionSignals, workers: ServeWorkers | None, limits: Limits) -> list[Route]:
+    """The routes beside Lambda's own: deploys, logs, queues, workers, metrics and schedules."""
+    from holdfast.lambda_api.routes.deploy import DeployRoutes
+    from holdfast.lambda_api.routes.logs import LogRoutes
+    from holdfast.server.metrics import Metrics
+    from holdfast.server.protocol.queues import Queues
+    from holdfast.server.schedules import ScheduleRoutes
+
+    found: list[Route] = [*DeployRoutes(service).routes(), *LogRoutes(service.logs).routes()]
+    measured.watch(service.engine.store, service.engine.clock)
+    found += Queues(service.engine, settings.ids, None if workers is None else workers.runtime.worker_service).routes()
+    if workers is None:
+        found += Metrics(measured.text).routes()
+    else:
+        found += [*workers.routes(service, limits), *Metrics(lambda: workers.metrics_text() + measured.text()).routes()]
+    found += ScheduleRoutes(service.engine.store, service.engine.clock, service.engine.look).routes()
+    return found
+
+
 def set_function_log_level() -> None:
     """Set the level of Python's root logger, which else drops all records of functions in this process that are below a warning."""
     root = logging.getLogger()
@@ -242,7 +263,7 @@ def set_function_log_level() -> None:
         root.setLevel(logging.INFO)
 
 
-def _gate(order: _ServeOptions, service: Serving) -> Gate:
+def _gate(order: ServeOptions, service: Serving) -> Gate:
     from holdfast.web.auth.gate import open_gate
     from holdfast.web.auth.secret import KeysSecrets
 
@@ -257,7 +278,7 @@ def _gate(order: _ServeOptions, service: Serving) -> Gate:
     )
 
 
-def _listener(order: _ServeOptions) -> socket.socket:
+def _listener(order: ServeOptions) -> socket.socket:
     from holdfast.web.listener import bound
 
     try:
@@ -266,7 +287,7 @@ def _listener(order: _ServeOptions) -> socket.socket:
         raise InvalidParameter(f"{order.host}:{order.port} cannot be listened on: {error.strerror}.") from None
 
 
-def _find(order: _ServeOptions, warned: Sequence[str] = ()) -> FoundTargets:
+def _find(order: ServeOptions, warned: Sequence[str] = ()) -> FoundTargets:
     """The functions and workers of the targets. A warning is printed only once."""
     from holdfast.lambda_api.templates.targets import find_all
 
@@ -295,7 +316,7 @@ def told_to_leave() -> asyncio.Event:
     return leaving
 
 
-async def _until(leaving: asyncio.Event, order: _ServeOptions, service: Serving, found: FoundTargets, workers: ServeWorkers | None) -> None:
+async def _until(leaving: asyncio.Event, order: ServeOptions, service: Serving, found: FoundTargets, workers: ServeWorkers | None) -> None:
     if not order.reload:
         await leaving.wait()
         return
@@ -338,47 +359,6 @@ def url_of(host: str, port: int) -> str:
     """The address of a server, as a browser on this machine takes it."""
     reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://[{reached}]:{port}" if ":" in reached else f"http://{reached}:{port}"
-
-
-def _print_served(order: _ServeOptions, service: Serving, url: str, gate: Gate, workers: ServeWorkers | None) -> None:
-    print(f"serving on {url} from {shown(order.place.where)}")
-    functions = workers is None or order.allow_deploy or bool(service.lookup.all())
-    if functions:
-        _print_functions(service)
-    if workers is not None:
-        workers.print()
-    print(gate.summary)
-    print(f"console: {url}/console/")
-    if functions:
-        print(f"Paste this where your AWS clients run{', with the id and the secret of a key' if gate.needs_credentials else ''}:")
-        print(f"  {_exported(url, needs_credentials=gate.needs_credentials)}")
-    if workers is not None:
-        workers.print_try(url, needs_credentials=gate.needs_credentials)
-    sys.stdout.flush()
-
-
-def _print_functions(service: Serving) -> None:
-    rows = []
-    for name in dict.fromkeys(found.name for found in service.lookup.all()):
-        entry = service.deployed.entry(name)
-        versions = [found for found in service.lookup.all() if found.name == name]
-        aliases = {} if entry is None else {alias.version: alias.name for alias in entry.aliases.values()}
-        told = [f"{found.version} ({aliases[found.version]})" if found.version in aliases else found.version for found in versions]
-        newest = versions[-1]
-        how = f"{newest.about['Runtime']} {newest.about['Handler']}" if newest.about else "in this process"
-        if newest.about and (other := service.runs_on(newest.about["Runtime"])):
-            how += f" (on {other})"
-        rows.append((name, ", ".join(told[:1] + told[1:][-3:]), "durable" if newest.terms is not None else "plain", how))
-    print_table(["FUNCTION", "VERSIONS", "KIND", "RUNS"], rows, folds="RUNS")
-
-
-def _exported(url: str, *, needs_credentials: bool) -> str:
-    """The environment variables for AWS's clients, which send no request without a region and keys."""
-    key, secret = ("ID", "SECRET") if needs_credentials else ("any", "any")
-    return (
-        f"export AWS_ENDPOINT_URL_LAMBDA={url} AWS_ENDPOINT_URL_CLOUDWATCH_LOGS={url} AWS_DEFAULT_REGION={_REGION}"
-        f" AWS_ACCESS_KEY_ID={key} AWS_SECRET_ACCESS_KEY={secret}"
-    )
 
 
 def print_lines(lines: list[OutputLine]) -> None:

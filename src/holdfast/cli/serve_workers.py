@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
     from holdfast.cli.allowed_tools import AllowedTools
     from holdfast.cli.arguments import StorePlace
+    from holdfast.console.served import Served
     from holdfast.contract.terms import Contract
+    from holdfast.durable.execution import DurableFunction
     from holdfast.lambda_api.serving import Serving
     from holdfast.lambda_api.templates.descriptions import FoundTargets
     from holdfast.service.declared_queues import QueueTable
@@ -145,6 +147,14 @@ class ServeWorkers:
         body = json.dumps({"inputs": _example(contract.input_schema)}, ensure_ascii=False).replace("'", "'\\''")
         print("Try a worker with:")
         print(f"  curl -s {url}/v1/workers/{contract.worker_id}/invoke{token} -d '{printable(body)}'")
+
+
+def served_beside(workers: ServeWorkers | None, functions: Sequence[DurableFunction], look: Callable[[], None]) -> Served:
+    """What this server serves, for the pages of its console."""
+    from holdfast.console.served import Served
+
+    service = None if workers is None else workers.runtime.worker_service
+    return Served(asyncio.get_running_loop(), workers=service, functions=functions, look=look)
 
 
 def _limited(contract: Contract) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
 import re
 import stat
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,6 +22,8 @@ from holdfast.files import private
 from holdfast.model.errors import InvalidParameter
 
 _WIDE = 100_000
+_LONG_SECONDS = 1.0
+"""A command that works for longer says so."""
 _STEERS = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """DEL, the C1 control characters, marks that change the writing direction, line separators, and lone surrogates."""
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
@@ -29,6 +33,29 @@ _STYLES = {"SUCCEEDED": "green", "FAILED": "red", "TIMED_OUT": "red", "STOPPED":
 def say(text: str) -> None:
     """Print a line for people on stderr."""
     print(text, file=sys.stderr)
+
+
+@contextlib.contextmanager
+def working(what: str, *, only_in_terminal: bool = False) -> Iterator[None]:
+    """Show that a command works: in a terminal a spinner on stderr, which is gone afterwards; else one line, if it takes long.
+
+    With `only_in_terminal` there is no such line: for work that takes a second on a busy machine, whose output programs compare.
+    """
+    told = f"{printable(what)} …"
+    if sys.stderr.isatty():
+        with Console(stderr=True, highlight=False).status(Text(told)):
+            yield
+        return
+    if only_in_terminal:
+        yield
+        return
+    timer = threading.Timer(_LONG_SECONDS, say, [told])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def warn_of_root() -> None:

@@ -112,6 +112,11 @@ def query_from(text: str) -> Query:
     return Query(values=tuple(dict.fromkeys(values)), text=" ".join(free), everything=everything, **times)
 
 
+def quoted(key: str, value: str) -> str:
+    """One qualifier with its value, as it is typed."""
+    return f"{key}:{_quoted(value)}"
+
+
 def _checked(key: str, value: str) -> str:
     if key == "status" and value not in set(Standing):
         raise InvalidParameter(f"{value!r:.50} is not a status. There are {', '.join(Standing)}.")

@@ -5,15 +5,17 @@ Pages allow no script and no style but ours: scripts carry the page's nonce, and
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any, Final
 from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from holdfast.console.json_view import json_html
+from holdfast.console.json_view import json_html, value_html
 from holdfast.console.visit import Visit
 from holdfast.model.standing import LOOKS, Standing
 from holdfast.web.page_errors import SAFE_HEADERS
@@ -21,6 +23,7 @@ from holdfast.web.plain_html import shown
 from holdfast.web.refusals import Header
 from holdfast.web.replies import Reply
 
+_MOST_INDENTED: Final = 200_000
 _NANOS: Final = 1_000_000_000
 _SPANS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"))
 
@@ -45,6 +48,10 @@ class Rendering:
             "iso": iso,
             "thousands": lambda number: f"{number:,}",
             "json_html": json_html,
+            "as_json": value_html,
+            "pretty": pretty,
+            "lines": lambda text: text.count("\n") + 1,
+            "tojson_text": lambda value: json.dumps(value, ensure_ascii=False),
         }
         self._environment.globals |= {"product": product, "looks": LOOKS, "standings": tuple(Standing), "address": address}
 
@@ -117,3 +124,19 @@ def address(path: str, **fields: object) -> str:
     """The address of a page with its query; fields without a value are left out."""
     given: Mapping[str, object] = {name: value for name, value in fields.items() if value not in (None, "", False)}
     return f"{path}?{urlencode({name: str(value) for name, value in given.items()})}" if given else path
+
+
+def pretty(text: str) -> str:
+    """A JSON text as a person edits it: indented. What is no JSON stays as it is, and so do large texts, and numbers of many digits."""
+    if len(text) > _MOST_INDENTED:
+        return text
+    try:
+        return json.dumps(json.loads(text, parse_float=_exact), indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _exact(digits: str) -> float:
+    if Decimal(digits) != Decimal(repr(float(digits))):
+        raise ValueError("a float would lose digits")
+    return float(digits)

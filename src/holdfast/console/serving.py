@@ -7,9 +7,16 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 
 from holdfast.console.bulk_jobs import BulkJobs
 from holdfast.console.login import Login
+from holdfast.console.pages.again import AgainPages
+from holdfast.console.pages.approvals import ApprovalsPages
+from holdfast.console.pages.catalog import CatalogPages
+from holdfast.console.pages.compare import ComparePages
+from holdfast.console.pages.home import HomePages
+from holdfast.console.pages.run import RunPages
 from holdfast.console.pages.runs import RunsPages
 from holdfast.console.pages.tables import TablePages
 from holdfast.console.rendering import Rendering
+from holdfast.console.served import Served
 from holdfast.console.site import Site
 from holdfast.console.source import Source
 from holdfast.console.sources.viewer import Viewer
@@ -34,12 +41,15 @@ from holdfast.web.routing import Route
 class Console:
     """The console of one server."""
 
-    def __init__(self, store: Store, where: str, gate: Gate, *, clock: Clock, ids: IdSource, read_only: bool = False) -> None:
+    def __init__(
+        self, store: Store, where: str, gate: Gate, *, clock: Clock, ids: IdSource, read_only: bool = False, served: Served | None = None
+    ) -> None:
         self._store = store
         self._where = shown(where)
         self._clock = clock
         self._ids = ids
         self._gate = gate
+        self._served = served
         self._ticks = Ticks(store)
         self._bulk = BulkJobs(clock, ids)
         self._site = Site(self._source, Rendering(), clock, gate.sessions, read_only=read_only)
@@ -47,7 +57,19 @@ class Console:
     def routes(self) -> Sequence[Route]:
         """All routes of the console."""
         site = self._site
-        parts = (StaticFiles(), Login(site, site.rendering, self._gate), self._ticks, RunsPages(site), TablePages(site, self._bulk))
+        parts = (
+            StaticFiles(),
+            Login(site, site.rendering, self._gate),
+            self._ticks,
+            RunsPages(site),
+            ApprovalsPages(site),
+            HomePages(site),
+            TablePages(site, self._bulk),
+            CatalogPages(site),
+            AgainPages(site),
+            RunPages(site),
+            ComparePages(site),
+        )
         first = Policy("ConsolePlace", Needs.NOTHING, Reach.ALL)
         begin = Route("GET", PREFIX.rstrip("/"), _to_first_page, first)
         return [begin, *(route for part in parts for route in part.routes()), site.page(".*", _missing, "ConsolePage")]
@@ -66,17 +88,25 @@ class Console:
             asker=asker_of(request),
             actor=request.actor,
             tenant=request.tenant,
+            served=self._served,
         )
         return Source(viewer)
 
 
 @contextlib.asynccontextmanager
 async def open_console(
-    where: str, gate: Gate, *, clock: Clock, ids: IdSource, codec: PayloadCodec | None = None, read_only: bool = False
+    where: str,
+    gate: Gate,
+    *,
+    clock: Clock,
+    ids: IdSource,
+    codec: PayloadCodec | None = None,
+    read_only: bool = False,
+    served: Served | None = None,
 ) -> AsyncIterator[Console]:
     """The console of a store. It opens the store for itself, so that no page waits for a run, and no run for a page."""
     with _opened(where, clock, ids, codec) as store:
-        console = Console(store, where, gate, clock=clock, ids=ids, read_only=read_only)
+        console = Console(store, where, gate, clock=clock, ids=ids, read_only=read_only, served=served)
         try:
             yield console
         finally:

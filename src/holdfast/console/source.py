@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from holdfast.console.sources.again import AgainSource
+from holdfast.console.sources.approvals import ApprovalsSource
 from holdfast.console.sources.audit import AuditSource
 from holdfast.console.sources.bulk import BulkSource
+from holdfast.console.sources.catalog import CatalogSource
+from holdfast.console.sources.compare import CompareSource
 from holdfast.console.sources.cost import CostSource
+from holdfast.console.sources.home import HomeSource
 from holdfast.console.sources.keys import KeysSource
 from holdfast.console.sources.queues import QueuesSource
+from holdfast.console.sources.run import RunSource
+from holdfast.console.sources.run_operation import OperationSource
 from holdfast.console.sources.runners import RunnersSource
 from holdfast.console.sources.runs import RunsSource
 from holdfast.console.sources.schedules import SchedulesSource
 from holdfast.console.sources.signals import SignalsSource
+from holdfast.console.sources.starting import StartingSource
+from holdfast.console.sources.timeline import TimelineSource
 from holdfast.console.sources.viewer import Viewer
 
 
@@ -26,6 +35,16 @@ class Source:
     def runs(self) -> RunsSource:
         """The list of runs and executions."""
         return RunsSource(self.viewer)
+
+    @cached_property
+    def approvals(self) -> ApprovalsSource:
+        """What people decide."""
+        return ApprovalsSource(self.viewer)
+
+    @cached_property
+    def home(self) -> HomeSource:
+        """What the first page tells."""
+        return HomeSource(self.viewer)
 
     @cached_property
     def queues(self) -> QueuesSource:
@@ -66,3 +85,38 @@ class Source:
     def bulk(self) -> BulkSource:
         """Actions on many runs at once."""
         return BulkSource(self.viewer)
+
+    @cached_property
+    def catalog(self) -> CatalogSource:
+        """Workers, pipelines and functions."""
+        return CatalogSource(self.viewer)
+
+    @cached_property
+    def starting(self) -> StartingSource:
+        """Starts of runs and executions."""
+        return StartingSource(self.viewer)
+
+    @cached_property
+    def again(self) -> AgainSource:
+        """Restarts and retries."""
+        return AgainSource(self.viewer)
+
+    @cached_property
+    def compare(self) -> CompareSource:
+        """Comparisons of two runs."""
+        return CompareSource(self.viewer)
+
+    @cached_property
+    def run(self) -> RunSource:
+        """One run or execution."""
+        return RunSource(self.viewer)
+
+    @cached_property
+    def timeline(self) -> TimelineSource:
+        """The rows of a run's timeline."""
+        return TimelineSource(self.viewer)
+
+    @cached_property
+    def operations(self) -> OperationSource:
+        """One operation of a run."""
+        return OperationSource(self.viewer)

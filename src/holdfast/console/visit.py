@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
 from holdfast.console.source import Source
 from holdfast.model.errors import InvalidParameter
@@ -14,6 +15,8 @@ from holdfast.web.requests import Request
 from holdfast.web.routing import path_of
 
 _MOST_FIELDS: Final = 500
+_DEEPEST: Final = 8
+"""The most parts of a page's path."""
 
 
 class Visit:
@@ -30,8 +33,8 @@ class Visit:
         """What marks the scripts of this page as ours."""
         self.read_only = read_only
         self.path = path_of(request.scope).removeprefix(PREFIX)
-        self.root = root_of(path_of(request.scope))
-        """The way from this page to the console's first page."""
+        self.root = root_of(self._page_path())
+        """The way from the page that the person sees to the console's first page. The links of a part of a page begin there, too."""
         self.form: Mapping[str, str] = {}
         self.chosen: Mapping[str, tuple[str, ...]] = {}
         """All values of each field of the form, for fields that may be given several times."""
@@ -50,6 +53,17 @@ class Visit:
     def is_fragment(self) -> bool:
         """Whether a script asks for a part of the page only."""
         return self.request.header(b"hx-request") is not None
+
+    def _page_path(self) -> str:
+        """The path of the page that the browser shows. For a part of a page it is not the path of the request."""
+        shown = self.request.header(b"hx-current-url")
+        if shown is None or not self.is_fragment:
+            return path_of(self.request.scope)
+        with contextlib.suppress(ValueError):
+            _, found, rest = urlsplit(shown).path.partition(PREFIX)
+            if found and rest.count("/") <= _DEEPEST:
+                return PREFIX + rest
+        return path_of(self.request.scope)
 
     def text(self, name: str) -> str:
         """A field of the query; empty if it is not given."""

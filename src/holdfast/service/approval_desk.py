@@ -1,4 +1,4 @@
-"""The approval desk: what a person at the machine of a store can see and decide. It needs no engine, and it runs nothing."""
+"""The approval desk: what a person can see and decide at a store itself. It needs no engine, and it runs nothing."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from holdfast.workers.run_usage import Spending
 
 
 class ApprovalDesk:
-    """Verbs on the approvals of a store, in the name of this machine's user."""
+    """Verbs on the approvals of a store, in the name of this machine's user, or of the caller `asker`."""
 
-    def __init__(self, store: Store, clock: Clock, actor: Actor | None = None) -> None:
+    def __init__(self, store: Store, clock: Clock, actor: Actor | None = None, asker: Asker | None = None) -> None:
         self._store, self._clock, self._actor = store, clock, actor
-        self._asker = Asker(principal=principal(), actor=actor)
+        self._asker = asker or Asker(principal=principal(), actor=actor)
 
     def list(self, run: str | None = None) -> Sequence[Approval]:
         """The approvals that wait for a decision: all, or those of a run and of the runs below it. What the rest may cost is told as far as

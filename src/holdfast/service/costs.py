@@ -233,8 +233,13 @@ def _day(text: str, now: int) -> int:
 
 def _shown(name: Dimension, value: str | int | None) -> str:
     if name is Dimension.DAY and isinstance(value, int):
-        return datetime.fromtimestamp(value * DAY_MS / 1000, UTC).strftime("%Y-%m-%d")
+        return day_text(value)
     return "" if value is None else str(value)
+
+
+def day_text(day: int) -> str:
+    """A UTC day, counted from 1970-01-01, as reports name it."""
+    return datetime.fromtimestamp(day * DAY_MS / 1000, UTC).strftime("%Y-%m-%d")
 
 
 def csv_rows(report: CostReport) -> list[list[str]]:

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from holdfast.model.execution import ExecutionStatus
 from holdfast.model.operations import Kind
 from holdfast.model.standing import Standing
+from holdfast.model.summary import PARTIAL
 from holdfast.store.browsing import Browse
 from holdfast.store.list_query import Dialect
 
@@ -74,7 +75,7 @@ def bounds_of(wanted: Browse) -> Bounds:
     return Bounds(FIRST if wanted.since is None else id_at(wanted.since), min(uppers))
 
 
-def plans(wanted: Browse, functions_of_kinds: Sequence[str] | None) -> Iterator[Plan]:
+def plans(wanted: Browse, functions_of_kinds: Sequence[str] | None, bad_outcomes: Sequence[str]) -> Iterator[Plan]:
     """The plans that can answer a look, the one that probably reads least first. The last one reads all executions."""
     for name, values in (
         ("error_code", wanted.error_codes),
@@ -83,7 +84,9 @@ def plans(wanted: Browse, functions_of_kinds: Sequence[str] | None) -> Iterator[
     ):
         yield from _by_value(name, values)
     if wanted.standings and Standing.OK not in wanted.standings:
-        yield tuple(_of_standings(wanted.standings))
+        parts = tuple(_of_standings(wanted.standings, bad_outcomes))
+        if len(parts) <= _MOST_PARTS:
+            yield parts
     yield from _by_value("function", wanted.functions)
     if functions_of_kinds is not None:
         yield from _by_value("function", functions_of_kinds, empty=True)
@@ -103,7 +106,7 @@ def _by_value(name: str, values: Sequence[str], *, empty: bool = False) -> Itera
         yield tuple(Part(name, asked_text(value)) for value in dict.fromkeys(values))
 
 
-def _of_standings(standings: Sequence[Standing]) -> Iterator[Part]:
+def _of_standings(standings: Sequence[Standing], bad_outcomes: Sequence[str]) -> Iterator[Part]:
     if not _OPEN.isdisjoint(standings):
         yield Part("status", ExecutionStatus.RUNNING.value)
     if Standing.STOPPED in standings:
@@ -111,8 +114,9 @@ def _of_standings(standings: Sequence[Standing]) -> Iterator[Part]:
     if Standing.FAILED in standings:
         yield Part("status", ExecutionStatus.FAILED.value)
         yield Part("status", ExecutionStatus.TIMED_OUT.value)
-    if Standing.FAILED in standings or Standing.PARTIAL in standings:
-        yield Part("ended_badly")
+        yield from (Part("outcome", outcome) for outcome in bad_outcomes if outcome != PARTIAL)
+    if Standing.PARTIAL in standings:
+        yield Part("outcome", PARTIAL)
 
 
 class BrowseQuery:
@@ -125,6 +129,7 @@ class BrowseQuery:
         self.named = sql["browse_named"]
         """Counts the executions whose name begins with a text, and those whose name did."""
         self.functions_of_kinds = sql["functions_of_kinds"]
+        self.bad_outcomes = sql["bad_outcomes"]
 
     def last_of(self, part: Part) -> str:
         """Counts the next candidates of a part, and finds the last of them."""

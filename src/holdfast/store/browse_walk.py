@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
+from holdfast.model.standing import Standing
 from holdfast.store import rows
 from holdfast.store.browse_query import BY_TEXT, Bounds, BrowseQuery, Part, Plan, bounds_of, only_published, plans, text_plan
 from holdfast.store.browsing import Browse
@@ -17,7 +18,7 @@ _PROBED: Final = 50
 _NAMED: Final = 10
 """So is an index of names, which is not in the order of ids: only if it has fewer candidates, they are sorted."""
 _GROWTH: Final = 8
-"""Each step considers so many times the candidates of the step before."""
+"""Each step considers at most so many times the candidates of the step before."""
 _FEWEST: Final = 200
 
 
@@ -40,18 +41,22 @@ class Walk:
             each = min(step, self._left) // len(plan)
             if each < 1:
                 return found, bounds.upper
-            floor = self._floor(plan, bounds, each)
-            found += self._step(name, made, plan, Bounds(floor or bounds.lower, bounds.upper), each, need - len(found))
+            counted = [self._count(part, bounds, each) for part in plan]
+            # The id down to which every part was looked through; None if that is the end.
+            floor = max((last for count, last in counted if count >= each), default=None)
+            candidates = [(part, count) for part, (count, _) in zip(plan, counted, strict=True) if count]
+            more = self._step(name, made, candidates, Bounds(floor or bounds.lower, bounds.upper), need - len(found))
+            found += more
             if floor is None:
                 break
-            bounds, step = Bounds(bounds.lower, floor), step * _GROWTH
+            bounds, step = Bounds(bounds.lower, floor), _next_step(step, len(more), need - len(found))
         return found, None
 
     # --- the plan
 
     def _plan(self, bounds: Bounds) -> Plan:
         """The plan with the fewest candidates, as far as a short look into its indexes tells. If none has few, the first one."""
-        known = list(plans(self._wanted, self._functions()))
+        known = list(plans(self._wanted, self._functions(), self._bad_outcomes()))
         if len(known) == 1 and "text" not in self._asked:
             return known[0]
         most = max(self._wanted.scan // _PROBED, 1)
@@ -76,17 +81,16 @@ class Walk:
         return named + former if named < most and former < most else None
 
     def _functions(self) -> Sequence[str] | None:
-        """The functions of the kinds that are asked for; None if a function that nobody has published may be of them."""
+        """The functions of the kinds that are asked for; None if a function that no runner has published may be of them."""
         if not only_published(self._wanted.kinds):
             return None
         return [row[0] for row in self._ask(self._looks.functions_of_kinds, {"kinds": self._asked["kinds"]})]
 
-    # --- one step
+    def _bad_outcomes(self) -> Sequence[str]:
+        """The outcomes of runs that failed, if they are looked for."""
+        return [row[0] for row in self._ask(self._looks.bad_outcomes, {})] if Standing.FAILED in self._wanted.standings else ()
 
-    def _floor(self, plan: Plan, bounds: Bounds, each: int) -> str | None:
-        """The id down to which every part can be read with so many candidates each; None if that is the end."""
-        counted = [self._count(part, bounds, each) for part in plan]
-        return max((last for count, last in counted if count >= each), default=None)
+    # --- one step
 
     def _count(self, part: Part, bounds: Bounds, most: int) -> tuple[int, str]:
         """How many of the next candidates of a part there are, at most so many, and the last of them."""
@@ -102,14 +106,17 @@ class Walk:
             asked |= {"text": self._asked["text"], "text_end": self._asked["text_end"]}
         return asked
 
-    def _step(self, name: str, made: Callable[[rows.Row], T | None], plan: Plan, bounds: Bounds, each: int, need: int) -> list[T]:
-        """The matches of one step. Where damaged rows take places of a page, the step is read again, for so many more."""
+    def _step(
+        self, name: str, made: Callable[[rows.Row], T | None], candidates: Sequence[tuple[Part, int]], bounds: Bounds, need: int
+    ) -> list[T]:
+        """The matches of one step among so many candidates of each part. Where damaged rows take places of a page, the step is read again,
+        for so many more."""
         limit = need
         while True:
             read: dict[object, T | None] = {}
             cut = False
-            for part in plan:
-                asked = {**self._asked, **self._range(part, bounds, each), "limit": limit}
+            for part, count in candidates:
+                asked = {**self._asked, **self._range(part, bounds, count), "limit": limit}
                 page = self._ask(self._looks.matches(name, part, self._asked), asked)
                 cut = cut or len(page) >= limit
                 read |= {row[0]: made(row) for row in page}
@@ -118,3 +125,8 @@ class Walk:
             if not cut or len(whole) >= need:
                 return whole[:need]
             limit = need + len(read) - len(whole)
+
+
+def _next_step(step: int, hits: int, need: int) -> int:
+    """How many candidates the next step considers: about twice as many as it needs if they match as often as those of this step."""
+    return step * _GROWTH if not hits else min(step * _GROWTH, max(_FEWEST, 2 * step * need // hits))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from holdfast.model.clock import Clock
 from holdfast.store.migrating import MigrationStep, Numbers
 
 
@@ -69,8 +70,25 @@ class Sizes(NamedTuple):
     """What retention removes later."""
 
 
+class StoreLook(NamedTuple):
+    """What a quick look at a store tells."""
+
+    numbers: Numbers
+    newest: int
+    """The newest schema version that this code knows."""
+    behind: bool
+    """The schema is that of an older release."""
+    bytes: int
+    ahead_ms: int | None
+    """How far the database's clock is ahead of this machine's. None if the store has no clock of its own."""
+
+
 class Maintenance(Protocol):
     """The commands of an operator on one store."""
+
+    def look(self, machine: Clock) -> StoreLook:
+        """Open the store and read its numbers. It takes no longer on a large store, and nothing is changed or migrated."""
+        ...
 
     def migrate(self, *, after: bool) -> Migrated:
         """Apply the pending before-halves of steps; with `after`, the pending after-halves."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from holdfast.console.served import Served
 from holdfast.model.audit import Actor
 from holdfast.model.clock import Clock
 from holdfast.model.errors import ExecutionNotFound
@@ -20,7 +21,18 @@ READ_SECONDS = 5.0
 class Viewer:
     """A caller. Everything that a source reads for a page, it reads through the viewer of that page."""
 
-    def __init__(self, store: Store, where: str, *, clock: Clock, ids: IdSource, asker: Asker, actor: Actor | None, tenant: str | None):
+    def __init__(
+        self,
+        store: Store,
+        where: str,
+        *,
+        clock: Clock,
+        ids: IdSource,
+        asker: Asker,
+        actor: Actor | None,
+        tenant: str | None,
+        served: Served | None = None,
+    ) -> None:
         self.store = store
         self.where = where
         self.clock = clock
@@ -29,6 +41,8 @@ class Viewer:
         self.actor = actor
         self.tenant = tenant
         """The tenant that the caller is kept to; None sees all."""
+        self.served = served
+        """What the server beside the console serves; None if there is none."""
 
     @cached_property
     def client(self) -> Client:

@@ -144,6 +144,16 @@ class Sandbox:
         return attempt
 
 
+async def find_kernel_features(folder: Path) -> dict[str, Any]:
+    """The kernel features of this machine, as the stub of a worker with its package in this folder finds them; no body is made.
+
+    Raises SandboxUnavailable, with the missing features, when they are not enough for isolation `all`.
+    """
+    stub = await _Stub.started(Jail(package=folder, entry="none:none"))
+    await stub.close()
+    return stub.features
+
+
 class _Stub:
     """The process that forks keepers."""
 

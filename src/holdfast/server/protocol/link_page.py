@@ -9,17 +9,34 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, Final
 
-from holdfast.server.protocol.form_fields import drawn, fields_of
 from holdfast.service.estimates import rest_in_words
+from holdfast.web.form_fields import drawn, fields_of
 from holdfast.web.plain_html import shown
 from holdfast.web.refusals import Header
 from holdfast.web.replies import Reply
 from holdfast.workers.approvals import Approval
 
 _STYLE: Final = (
-    "body{font:16px/1.5 sans-serif;max-width:46em;margin:2em auto;padding:0 1em}"
-    "pre{white-space:pre-wrap;overflow-wrap:anywhere;background:#f4f4f4;padding:1em}"
-    "dt{font-weight:bold}button{font:inherit;padding:.4em 1.2em;margin-right:1em}small{color:#555;display:block}"
+    # The console's tokens (console/static/console.css): this page loads nothing, so it brings its style with it.
+    ":root{color-scheme:light dark;--page:#fff;--panel:#f6f7f9;--text:#14181f;--muted:#5b6472;--line:#d9dde3;--accent:#0b6b75;"
+    "--on:#fff;--bad:#b3261e}"
+    "@media(prefers-color-scheme:dark){:root{--page:#0f1216;--panel:#171b21;--text:#e6eaf0;--muted:#a3adba;--line:#2a3038;--accent:#4fc3d0;"
+    "--on:#0f1216;--bad:#ff8f87}}"
+    "*{box-sizing:border-box}body{margin:0;background:var(--page);color:var(--text);font:14px/1.4 system-ui,-apple-system,'Segoe UI',"
+    "Roboto,'DejaVu Sans',sans-serif;font-variant-numeric:tabular-nums}"
+    "main{max-width:720px;margin:8vh auto 32px;padding:0 16px}h1{font-size:20px;line-height:1.25;font-weight:600;margin:0 0 16px;"
+    "overflow-wrap:anywhere}h2{font-size:12px;font-weight:400;color:var(--muted);margin:16px 0 4px}"
+    "pre,textarea{font:12.5px/1.45 ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace}"
+    "pre{white-space:pre-wrap;overflow-wrap:anywhere;background:var(--panel);border:1px solid var(--line);border-radius:4px;padding:8px;"
+    "margin:0;max-height:60vh;overflow:auto}"
+    "dl{display:grid;grid-template-columns:auto 1fr;gap:4px 16px;margin:0}dt{color:var(--muted)}dd{margin:0;overflow-wrap:anywhere}"
+    "form{margin-top:16px}form p{margin:0 0 12px}label{font-weight:600}small{color:var(--muted);display:block}"
+    "input,textarea,select{font-size:13px;color:inherit;background:var(--page);border:1px solid var(--line);border-radius:4px;"
+    "padding:4px 8px;min-height:32px;width:100%;font-weight:400}"
+    "button{font:inherit;min-height:32px;padding:4px 16px;margin-right:8px;border:1px solid var(--line);border-radius:4px;"
+    "background:var(--panel);color:var(--bad);cursor:pointer}button:first-child{background:var(--accent);border-color:var(--accent);color:var(--on);font-weight:600}"
+    ":focus-visible{outline:2px solid var(--accent);outline-offset:1px}"
+    ".problem{border-left:3px solid var(--bad);background:var(--panel);padding:8px 12px;overflow-wrap:anywhere}"
 )
 _POLICY: Final = (
     f"default-src 'none'; style-src 'sha256-{base64.b64encode(sha256(_STYLE.encode()).digest()).decode()}'; "
@@ -42,8 +59,8 @@ def question_page(
     approval: Approval, person: str, *, problem: str = "", given: Mapping[str, str] | None = None, status: int = 200
 ) -> Reply:
     """What is asked, and the form by which this person decides."""
-    told = f"<p><strong>{shown(problem)}</strong></p>" if problem else ""
-    asked = approval.question or f"May {approval.tool} be called with these arguments?"
+    told = f'<p class="problem" role="alert">{shown(problem)}</p>' if problem else ""
+    asked = approval.question or f"May {approval.worker_id} call {approval.tool} with these arguments?"
     form = "".join(drawn(field, (given or {}).get(field.key, "")) for field in _fields(approval))
     yes = ("answer", "Send the answer") if approval.kind == "question" else ("approve", "Approve")
     comment = shown((given or {}).get("comment", ""))
@@ -67,7 +84,7 @@ def told_page(status: int, title: str, text: str) -> Reply:
 def _page(status: int, title: str, body: str) -> Reply:
     text = (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>{shown(title)}</title><style>{_STYLE}</style></head><body>{body}</body></html>"
+        f"<title>{shown(title)}</title><style>{_STYLE}</style></head><body><main>{body}</main></body></html>"
     )
     return Reply(status, text.encode("utf-8", "replace"), HEADERS)
 

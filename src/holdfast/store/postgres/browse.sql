@@ -24,8 +24,9 @@ WHERE pipeline IS NOT NULL AND (pipeline, id) >= (%(value)s, %(lower)s) AND (pip
 -- name: part_status
 WHERE status <> 'SUCCEEDED' AND (status, id) >= (%(value)s, %(lower)s) AND (status, id) < (%(value)s, %(upper)s) ORDER BY status DESC, id DESC
 
--- name: part_ended_badly
-WHERE outcome IS NOT NULL AND outcome <> 'ok' AND id >= %(lower)s AND id < %(upper)s ORDER BY id DESC
+-- name: part_outcome
+WHERE outcome IS NOT NULL AND outcome <> 'ok' AND (outcome, id) >= (%(value)s, %(lower)s) AND (outcome, id) < (%(value)s, %(upper)s)
+ORDER BY outcome DESC, id DESC
 
 -- name: part_named
 -- Sorted by id, which is hidden from the planner: it is used only where few have such a name.
@@ -50,6 +51,17 @@ SELECT (SELECT count(*) FROM (SELECT 1 FROM executions
 
 -- name: functions_of_kinds
 SELECT DISTINCT name FROM functions WHERE kind = ANY(%(kinds)s) LIMIT 1000
+
+-- name: bad_outcomes
+-- One look into the index for each outcome; there are few.
+WITH RECURSIVE found (value) AS (
+    (SELECT outcome FROM executions WHERE outcome IS NOT NULL AND outcome <> 'ok' ORDER BY outcome LIMIT 1)
+    UNION ALL
+    SELECT (SELECT outcome FROM executions
+            WHERE outcome IS NOT NULL AND outcome <> 'ok' AND outcome > found.value ORDER BY outcome LIMIT 1)
+    FROM found WHERE found.value IS NOT NULL
+)
+SELECT value FROM found WHERE value IS NOT NULL LIMIT 100
 
 -- name: browse_standing
 CASE x.status

@@ -151,6 +151,12 @@ LIMIT %(limit)s
 SELECT run, 'call ' || call || ' has ' || count(*) || ' ends' FROM ledger WHERE state <> 'reserved'
 GROUP BY run, call HAVING count(*) > 1 LIMIT %(limit)s
 
+-- name: summaries_contradict
+-- A summary is written when an execution closes, all but its pipeline; only one that succeeded has an outcome.
+SELECT id, 'its summary says that it ended, but its status is ' || status FROM executions
+WHERE (status = 'RUNNING' AND (error_code IS NOT NULL OR cost IS NOT NULL OR attempt IS NOT NULL))
+   OR (status <> 'SUCCEEDED' AND outcome IS NOT NULL) LIMIT %(limit)s
+
 -- name: signals_from_the_future
 -- A subscriber whose cursor is beyond the last signal would miss the next signals; a number that is given twice is lost.
 SELECT told.name, 'the number ' || told.number || ' is beyond the last one, ' || n.last FROM numbering AS n, (

@@ -8,8 +8,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final, NoReturn
 
+from holdfast.model.clock import Clock
 from holdfast.model.errors import InvalidParameter, StoreNotFound
-from holdfast.store.maintenance import CheckReport, Finding, Migrated, Removable, Sizes, Table
+from holdfast.store.maintenance import CheckReport, Finding, Migrated, Removable, Sizes, StoreLook, Table
 from holdfast.store.migrating import Numbers, SchemaStanding, known
 from holdfast.store.postgres.address import parsed, without_password
 from holdfast.store.postgres.connection import apply, load_queries, load_statements, look
@@ -40,6 +41,17 @@ class PostgresMaintenance:
         if found is None:
             raise StoreNotFound(f"There is no store at {self._address.shown}. The first process that opens it makes it.")
         return numbers_of(found)
+
+    def look(self, machine: Clock) -> StoreLook:
+        """Read the numbers of the schema, Postgres's own sizes, and its time."""
+        with self._session() as (session, numbers):
+            behind = LINEAGE.standing(self._address.shown, numbers) is SchemaStanding.BEHIND
+            with session.explained_transaction(begin=_ONE_MOMENT):
+                sizes = session.run(load_statements("sizes.sql")["tables"].encode(), prepare=False)
+                before = machine.now()
+                ((theirs,),) = session.run(self._texts["time"].encode(), prepare=False)
+                ahead = theirs - (before + machine.now()) // 2
+        return StoreLook(numbers, LINEAGE.newest, behind, sum(used for _, used in sizes), ahead)
 
     def migrate(self, *, after: bool) -> Migrated:
         """Apply the pending halves of steps."""

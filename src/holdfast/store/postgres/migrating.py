@@ -27,6 +27,7 @@ CHECKED_SINCE: Final = {
     "lanes_money": 12,
     "ledger_sums": 12,
     "ledger_ends": 12,
+    "summaries_contradict": 13,
 }
 """The questions of checks.sql about tables that older schemas do not have."""
 LINEAGE: Final = Lineage("holdfast.store.postgres", oldest=4, newest=SCHEMA_VERSION)

@@ -22,8 +22,9 @@ INDEXED BY executions_by_pipeline WHERE pipeline = :value AND pipeline IS NOT NU
 -- name: part_status
 INDEXED BY executions_by_status WHERE status = :value AND status <> 'SUCCEEDED' AND id >= :lower AND id < :upper ORDER BY id DESC
 
--- name: part_ended_badly
-INDEXED BY executions_ended_badly WHERE outcome IS NOT NULL AND outcome <> 'ok' AND id >= :lower AND id < :upper ORDER BY id DESC
+-- name: part_outcome
+INDEXED BY executions_by_outcome
+WHERE outcome = :value AND outcome IS NOT NULL AND outcome <> 'ok' AND id >= :lower AND id < :upper ORDER BY id DESC
 
 -- name: part_named
 -- Sorted by id: it is used only where few have such a name.
@@ -46,6 +47,17 @@ SELECT (SELECT count(*) FROM (SELECT 1 FROM executions INDEXED BY executions_by_
 
 -- name: functions_of_kinds
 SELECT DISTINCT name FROM functions WHERE kind IN (SELECT value FROM json_each(:kinds)) LIMIT 1000
+
+-- name: bad_outcomes
+-- One look into the index for each outcome; there are few.
+WITH RECURSIVE found (value) AS (
+    SELECT min(outcome) FROM executions INDEXED BY executions_by_outcome WHERE outcome IS NOT NULL AND outcome <> 'ok'
+    UNION ALL
+    SELECT (SELECT min(outcome) FROM executions INDEXED BY executions_by_outcome
+            WHERE outcome IS NOT NULL AND outcome <> 'ok' AND outcome > found.value)
+    FROM found WHERE found.value IS NOT NULL
+)
+SELECT value FROM found WHERE value IS NOT NULL LIMIT 100
 
 -- name: browse_standing
 CASE x.status

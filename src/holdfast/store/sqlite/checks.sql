@@ -147,6 +147,12 @@ LIMIT :limit
 SELECT run, 'call ' || call || ' has ' || count(*) || ' ends' FROM ledger WHERE state <> 'reserved'
 GROUP BY run, call HAVING count(*) > 1 LIMIT :limit
 
+-- name: summaries_contradict
+-- A summary is written when an execution closes, all but its pipeline; only one that succeeded has an outcome.
+SELECT id, 'its summary says that it ended, but its status is ' || status FROM executions
+WHERE (status = 'RUNNING' AND (error_code IS NOT NULL OR cost IS NOT NULL OR attempt IS NOT NULL))
+   OR (status <> 'SUCCEEDED' AND outcome IS NOT NULL) LIMIT :limit
+
 -- name: signals_from_the_future
 -- A subscriber whose cursor is beyond the last signal would miss the next signals.
 SELECT name, 'the cursor stands at ' || cursor || ', the last signal had the number ' || coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'signals'), 0)

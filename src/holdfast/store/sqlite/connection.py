@@ -41,6 +41,11 @@ _WAL_BYTES = 32 * 1024 * 1024
 _REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "fuse.glusterfs"})
 
 
+def library_version() -> tuple[str, str]:
+    """The version of SQLite in this process, and the oldest that a store can use."""
+    return sqlite3.sqlite_version, ".".join(map(str, _LEAST_SQLITE))
+
+
 @functools.cache
 def load_queries(file: str = "queries.sql") -> Mapping[str, str]:
     """The statements of a file by name."""

@@ -9,9 +9,10 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from holdfast.model.clock import Clock
 from holdfast.model.errors import InvalidParameter, StoreNotFound
 from holdfast.model.payloads import PayloadCodec
-from holdfast.store.maintenance import CheckReport, Finding, Migrated, Removable, Sizes, Table
+from holdfast.store.maintenance import CheckReport, Finding, Migrated, Removable, Sizes, StoreLook, Table
 from holdfast.store.migrating import SchemaStanding, known
 from holdfast.store.rows import Row
 from holdfast.store.sqlite.backup import copy_to
@@ -43,6 +44,15 @@ class SqliteMaintenance:
                 yield connection
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise explained(error, self._where) from error
+
+    def look(self, machine: Clock) -> StoreLook:
+        """Read the numbers of the schema and SQLite's own count of pages. The file has no clock."""
+        with self._connected() as connection:
+            connection.execute("BEGIN")
+            numbers = numbers_of(connection, self._sql)
+            pages, page = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
+        behind = LINEAGE.standing(self._where, numbers) is SchemaStanding.BEHIND
+        return StoreLook(numbers, LINEAGE.newest, behind, pages * page, None)
 
     def migrate(self, *, after: bool) -> Migrated:
         """Migrate as opening the file does: both halves of each step at once, so `after` finds nothing left to do."""

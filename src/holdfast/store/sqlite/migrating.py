@@ -26,6 +26,7 @@ CHECKED_SINCE: Final = {
     "lanes_money": 14,
     "ledger_sums": 14,
     "ledger_ends": 14,
+    "summaries_contradict": 15,
 }
 """The questions of checks.sql about tables that older schemas do not have."""
 LINEAGE: Final = Lineage("holdfast.store.sqlite", oldest=6, newest=SCHEMA_VERSION)

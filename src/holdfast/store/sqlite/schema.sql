@@ -84,7 +84,7 @@ CREATE INDEX executions_by_tenant ON executions (tenant, id) WHERE tenant IS NOT
 CREATE INDEX executions_by_error ON executions (error_code, id) WHERE error_code IS NOT NULL;
 CREATE INDEX executions_by_pipeline ON executions (pipeline, id) WHERE pipeline IS NOT NULL;
 -- Runs that ended badly: their executions have succeeded, with a response that says so.
-CREATE INDEX executions_ended_badly ON executions (id) WHERE outcome IS NOT NULL AND outcome <> 'ok';
+CREATE INDEX executions_by_outcome ON executions (outcome, id) WHERE outcome IS NOT NULL AND outcome <> 'ok';
 -- For the queries that a runner asks all day; each index holds only the rows that such a query can find.
 CREATE INDEX executions_ready_of ON executions (function, version, ready_at) WHERE state = 'ready' AND deaths < 2;
 CREATE INDEX executions_suspect ON executions (ready_at) WHERE state = 'ready' AND deaths >= 2;

@@ -8,7 +8,7 @@ ALTER TABLE executions ADD COLUMN attempts INTEGER;
 CREATE INDEX executions_by_error ON executions (error_code, id) WHERE error_code IS NOT NULL;
 CREATE INDEX executions_by_pipeline ON executions (pipeline, id) WHERE pipeline IS NOT NULL;
 -- Runs that ended badly: their executions have succeeded, with a response that says so.
-CREATE INDEX executions_ended_badly ON executions (id) WHERE outcome IS NOT NULL AND outcome <> 'ok';
+CREATE INDEX executions_by_outcome ON executions (outcome, id) WHERE outcome IS NOT NULL AND outcome <> 'ok';
 
 -- Sessions of the console: a browser that has signed in. The id is the SHA-256 of the cookie's value.
 CREATE TABLE sessions (

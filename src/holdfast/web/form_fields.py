@@ -64,6 +64,12 @@ def answer_of(schema: Mapping[str, Any] | None, given: Mapping[str, str]) -> Any
     }
 
 
+def choices_of(field: Field) -> list[tuple[str, str]]:
+    """What a person may choose in a field that has choices: the text that the form sends, and the text that a person reads."""
+    texts = [_json(choice) for choice in field.choices] if field.kind == "choice" else ["true", "false"] if field.kind == "boolean" else []
+    return [(text, _plain(text)) for text in texts]
+
+
 def drawn(field: Field, value: str = "") -> str:
     """A field as HTML."""
     need = " required" if field.required and field.kind != "text" else ""
@@ -75,9 +81,9 @@ def drawn(field: Field, value: str = "") -> str:
 def _input(field: Field, name: str, need: str, value: str) -> str:
     match field.kind:
         case "choice" | "boolean":
-            texts = [_json(choice) for choice in field.choices] if field.kind == "choice" else ["true", "false"]
             chosen = "".join(
-                f'<option value="{escape(one)}"{" selected" if one == value else ""}>{shown(_plain(one))}</option>' for one in texts
+                f'<option value="{escape(one)}"{" selected" if one == value else ""}>{shown(read)}</option>'
+                for one, read in choices_of(field)
             )
             return f'<select {name}{need}><option value=""></option>{chosen}</select>'
         case "integer" | "number":

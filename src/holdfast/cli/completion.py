@@ -1,0 +1,100 @@
+"""Completion in the shell: values from the store, in bounded time, and silent on trouble. A store is never made, migrated or waited for."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from holdfast.store.browsing import Completed
+    from holdfast.store.seam import Store
+
+VARIABLE: Final = "_HOLDFAST_COMPLETE"
+"""Set by the shell when it asks for completions."""
+_TYPED: Final = ("_TYPER_COMPLETE_ARGS", "COMP_WORDS")
+_PATIENCE_SECONDS: Final = 0.5
+_MOST: Final = 50
+
+
+def functions(context: typer.Context, incomplete: str) -> list[str]:
+    """Names of functions, workers and pipelines."""
+    from holdfast.store.browsing import Completed
+
+    return _values(context, Completed.FUNCTION, incomplete)
+
+
+def queues(context: typer.Context, incomplete: str) -> list[str]:
+    """Names of queues."""
+    return _found(context, incomplete, lambda store: [row.name for row in store.queues()])
+
+
+def tenants(context: typer.Context, incomplete: str) -> list[str]:
+    """Names of tenants."""
+    from holdfast.store.browsing import Completed
+
+    return _values(context, Completed.TENANT, incomplete)
+
+
+def schedules(context: typer.Context, incomplete: str) -> list[str]:
+    """Names of schedules."""
+
+    def names(store: Store) -> Sequence[str]:
+        from holdfast.model.clock import SystemClock
+        from holdfast.service.schedules import Schedules
+
+        return [state.name for state in Schedules(store, SystemClock()).list()]
+
+    return _found(context, incomplete, names)
+
+
+def is_asked(environment: Mapping[str, str]) -> bool:
+    """Whether the shell asks for completions."""
+    return VARIABLE in environment
+
+
+def typed_command(environment: Mapping[str, str]) -> list[str]:
+    """The command of the line that is completed, if the user has typed all of it: then the others need not be loaded."""
+    line = next((environment[name] for name in _TYPED if environment.get(name)), "")
+    words = line.split()
+    return words[1:2] if len(words) > 2 or line[-1:].isspace() else []
+
+
+def _values(context: typer.Context, field: Completed, incomplete: str) -> list[str]:
+    return _found(context, incomplete, lambda store: store.values(field, incomplete, _MOST))
+
+
+def _found(context: typer.Context, incomplete: str, ask: Callable[[Store], Sequence[str]]) -> list[str]:
+    """The values that begin as the user began, of the store that the line names. Nothing, if that takes too long or fails."""
+    from holdfast.cli.arguments import StorePlace
+
+    found: list[str] = []
+
+    def look() -> None:
+        with contextlib.suppress(Exception):  # a shell shows whatever a completion prints
+            place = StorePlace.of(context.params.get("store"), context.params.get("codec"))
+            found.extend(_asked(place.where, ask))
+
+    logging.disable(logging.CRITICAL)
+    thread = threading.Thread(target=look, name="completion", daemon=True)
+    thread.start()
+    thread.join(_PATIENCE_SECONDS)
+    return [] if thread.is_alive() else sorted(name for name in found if name.startswith(incomplete))[:_MOST]
+
+
+def _asked(where: str, ask: Callable[[Store], Sequence[str]]) -> Sequence[str]:
+    """The answer of a store that is there and up to date. To open an older one would migrate it."""
+    from holdfast.model.clock import SystemClock
+    from holdfast.model.ids import id_at
+    from holdfast.store.backends import open_maintenance, open_store
+
+    member = id_at(SystemClock().now())
+    if ("://" not in where and not Path(where).is_file()) or open_maintenance(where, member).look(SystemClock()).behind:
+        return ()
+    with contextlib.closing(open_store(where, member)) as store:
+        return ask(store)

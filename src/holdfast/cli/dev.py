@@ -1,0 +1,133 @@
+"""`holdfast dev`: serve, reload on every change, and the console in the browser; without a target, with a sample that runs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from holdfast.cli.arguments import CodecOption, ConfigOption, StorePlace, TrustOption
+from holdfast.cli.sample import PIPELINE, Sample, sample_of
+from holdfast.cli.serve import HostOption, ParametersOption, PortOption, ServeOptions, TargetsArgument, read_parameters, serve_until_told
+from holdfast.cli.serve_workers import IsolationOption, ServeWorkers
+from holdfast.cli.terminal import printable, say
+from holdfast.model.execution import ExecutionStatus
+from holdfast.service.trust import TrustBook
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_SCREENS = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
+
+
+def dev(
+    targets: TargetsArgument = None,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 9001,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Do not open the console in a browser.")] = False,
+    parameter: ParametersOption = None,
+    isolation: IsolationOption = None,
+    trust: TrustOption = False,
+    config: ConfigOption = None,
+    store: Annotated[
+        str | None,
+        typer.Option("--store", metavar="PATH|URL", help="The store's file or address. Without it: $HOLDFAST_STORE, else ./holdfast.db."),
+    ] = None,
+    codec: CodecOption = None,
+) -> None:
+    """Serve targets while you work on them: changed code is published at once, and the console opens in the browser.
+
+    Without a target, it serves a sample pipeline and starts a run of it. The sample needs no key and no network.
+    """
+    place = StorePlace.of(store, codec)
+    order = ServeOptions(
+        targets=targets or (),
+        host=host,
+        port=port,
+        place=place,
+        reload=True,
+        parameters=read_parameters(parameter or ()),
+        isolation=isolation,
+        config=config,
+        trust=trust,
+    )
+    if targets:
+        serve_until_told(msgspec.structs.replace(order, when_served=_Greeting(opens=not no_open)))
+    else:
+        _serve_sample(order, opens=not no_open)
+
+
+def _serve_sample(order: ServeOptions, *, opens: bool) -> None:
+    sample = sample_of(order.place.where)
+    is_ours = _is_ours(order.place, sample)
+    sample.fill()
+    with sample.web() as web:
+        say(f"the sample is in {printable(str(sample.folder))}; change it, and the next run has the change. Its web is {web}")
+        if is_ours:
+            TrustBook().add(sample.folder)
+        served = msgspec.structs.replace(
+            order,
+            targets=[sample.target],
+            config=order.config or sample.config,
+            place=msgspec.structs.replace(order.place, found=order.place.found and not is_ours),
+            when_served=_Greeting(opens=opens, sample=sample),
+        )
+        serve_until_told(served)
+
+
+def _is_ours(place: StorePlace, sample: Sample) -> bool:
+    """Whether this command makes the store, or made it before: then the user need not trust the folder in which it lies.
+
+    The record of trusted folders has the sample's folder only if this command made the store, or the user named it.
+    """
+    return not place.found or not Path(place.where).exists() or TrustBook().trusts(sample.folder)
+
+
+class _Greeting:
+    """What happens as soon as the server listens: the sample runs, and the console opens."""
+
+    def __init__(self, *, opens: bool, sample: Sample | None = None) -> None:
+        self._opens = opens
+        self._sample = sample
+
+    async def __call__(self, url: str, workers: ServeWorkers | None) -> None:
+        if self._sample is not None and workers is not None:
+            print(await _started(self._sample, workers))
+            sys.stdout.flush()
+        if self._opens and _has_screen(os.environ):
+            console = f"{url}/console/"
+            say(f"opening {console} in the browser")
+            opening = threading.Thread(target=_open, args=[console], name="browser", daemon=True)  # a browser may keep its caller waiting
+            opening.start()
+
+
+async def _started(sample: Sample, workers: ServeWorkers) -> str:
+    """Start the run of the sample, or find the one that is there: the key is the same for the same web."""
+    from holdfast.contract.protocol import Response
+
+    asked = {"worker_id": PIPELINE, "inputs": sample.inputs(), "idempotency_key": f"dev-sample-{sample.port}"}
+    begun = await workers.runtime.worker_service.begin_asked(asked, "default")
+    if isinstance(begun, Response):
+        why = "" if begun.error is None else f": {begun.error.error_code}: {begun.error.message}"
+        return f"The sample could not be started{printable(why)}"
+    header = begun[0]
+    if header.status is not ExecutionStatus.RUNNING:
+        return f"The sample has run already: {header.id} ({header.status.value})."
+    return f"The sample runs: {header.id}. It will wait for a person: decide in the console, or with `holdfast approvals list`."
+
+
+def _has_screen(environment: Mapping[str, str]) -> bool:
+    """Whether a browser can be seen. Without a screen, Python may start a browser for text, which takes the terminal away."""
+    return sys.platform == "darwin" or any(environment.get(name) for name in _SCREENS)
+
+
+def _open(url: str) -> None:
+    with contextlib.suppress(Exception):  # the address is printed; a browser that does not start stops nothing
+        webbrowser.open(url)

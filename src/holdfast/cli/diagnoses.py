@@ -1,0 +1,108 @@
+"""Diagnoses: what a check of `holdfast doctor` says, and how a check is made that can itself fail or hang."""
+
+from __future__ import annotations
+
+import shlex
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from holdfast.model.errors import HoldfastError
+
+PATIENCE_SECONDS: Final = 20.0
+"""A check that takes longer is given up."""
+_AGAIN: Final = "holdfast doctor"
+
+
+class Level(StrEnum):
+    """How bad it is."""
+
+    OK = "ok"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+class Diagnosis(msgspec.Struct, frozen=True):
+    """One line of the doctor."""
+
+    check: str
+    level: Level
+    said: str
+    """One sentence."""
+    mend: str | None = None
+    """The command that mends it. None if all is well."""
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user asks the doctor about."""
+
+    where: str
+    """The store's path or address."""
+    host: str
+    port: int
+    config: Path | None
+    environment: Mapping[str, str]
+    began_wall: int
+    """The wall clock when the command began, in milliseconds."""
+    began_monotonic: float
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the store is a file of this machine."""
+        return "://" not in self.where
+
+    def command(self, *words: str) -> str:
+        """A command of Holdfast for this store. The address of a database is left out, because it may have a password."""
+        return shlex.join(["holdfast", *words, *(["--store", self.where] if self.is_file else [])])
+
+
+Check = Callable[[Question], Iterable[Diagnosis]]
+
+
+def ok(check: str, said: str) -> Diagnosis:
+    """All is well."""
+    return Diagnosis(check, Level.OK, said)
+
+
+def warning(check: str, said: str, mend: str) -> Diagnosis:
+    """It works, and may not work later or for all."""
+    return Diagnosis(check, Level.WARNING, said, mend)
+
+
+def problem(check: str, said: str, mend: str) -> Diagnosis:
+    """Something does not work."""
+    return Diagnosis(check, Level.PROBLEM, said, mend)
+
+
+def made(name: str, check: Check, question: Question, seconds: float = PATIENCE_SECONDS) -> Sequence[Diagnosis]:
+    """The diagnoses of a check. A check that fails or takes too long is a problem of its own, and the other checks go on."""
+    found: list[Diagnosis] = []
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            found.extend(check(question))
+        except BaseException as error:  # also SystemExit: a broken package may raise anything while it is imported
+            failed.append(error)
+
+    thread = threading.Thread(target=work, name=f"doctor-{name}", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        return [*found, problem(name, f"The check did not end within {seconds:g} s.", _AGAIN)]
+    for error in failed:
+        if isinstance(error, HoldfastError):
+            found.append(problem(name, f"error[{error.code}]: {sentence(str(error))}", _AGAIN))
+        else:
+            found.append(problem(name, f"The check itself failed: {type(error).__name__}: {sentence(str(error))}", _AGAIN))
+    return found
+
+
+def sentence(text: str) -> str:
+    """A message on one line, with a full stop."""
+    told = " ".join(text.split())
+    return told if told.endswith((".", "!", "?")) else f"{told}."

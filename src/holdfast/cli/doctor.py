@@ -1,0 +1,97 @@
+"""`holdfast doctor`: looks at the store, the machine and the configuration, and says what is wrong and which command mends it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from holdfast.cli import doctor_configuration, doctor_machine, doctor_packages, doctor_store
+from holdfast.cli.arguments import JsonOption, StoreOption, StorePlace
+from holdfast.cli.diagnoses import Check, Diagnosis, Level, Question, made
+from holdfast.cli.exit_codes import ExitCode
+from holdfast.cli.terminal import print_document, printable, say, working
+from holdfast.model.clock import SystemClock, monotonic
+from holdfast.store.backends import shown
+
+CHECKS: Final[Sequence[tuple[str, Check]]] = (
+    ("versions", doctor_packages.versions),
+    ("extras", doctor_packages.extras),
+    ("permissions", doctor_store.permissions),
+    ("store", doctor_store.store),
+    ("disk", doctor_store.disk),
+    ("user", doctor_machine.user),
+    ("sandbox", doctor_machine.sandbox),
+    ("cgroups", doctor_machine.cgroups),
+    ("port", doctor_machine.port),
+    ("configuration", doctor_configuration.configuration),
+    ("trust", doctor_configuration.trust),
+    ("time zones", doctor_machine.zones),
+    ("clock", doctor_machine.clock),
+)
+"""All checks, in the order of the output. Permissions come before the store, because a program that opens a store changes them. The clock
+comes last, because it compares two clocks over the time of the whole command."""
+_COLOURS: Final = {Level.OK: "green", Level.WARNING: "yellow", Level.PROBLEM: "bold red"}
+_WIDTH: Final = max(len(level) for level in Level)
+
+
+def doctor(
+    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="The address on which a server would listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", metavar="PORT", help="The port on which a server would listen.", min=1, max=65535)] = 9001,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config", metavar="FILE", help="The operator's file. Without it: $HOLDFAST_CONFIG, else holdfast.toml of this folder."
+        ),
+    ] = None,
+    json_output: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Look at the store, the machine and the configuration. Nothing is changed.
+
+    Each line has a word (ok, warning or problem), a sentence, and the command that mends it. The exit code is 3 if there is a problem.
+    """
+    question = Question(
+        where=StorePlace.of(store, None).where,
+        host=host,
+        port=port,
+        config=config,
+        environment=os.environ,
+        began_wall=SystemClock().now(),
+        began_monotonic=monotonic(),
+    )
+    with working(f"looking at {shown(question.where)}, the machine and the configuration", only_in_terminal=True):
+        found = [diagnosis for name, check in CHECKS for diagnosis in made(name, check, question)]
+    counts = {level: sum(one.level is level for one in found) for level in Level}
+    if json_output:
+        checks = [{"check": one.check, "level": one.level.value, "said": one.said, "mend": one.mend} for one in found]
+        print_document({"problems": counts[Level.PROBLEM], "warnings": counts[Level.WARNING], "checks": checks})
+    else:
+        _print(found)
+        say(f"{len(found)} checks: {_counted(counts[Level.PROBLEM], 'problem')}, {_counted(counts[Level.WARNING], 'warning')}")
+    if counts[Level.PROBLEM]:
+        raise typer.Exit(ExitCode.TROUBLE)
+
+
+def _print(found: Sequence[Diagnosis]) -> None:
+    """One line for each diagnosis. In a terminal its word has a colour, too."""
+    console = Console(highlight=False, soft_wrap=True)
+    for one in found:
+        mend = "" if one.mend is None else f" Mend it with: {one.mend}"
+        line = f"{one.level.value:<{_WIDTH}}  {one.check}: {printable(one.said)}{printable(mend)}"
+        if sys.stdout.isatty():
+            text = Text(line)
+            text.stylize(_COLOURS[one.level], 0, len(one.level.value))
+            console.print(text)
+        else:
+            print(line)
+
+
+def _counted(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"

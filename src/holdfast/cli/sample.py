@@ -1,0 +1,114 @@
+"""The sample of `holdfast dev`: the vendor-research pipeline, with a recorded model and a web of its own: no key, no network.
+
+In a wheel the sample lies beside this file. In a clone it is the folder of the examples, from which the wheel takes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import re
+import shutil
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.files import private
+from holdfast.model.errors import InvalidParameter
+
+PIPELINE: Final = "vendor-research"
+_NAME: Final = "vendor_research"
+_PLACES: Final = (Path(__file__).parent / "samples" / _NAME, Path(__file__).resolve().parents[3] / "examples" / _NAME)
+_LEFT: Final = shutil.ignore_patterns("__pycache__", "holdfast.db*", "demo.py", "README.md")
+_WITH_ADDRESSES: Final = ("case.json", "holdfast.toml", "parameters.toml")
+_ADDRESS: Final = re.compile(r"127\.0\.0\.1:\d+")
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """The user's copy of the sample."""
+
+    folder: Path
+
+    @property
+    def target(self) -> str:
+        """What is served."""
+        return str(self.folder / "vendor_research.py")
+
+    @property
+    def config(self) -> Path:
+        """The operator's file of the sample."""
+        return self.folder / "holdfast.toml"
+
+    def inputs(self) -> dict[str, Any]:
+        """The inputs of the run that `holdfast dev` starts."""
+        found: dict[str, Any] = json.loads((self.folder / "case.json").read_text(encoding="utf-8"))
+        return found
+
+    @property
+    def port(self) -> int:
+        """The port of the sample's web, as the copy has it. A run that goes on later asks the same port again."""
+        return int(self.inputs()["urls"][0].split("/")[2].rpartition(":")[2])
+
+    def fill(self) -> None:
+        """Copy the sample there, unless a copy is there: the user may have changed it."""
+        source = source_folder()
+        if (self.folder / "vendor_research.py").exists():
+            return
+        private.own_folder(self.folder)
+        shutil.copytree(source, self.folder, ignore=_LEFT, dirs_exist_ok=True)
+        for path in (self.folder, *self.folder.rglob("*")):
+            path.chmod(private.FOLDER if path.is_dir() else private.FILE)
+
+    @contextlib.contextmanager
+    def web(self) -> Iterator[str]:
+        """The web of the sample, in a thread of this process. The addresses in the copy become those of this web."""
+        site = _site(self.port)
+        serving = threading.Thread(target=site.serve_forever, kwargs={"poll_interval": 0.1}, name="sample-web", daemon=True)
+        serving.start()
+        try:
+            address = f"127.0.0.1:{site.server_port}"
+            for name in _WITH_ADDRESSES:
+                file = self.folder / name
+                text = file.read_text(encoding="utf-8")
+                if (changed := _ADDRESS.sub(address, text)) != text:
+                    file.write_text(changed, encoding="utf-8")
+            yield f"http://{address}"
+        finally:
+            site.shutdown()
+            serving.join()
+            site.server_close()
+
+
+def sample_of(store: str) -> Sample:
+    """The sample of a store: beside its file; for a database, in the current folder."""
+    return Sample(Path("holdfast.sample").absolute() if "://" in store or store == ":memory:" else Path(f"{store}.sample").absolute())
+
+
+def source_folder() -> Path:
+    """The folder from which the sample is copied."""
+    found = next((place for place in _PLACES if (place / "vendor_research.py").is_file()), None)
+    if found is None:
+        raise InvalidParameter("This installation has no sample. Name a target: `holdfast new worker NAME`, then `holdfast dev NAME`.")
+    return found
+
+
+def _site(port: int) -> Any:
+    """The sample's web on this port; on another one if that is taken. It is loaded from the installation, not from the copy."""
+    spec = importlib.util.spec_from_file_location("holdfast_sample_web", source_folder() / "local_site.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.dont_write_bytecode = bytecode
+    try:
+        return module.LocalSite(port)
+    except OSError:
+        return module.LocalSite(0)

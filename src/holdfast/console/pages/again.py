@@ -1,0 +1,76 @@
+"""Restart from: choose where, edit the input, read what the restart would do, then start it."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from holdfast.console.site import Site, redirect
+from holdfast.console.sources.again import AgainView, Choice
+from holdfast.console.visit import Visit
+from holdfast.contract.refusals import InvalidRequest
+from holdfast.model.errors import Rejected
+from holdfast.web.policy import Needs
+from holdfast.web.replies import Reply
+from holdfast.web.routing import Route
+
+_CHANGED = "You changed the form after the plan was made. This is what the restart would do now: read it, then start it."
+_MOST_RESEND = 100
+
+
+class AgainPages:
+    """The page of a restart."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def routes(self) -> list[Route]:
+        """The routes of this page."""
+        site = self._site
+        return [
+            site.page("runs/([^/]+)/restart", self.show, "RestartPage", needs=Needs.OPERATE),
+            *site.action("runs/([^/]+)/restart/plan", self.plan, "PlanRestart", needs=Needs.OPERATE),
+            *site.action("runs/([^/]+)/restart", self.start, "RestartFromConsole", needs=Needs.OPERATE),
+        ]
+
+    def show(self, visit: Visit) -> Reply:
+        """The page: `?from=` chooses a node or an operation."""
+        place = visit.text("from")[:1000]
+        return self._shown(visit, visit.source.again.view(visit.label, Choice(place=place) if place else None))
+
+    def plan(self, visit: Visit) -> Reply:
+        """What the restart in the form would do. Nothing is started."""
+        view = visit.source.again.view(visit.label, _choice(visit))
+        if visit.is_fragment:
+            return self._site.rendering.page(visit, "restart_plan.html", view=view, planned=_mark(view), notice="")
+        return self._shown(visit, view)
+
+    def start(self, visit: Visit) -> Reply:
+        """Start the restart whose plan the person has read."""
+        choice = _choice(visit)
+        view = visit.source.again.view(visit.label, choice)
+        if not view.is_ready:
+            return self._shown(visit, view, status=422)
+        if visit.field("planned") != _mark(view):
+            return self._shown(visit, view, notice=_CHANGED, status=422)
+        try:
+            made = visit.source.again.start(visit.label, choice)
+        except InvalidRequest as refused:
+            return self._shown(visit, view, notice=str(refused), status=422)
+        except Rejected as refused:
+            return self._shown(visit, visit.source.again.view(visit.label, choice), notice=str(refused), status=422)
+        return redirect(visit, f"runs/{made}")
+
+    def _shown(self, visit: Visit, view: AgainView, *, notice: str = "", status: int = 200) -> Reply:
+        return self._site.rendering.page(visit, "restart.html", status, view=view, planned=_mark(view), notice=notice)
+
+
+def _choice(visit: Visit) -> Choice:
+    resend = tuple(visit.chosen.get("resend", ()))[:_MOST_RESEND]
+    return Choice(place=visit.field("from"), text=visit.form.get("input"), resend=resend)
+
+
+def _mark(view: AgainView) -> str:
+    """What the plan on the page is of: the choice, and what it does."""
+    plans = [(one.key, one.plan.what) for one in view.places if one.plan is not None]
+    told = repr((view.choice.place, view.choice.resend, view.edited and view.choice.text, plans, view.again))
+    return sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:32]

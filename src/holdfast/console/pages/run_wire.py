@@ -1,0 +1,105 @@
+"""What the timeline's script reads: slices of rows as compact JSON, with every text ready to be shown; and the graph with links."""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Any, Final
+
+import msgspec
+from markupsafe import Markup
+
+from holdfast.console.rendering import address, span, usd
+from holdfast.console.sources.run import Picture
+from holdfast.console.sources.timeline import Row, Slice
+
+_NODE: Final = re.compile(r'<g class="hf-node[^>]*? data-node="([^"]*)">.*?</g>', re.S)
+
+
+def slice_json(found: Slice) -> bytes:
+    """A slice, as the script reads it."""
+    document = {
+        "revision": found.revision,
+        "total": found.total,
+        "operations": found.operations,
+        "counts": found.counts,
+        "at": found.at,
+        "rows": [_row(row) for row in found.rows],
+        "ticks": [[place, since(passed)] for place, passed in found.ticks],
+        "folds": [[x0, x1, idle(ms), f"{span(ms)} idle"] for x0, x1, ms in found.folds],
+        "told": told(found),
+        "now": found.now,
+        "over": found.is_over,
+        "selected": found.selected,
+        "toggled": found.toggled,
+    }
+    return msgspec.json.encode(document)
+
+
+def _row(row: Row) -> dict[str, Any]:
+    wire: dict[str, Any] = {"p": row.place, "i": row.id, "d": row.depth, "v": row.verb, "n": row.name, "t": row.tail, "s": row.standing}
+    wire |= {"x": row.x0, "y": row.x1, "b": row.bar, "u": span(row.took)}
+    if row.kids:
+        wire |= {"k": row.kids, "c": row.closed}
+    if row.attempts:
+        wire["a"] = row.attempts
+    if (cost := spent(row)) is not None:
+        wire["m"] = cost
+    if row.run:
+        wire["r"] = row.run
+    return wire
+
+
+def spent(row: Row) -> str | None:
+    """Tokens and money of a row: what was settled, or what is reserved while the call is open."""
+    if row.held or row.held_tokens:
+        return " · ".join([f"≤ {row.held_tokens:,} tok"] * bool(row.held_tokens) + [f"≤ {usd(row.held)}"] * bool(row.held))
+    parts = [f"{row.tokens:,} tok"] if row.tokens else []
+    parts += [usd(row.cost)] if row.cost else []
+    return " · ".join(parts) or None
+
+
+def since(ms: int) -> str:
+    """A mark of the axis."""
+    if ms == 0:
+        return "0"
+    if ms < 1_000:
+        return f"{ms} ms"
+    seconds = ms / 1000
+    if seconds < 60:
+        return f"{seconds:g} s"
+    return span(ms).replace(" 0 s", "").replace(" 0 m", "").replace(" 0 h", "")
+
+
+def idle(ms: int) -> str:
+    """How long a fold is, in two words."""
+    for size, unit in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m")):
+        if ms >= 0.95 * size:
+            return f"{ms / size:.2g} {unit}" if ms < 10 * size else f"{ms / size:.0f} {unit}"
+    return f"{ms / 1000:.2g} s" if ms < 10_000 else f"{ms / 1000:.0f} s"
+
+
+def told(found: Slice) -> str:
+    """The totals, in words."""
+    counts = found.counts
+    parts = [f"{found.operations:,} operation{'' if found.operations == 1 else 's'}"]
+    parts += [
+        f"{counts[word]:,} {word}"
+        for word in ("failed", "stopped", "blocked", "retrying", "person", "running", "waiting")
+        if counts.get(word)
+    ]
+    if found.idle:
+        parts.append(f"{span(found.idle)} idle folded")
+    return " · ".join(parts)
+
+
+def picture_html(picture: Picture, run: str, root: str) -> Markup:
+    """The graph, with a link from each node that has begun to its row. The names in it were escaped when it was drawn."""
+
+    def linked(found: re.Match[str]) -> str:
+        operation = picture.nodes.get(html.unescape(found[1]))
+        if operation is None:
+            return found[0]
+        return f'<a href="{html.escape(address(f"{root}runs/{run}", op=operation))}" data-op="{operation}">{found[0]}</a>'
+
+    return Markup(_NODE.sub(linked, picture.svg))

@@ -1,0 +1,311 @@
+"""Schemas for people: the rows of a table that tells what a value has, and the form that a person fills in to make one. Pure.
+
+A form has a field for each property of an object. A property that no plain field can hold gets a field for JSON, and a schema that is no
+object with properties gets one field for all of it. The form does not check anything that the contract checks: it only reads what a person
+typed as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+MOST_ROWS: Final = 200
+MOST_FIELDS: Final = 60
+_MOST_CHOICES: Final = 200
+_LONG: Final = 200
+_MARKS: Final = ("writeOnly", "x-redact")
+WHOLE: Final = "inputs"
+"""The name of the field that has everything."""
+_PREFIX: Final = "in."
+_BOUNDS: Final = {
+    "minimum": "at least {}",
+    "exclusiveMinimum": "more than {}",
+    "maximum": "at most {}",
+    "exclusiveMaximum": "less than {}",
+    "minLength": "{} characters or more",
+    "maxLength": "{} characters at most",
+    "minItems": "{} items or more",
+    "maxItems": "{} items at most",
+    "pattern": "matches {}",
+    "format": "{}",
+    "multipleOf": "a multiple of {}",
+}
+
+
+class SchemaRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One property, as a table tells it."""
+
+    path: str
+    depth: int
+    type: str
+    required: bool
+    about: str = ""
+    bounds: str = ""
+    secret: bool = False
+
+
+class FormField(msgspec.Struct, frozen=True, kw_only=True):
+    """One field of a form."""
+
+    name: str
+    """The property."""
+    kind: str
+    """text, long, number, boolean, choice, secret or json."""
+    required: bool
+    type: str
+    about: str = ""
+    bounds: str = ""
+    choices: tuple[tuple[str, str], ...] = ()
+    """The JSON of each choice, and what a person reads."""
+    value: str = ""
+    example: str = ""
+    problem: str = ""
+
+    @property
+    def key(self) -> str:
+        """The name of the field in the form."""
+        return _PREFIX + self.name
+
+
+class Form(msgspec.Struct, frozen=True, kw_only=True):
+    """A form, or one field for JSON where `fields` is empty."""
+
+    fields: tuple[FormField, ...] = ()
+    whole: str = "{}"
+    problem: str = ""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether there is one field for everything."""
+        return not self.fields
+
+
+def rows_of(schema: Mapping[str, Any]) -> tuple[tuple[SchemaRow, ...], bool]:
+    """The properties of an object and of the objects in it; and whether some were left out."""
+    rows: list[SchemaRow] = []
+    _walk(schema, schema, "", 0, rows)
+    return tuple(rows[:MOST_ROWS]), len(rows) > MOST_ROWS
+
+
+def _walk(schema: Any, root: Mapping[str, Any], above: str, depth: int, rows: list[SchemaRow]) -> None:
+    whole = _followed(schema, root)
+    known, required = whole.get("properties"), whole.get("required")
+    if not isinstance(known, dict) or depth > 3:
+        return
+    for name, part in known.items():
+        if len(rows) > MOST_ROWS:
+            return
+        one = _followed(part, root)
+        is_needed = isinstance(required, list) and name in required
+        path = f"{above}{name}"
+        rows.append(
+            SchemaRow(
+                path=path,
+                depth=depth,
+                type=_type(one, root),
+                required=is_needed,
+                about=_text(one.get("description")),
+                bounds=_bounds(one),
+                secret=_is_secret(one),
+            )
+        )
+        inner = one.get("items") if one.get("type") == "array" else one
+        _walk(inner, root, f"{path}[]." if one.get("type") == "array" else f"{path}.", depth + 1, rows)
+
+
+def form_of(schema: Mapping[str, Any], values: Mapping[str, Any] | None = None) -> Form:
+    """The form of a schema, filled with values, else with its defaults and examples."""
+    whole = _followed(schema, schema)
+    known, required = whole.get("properties"), whole.get("required")
+    plain = (
+        isinstance(known, dict) and 0 < len(known) <= MOST_FIELDS and not any(word in whole for word in ("anyOf", "oneOf", "allOf", "if"))
+    )
+    if not plain or not isinstance(known, dict):
+        given = values if values is not None else _example(whole)
+        return Form(whole=json.dumps(given, indent=2, ensure_ascii=False))
+    names = required if isinstance(required, list) else []
+    fields = [_field(name, _followed(part, schema), schema, name in names, values) for name, part in known.items()]
+    return Form(fields=tuple(fields))
+
+
+def _field(name: str, part: dict[str, Any], root: Mapping[str, Any], required: bool, values: Mapping[str, Any] | None) -> FormField:
+    choices: tuple[tuple[str, str], ...] = ()
+    options = part.get("enum")
+    if isinstance(options, list) and 0 < len(options) <= _MOST_CHOICES and not any(isinstance(one, dict | list) for one in options):
+        kind, choices = "choice", tuple((_json(one), one if isinstance(one, str) else _json(one)) for one in options)
+    elif _is_secret(part):
+        kind = "secret" if part.get("type") == "string" else "json"
+    else:
+        kind = {"string": "text", "integer": "number", "number": "number", "boolean": "boolean"}.get(_word(part.get("type")), "json")
+        longest = part.get("maxLength")
+        if kind == "text" and part.get("format") is None and isinstance(longest, int) and longest > _LONG:
+            kind = "long"
+    example = next((one for one in _list(part.get("examples"))), part.get("example"))
+    value = part.get("default") if values is None else values.get(name)
+    if value is None and values is None and required and kind == "json":
+        value = example if example is not None else [] if part.get("type") == "array" else {} if part.get("type") == "object" else None
+    return FormField(
+        name=name,
+        kind=kind,
+        required=required,
+        type=_type(part, root),
+        about=_text(part.get("description")),
+        bounds=_bounds(part),
+        choices=choices,
+        value="" if value is None or kind == "secret" else value if kind in ("text", "long") and isinstance(value, str) else _json(value),
+        example="" if example is None else example if isinstance(example, str) else _json(example),
+    )
+
+
+def filled(form: Form, given: Mapping[str, str]) -> tuple[Form, dict[str, Any] | None]:
+    """The form as a person filled it in, and the inputs that it makes; None if some field cannot be read."""
+    if form.is_whole:
+        text = given.get(WHOLE, "")
+        try:
+            value = loads(text or "{}")
+        except ValueError as wrong:
+            return msgspec.structs.replace(form, whole=text, problem=f"This is no JSON: {wrong}"), None
+        if not isinstance(value, dict):
+            return msgspec.structs.replace(form, whole=text, problem="The inputs are a JSON object: {…}."), None
+        return msgspec.structs.replace(form, whole=text), value
+    inputs: dict[str, Any] = {}
+    fields: list[FormField] = []
+    for field in form.fields:
+        text, problem = given.get(field.key, ""), ""
+        try:
+            if text.strip() or (field.required and field.kind in ("text", "long", "secret")):
+                inputs[field.name] = _read(field, text)
+        except ValueError as wrong:
+            problem = str(wrong)
+        fields.append(msgspec.structs.replace(field, value="" if field.kind == "secret" else text, problem=problem))
+    whole = msgspec.structs.replace(form, fields=tuple(fields))
+    return whole, None if any(one.problem for one in fields) else inputs
+
+
+def with_problems(form: Form, details: Any, message: str) -> Form:
+    """The form with what the contract refused: each problem at its field, and the rest above the form."""
+    found = [one for one in details if isinstance(one, dict)] if isinstance(details, list) else []
+    fields, placed = [], 0
+    for field in form.fields:
+        own = [one for one in found if _first(one.get("path")) == field.name or (not one.get("path") and _names(one, field.name))]
+        placed += len(own)
+        told = "; ".join(f"{_within(one.get('path'))}{one.get('reason', '')}" for one in own[:5])
+        fields.append(msgspec.structs.replace(field, problem=told) if own else field)
+    above = "" if found and placed >= len(found) else message
+    return msgspec.structs.replace(form, fields=tuple(fields), problem=above)
+
+
+def loads(text: str) -> Any:
+    """JSON as a person typed it: one value, and no words that JSON does not have."""
+    try:
+        return json.loads(text, parse_constant=_refused)
+    except RecursionError:
+        raise ValueError("it is nested too deep.") from None
+
+
+def dumps(value: Any) -> str:
+    """A value as a person edits it."""
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def _refused(word: str) -> Any:
+    raise ValueError(f"{word} is no JSON.")
+
+
+def _read(field: FormField, text: str) -> Any:
+    if field.kind in ("text", "long", "secret"):
+        return text
+    try:
+        value = loads(text)
+    except ValueError as wrong:
+        expected = {"number": "a number", "boolean": "true or false"}.get(field.kind, "JSON")
+        raise ValueError(f"This is not {expected}{'' if field.kind != 'json' else f': {wrong}'}.") from None
+    if field.kind == "number" and (isinstance(value, bool) or not isinstance(value, int | float)):
+        raise ValueError("This is not a number.")
+    return value
+
+
+def _followed(part: Any, root: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema, with its reference inside the same document followed."""
+    found, steps = part, 0
+    while isinstance(found, dict) and isinstance(found.get("$ref"), str) and steps < 10:
+        target: Any = root
+        for word in found["$ref"].removeprefix("#").strip("/").split("/"):
+            target = (
+                target.get(word.replace("~1", "/").replace("~0", "~"))
+                if word and isinstance(target, dict)
+                else target
+                if not word
+                else None
+            )
+        found, steps = target, steps + 1
+    return found if isinstance(found, dict) else {}
+
+
+def _type(part: dict[str, Any], root: Mapping[str, Any]) -> str:
+    if isinstance(part.get("enum"), list):
+        return "one of " + ", ".join(_json(one) for one in part["enum"][:8]) + (", …" if len(part["enum"]) > 8 else "")
+    if "const" in part:
+        return _json(part["const"])
+    word = part.get("type")
+    if word == "array":
+        inner = _type(_followed(part.get("items"), root), root) if isinstance(part.get("items"), dict) else ""
+        return f"array of {inner}" if inner and len(inner) < 60 else "array"
+    if isinstance(word, list):
+        return " or ".join(map(str, word[:6]))
+    if word is None:
+        return next((f"{name} of {len(_list(part[name]))}" for name in ("anyOf", "oneOf", "allOf") if name in part), "any value")
+    return str(word)
+
+
+def _bounds(part: dict[str, Any]) -> str:
+    told = [
+        text.format(str(part[word])[:100]) for word, text in _BOUNDS.items() if word in part and not isinstance(part[word], dict | list)
+    ]
+    if "default" in part:
+        told.append(f"default {_json(part['default'])[:100]}")
+    return ", ".join(told)
+
+
+def _is_secret(part: dict[str, Any]) -> bool:
+    return any(part.get(mark) is True for mark in _MARKS)
+
+
+def _example(whole: dict[str, Any]) -> Any:
+    return next(iter(_list(whole.get("examples"))), {})
+
+
+def _first(path: Any) -> str:
+    """The property that a JSON pointer begins with."""
+    return str(path or "").removeprefix("/").partition("/")[0].replace("~1", "/").replace("~0", "~")
+
+
+def _within(path: Any) -> str:
+    rest = str(path or "").removeprefix("/").partition("/")[2]
+    return f"{rest}: " if rest else ""
+
+
+def _names(problem: dict[str, Any], name: str) -> bool:
+    """Whether a problem of the whole value tells of a property that is missing."""
+    reason = str(problem.get("reason", ""))
+    return "required" in reason and (f'"{name}"' in reason or f"'{name}'" in reason or f"`{name}`" in reason)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _word(value: Any) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,71 @@
+"""What the server beside the console serves: workers and pipelines with their contracts, functions with their code, and the engine's loop.
+
+Pages run in threads of their own. What only the engine's loop may do, they ask it for with `do`, and wait a bounded time for the answer.
+A console without a server beside it (`holdfast console`) has nothing of this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from holdfast.contract.refusals import Overloaded
+from holdfast.contract.terms import Contract
+from holdfast.durable.execution import DurableFunction
+from holdfast.pipelines.graph.graph import Graph
+from holdfast.pipelines.run.served import ServedPipeline
+from holdfast.workers.service import WorkerService
+
+T = TypeVar("T")
+_PATIENCE_SECONDS: Final = 20.0
+
+
+class Served:
+    """The workers, pipelines and functions of one server, for pages in other threads."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        workers: WorkerService | None = None,
+        functions: Sequence[DurableFunction] = (),
+        look: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._loop = loop
+        self.workers = workers
+        """Accepts requests for runs; None on a server without workers."""
+        self._functions: Mapping[str, DurableFunction] = {one.name: one for one in functions}
+        self._look = look
+
+    def names(self) -> Sequence[str]:
+        """The ids of the workers and pipelines."""
+        return [] if self.workers is None else list(self.workers.served)
+
+    def contracts(self, name: str) -> Sequence[Contract]:
+        """The contracts of a worker or a pipeline, one for each version; the version that a request gets is the last."""
+        versions = {} if self.workers is None else self.workers.served.get(name, {})
+        return [one.worker.contract for one in list(versions.values())]
+
+    def graph(self, name: str) -> Graph | None:
+        """The graph of a pipeline that is served; None for everything else."""
+        versions = {} if self.workers is None else self.workers.served.get(name, {})
+        newest = list(versions.values())[-1:]
+        return newest[0].graph if newest and isinstance(newest[0], ServedPipeline) else None
+
+    def function(self, name: str) -> DurableFunction | None:
+        """The code of a function that runs in this process."""
+        return self._functions.get(name)
+
+    def do(self, work: Callable[[], Coroutine[Any, Any, T]], seconds: float = _PATIENCE_SECONDS) -> T:
+        """Do something on the engine's loop, and wait for its result."""
+        begun = asyncio.run_coroutine_threadsafe(work(), self._loop)
+        try:
+            return begun.result(seconds)
+        except TimeoutError:
+            begun.cancel()
+            raise Overloaded("The server did not answer in time. Look whether the run has begun, then try again.") from None
+
+    def look(self) -> None:
+        """Tell the runner that there is work in the store, so that it does not wait for its next look."""
+        self._loop.call_soon_threadsafe(self._look)

@@ -1,0 +1,315 @@
+"""Doing work again for one caller: restarts and retries of runs, and restarts of executions. Everything is planned before it is started.
+
+A run is restarted with the code that the server beside the console serves; without one the new run keeps the graph of the run before.
+A durable function can begin from an operation only where its code is: the code is replayed on the part of the history that is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.console.schema_form import loads
+from holdfast.console.sources.contracts import contract_of, same, with_secrets, without_secrets
+from holdfast.console.sources.viewer import Viewer
+from holdfast.contract.checking import told_of
+from holdfast.contract.codes import Status
+from holdfast.contract.refusals import InvalidRequest
+from holdfast.engine.restarts import check_restartable, restarted
+from holdfast.hosts.evaluator.schema_check import problems_now
+from holdfast.model.errors import HoldfastError
+from holdfast.model.execution import FAILED_STATUSES, Execution
+from holdfast.model.operations import Operation, Type
+from holdfast.model.operations import Status as OperationStatus
+from holdfast.model.restart_errors import RestartRefused
+from holdfast.model.standing import Standing, standing_of
+from holdfast.model.starts import Restart, Started
+from holdfast.pipelines.again.plan import NodePlan
+from holdfast.service.execution_restarts import PreparedExecution, prepare_execution
+from holdfast.service.pipeline_view import PipelineView, pipeline_view
+from holdfast.service.run_restarts import RETRY, RestartAsked, prepare, restart_in_store, restart_run
+from holdfast.workers.accepted_request import AcceptedRequest
+from holdfast.workers.run_lookup import accepted_in, calls_of, find_run, response_of
+
+MOST_PLACES: Final = 200
+"""The nodes or operations that a person may choose from."""
+_MOST_WRITES: Final = 50
+_MOST_RUNS: Final = 100
+_BROKEN: Final = frozenset({OperationStatus.FAILED, OperationStatus.TIMED_OUT, OperationStatus.STOPPED})
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """A node or an operation from which work can begin again."""
+
+    key: str
+    """The node's name, or the operation's id."""
+    name: str
+    kind: str
+    state: str
+    plan: NodePlan | None = None
+    note: str = ""
+
+
+class MadeWrite(msgspec.Struct, frozen=True, kw_only=True):
+    """A write that an earlier run made. It is not made again; with other arguments it becomes a question to a person."""
+
+    node: str
+    run: str
+    tool: str
+    arguments: Any
+    known: bool
+    """False: its outcome is not known."""
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person asked for on the page."""
+
+    place: str = ""
+    """Empty: what failed, or everything."""
+    text: str | None = None
+    """The input as the person edited it; None: as it was."""
+    resend: tuple[str, ...] = ()
+
+
+class AgainView(msgspec.Struct, frozen=True, kw_only=True):
+    """One run or execution, and what the restart that was asked for would do."""
+
+    header: Execution
+    standing: Standing
+    is_run: bool
+    is_pipeline: bool = False
+    refusal: str = ""
+    """Why it cannot be done again at all."""
+    places: tuple[Place, ...] = ()
+    cut: bool = False
+    """There are more places than shown."""
+    choice: Choice = Choice()
+    shown: str = "null"
+    """The input of before, as JSON, without secrets."""
+    can_retry: bool = False
+    needs_code: bool = False
+    """The code of the function is not in this process, so it can only begin from its beginning."""
+    problem: str = ""
+    """What is wrong with the choice or the input."""
+    problems: tuple[str, ...] = ()
+    """Where the input does not fit the contract."""
+    kept: tuple[str, ...] = ()
+    """Operations of an execution that are reused."""
+    again: tuple[str, ...] = ()
+    """Operations of an execution that run again."""
+    writes: tuple[MadeWrite, ...] = ()
+    last_cost: int | None = None
+    """Billionths of a dollar that what runs again has cost."""
+    may_cost: int | None = None
+    """The most that the new run may cost; None: not known."""
+    edited: bool = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it may be started as it is shown."""
+        return not (self.refusal or self.problem or self.problems)
+
+
+class AgainSource:
+    """Plans and starts restarts for one caller."""
+
+    def __init__(self, viewer: Viewer) -> None:
+        self._viewer = viewer
+
+    def view(self, execution: str, choice: Choice | None = None) -> AgainView:
+        """What a restart would do. Without a choice it is the one that a person most likely wants: from where it failed."""
+        header = self._viewer.find(execution)
+        accepted = accepted_in(self._viewer.store, header)
+        blank = AgainView(header=header, standing=standing_of(header, undecided=False), is_run=accepted is not None)
+        try:
+            check_restartable(header)
+        except RestartRefused as refused:
+            return msgspec.structs.replace(blank, refusal=str(refused))
+        if accepted is None:
+            return self._execution(header, choice, blank)
+        return self._run(header, accepted, choice, blank)
+
+    def start(self, execution: str, choice: Choice) -> str:
+        """Start what `view` shows. Returns the id of the new run or execution."""
+        header = self._viewer.find(execution)
+        accepted = accepted_in(self._viewer.store, header)
+        if accepted is None:
+            return self._start_execution(header, choice)
+        asked, service = self._asked(header, accepted, choice), self._service(header)
+        served = self._viewer.served
+        if service is not None and served is not None:
+            return served.do(lambda: restart_run(service, header.id, self._viewer.asker, asked))[0].id
+        viewer = self._viewer
+        prepared = prepare(viewer.store, header.id, viewer.asker, asked)
+        return restart_in_store(viewer.store, prepared, viewer.asker, viewer.clock, viewer.ids).id
+
+    # --- runs
+
+    def _run(self, header: Execution, accepted: AcceptedRequest, choice: Choice | None, blank: AgainView) -> AgainView:
+        viewer = self._viewer
+        picture = pipeline_view(viewer.store, header, accepted)
+        contract = contract_of(viewer, header, accepted, now=True)
+        response = response_of(viewer.store, header, accepted)
+        fails = response.status is not Status.OK or response.observability.partial
+        shown = without_secrets(accepted.request.inputs, contract)
+        view = msgspec.structs.replace(
+            blank, is_pipeline=picture is not None, can_retry=fails, shown=msgspec.json.encode(shown).decode(), places=_nodes(picture)
+        )
+        choice = choice or Choice(place="" if fails or picture is None else picture.nodes[0].node)
+        view = msgspec.structs.replace(view, choice=choice, may_cost=_cap(accepted), last_cost=_cost(header))
+        try:
+            asked = self._asked(header, accepted, choice)
+            view = msgspec.structs.replace(view, edited=asked.inputs is not None)
+            if asked.inputs is not None and contract is not None:
+                who = f"{accepted.tenant}/{contract.worker_id}"
+                found = problems_now(contract.input_schema, asked.inputs, who)
+                view = msgspec.structs.replace(view, problems=tuple(told_of((one,)) for one in found[:20]))
+            prepared = prepare(viewer.store, header.id, viewer.asker, asked, self._service(header))
+        except (HoldfastError, ValueError) as wrong:
+            return msgspec.structs.replace(view, problem=str(wrong))
+        plan = prepared.plan
+        if plan.nodes:
+            by_node = {one.node: one for one in plan.nodes}
+            places = tuple(msgspec.structs.replace(one, plan=by_node.get(one.key)) for one in view.places)
+            may = None if plan.may_cost_usd is None else _nanos(plan.may_cost_usd)
+            view = msgspec.structs.replace(view, places=places, last_cost=_nanos(plan.last_cost_usd), may_cost=may)
+        redone = {one.node for one in plan.nodes if one.what != "reused"}
+        return msgspec.structs.replace(view, writes=self._writes(header, accepted, picture, redone))
+
+    def _asked(self, header: Execution, accepted: AcceptedRequest, choice: Choice) -> RestartAsked:
+        original, inputs = accepted.request.inputs, None
+        if choice.text is not None:
+            shown = without_secrets(original, contract_of(self._viewer, header, accepted, now=True))
+            edited = with_secrets(_read(choice.text), shown, original)
+            if not isinstance(edited, dict):
+                raise InvalidRequest("The inputs are a JSON object: {…}.")
+            inputs = None if same(edited, original) else edited
+        if not choice.place and inputs is None and not choice.resend:
+            return RETRY
+        return RestartAsked(nodes=(choice.place,) if choice.place else (), inputs=inputs, resend=choice.resend)
+
+    def _service(self, header: Execution) -> Any:
+        served = self._viewer.served
+        return None if served is None or served.workers is None or not served.contracts(header.function) else served.workers
+
+    def _writes(
+        self, header: Execution, accepted: AcceptedRequest, picture: PipelineView | None, redone: set[str]
+    ) -> tuple[MadeWrite, ...]:
+        """The writes of what runs again."""
+        viewer = self._viewer
+        found: list[MadeWrite] = []
+        runs = [("", header.id)]
+        if picture is not None:
+            runs = [(node.node, run) for node in picture.nodes if node.node in redone for run in picture.runs_of(node.node)]
+        for node, run in runs[:_MOST_RUNS]:
+            try:
+                child, order = find_run(viewer.store, run, viewer.asker)
+            except HoldfastError:
+                continue
+            for made in calls_of(viewer.store, child, order):
+                failed = made.receipt is not None and (made.receipt.error is not None or made.receipt.void)
+                if made.intent.write and not failed and len(found) < _MOST_WRITES:
+                    known = made.receipt is not None
+                    found.append(MadeWrite(node=node, run=run, tool=made.intent.tool, arguments=made.intent.arguments, known=known))
+        return tuple(found)
+
+    # --- executions
+
+    def _execution(self, header: Execution, choice: Choice | None, blank: AgainView) -> AgainView:
+        viewer = self._viewer
+        function = None if viewer.served is None else viewer.served.function(header.function)
+        operations = [op for op in viewer.store.outline(header.id) if op.type is not Type.EXECUTION]
+        shown = viewer.store.history(header.id, 0, 1)[0].event.payload or "null"
+        failed = header.status in FAILED_STATUSES
+        view = msgspec.structs.replace(
+            blank,
+            shown=shown,
+            can_retry=failed,
+            needs_code=function is None,
+            places=() if function is None else tuple(map(_place, operations[:MOST_PLACES])),
+            cut=len(operations) > MOST_PLACES,
+            last_cost=_cost(header),
+        )
+        if choice is None:
+            broken = next((op.id for op in reversed(operations[:MOST_PLACES]) if op.status in _BROKEN), "")
+            choice = Choice(place=broken if function is not None else "")
+        view = msgspec.structs.replace(view, choice=choice)
+        try:
+            text = _input(choice)
+            view = msgspec.structs.replace(view, edited=text is not None and not same(_read(text), _read(shown)))
+            prepared = self._prepared(header, choice, text)
+        except (HoldfastError, ValueError) as wrong:
+            return msgspec.structs.replace(view, problem=str(wrong))
+        kept = () if prepared is None else tuple(op.name or op.id for op in prepared.prefix.operations)
+        again = tuple(op.name or op.id for op in operations) if prepared is None else prepared.again
+        return msgspec.structs.replace(view, kept=kept[:MOST_PLACES], again=again[:MOST_PLACES])
+
+    def _prepared(self, header: Execution, choice: Choice, text: str | None) -> PreparedExecution | None:
+        """The restart from an operation; None for one from the beginning."""
+        if not choice.place:
+            return None
+        function = None if self._viewer.served is None else self._viewer.served.function(header.function)
+        if function is None:
+            raise RestartRefused(f"The code of {header.function} is not in this process, so its history cannot be replayed here.")
+        return prepare_execution(self._viewer.store, header.id, function, choice.place, text)
+
+    def _start_execution(self, header: Execution, choice: Choice) -> str:
+        viewer, text = self._viewer, _input(choice)
+        prepared, now = self._prepared(header, choice, text), viewer.now
+        identity = viewer.ids(now)
+        if prepared is not None:
+            write = prepared.write(identity, now, viewer.asker)
+        else:
+            given = text if text is not None else viewer.store.history(header.id, 0, 1)[0].event.payload or "null"
+            notes = viewer.asker.did("restart", header.id, f"as {identity}", now)
+            write = restarted(header, identity, now, payload=given, restart=Restart(header.id), notes=notes)
+        (answer,) = viewer.store.commit([write], now).answers
+        if isinstance(answer, HoldfastError):
+            raise answer
+        assert isinstance(answer, Started)
+        if viewer.served is not None:
+            viewer.served.look()
+        return answer.header.id
+
+
+def _nodes(picture: PipelineView | None) -> tuple[Place, ...]:
+    nodes: Sequence[Any] = () if picture is None else picture.nodes
+    return tuple(
+        Place(key=one.node, name=one.node, kind=one.kind, state=one.state, note=one.error_code or "") for one in nodes[:MOST_PLACES]
+    )
+
+
+def _place(op: Operation) -> Place:
+    kind = (op.sub_type or op.type.value).lower().replace("_", " ")
+    return Place(key=op.id, name=op.name or op.id, kind=kind, state=op.status.value.lower().replace("_", " "))
+
+
+def _read(text: str) -> Any:
+    try:
+        return loads(text.strip() or "null")
+    except ValueError as wrong:
+        raise InvalidRequest(f"The input is no JSON: {wrong}") from None
+
+
+def _input(choice: Choice) -> str | None:
+    """The input that a person edited, if it is JSON."""
+    if choice.text is None:
+        return None
+    _read(choice.text)
+    return choice.text.strip() or "null"
+
+
+def _cap(accepted: AcceptedRequest) -> int | None:
+    cap = accepted.limits.max_cost_usd
+    return None if cap is None else _nanos(cap)
+
+
+def _cost(header: Execution) -> int | None:
+    return None if header.summary is None else header.summary.cost
+
+
+def _nanos(usd: Decimal) -> int:
+    return int(usd * 1_000_000_000)

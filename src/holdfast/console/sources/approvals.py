@@ -1,0 +1,258 @@
+"""Approvals for one caller: what waits for a person, what was decided, and the decisions themselves.
+
+The caller's credential says who decides. The audit log names the caller for each decision, each link and each refusal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.console.sources.viewer import Viewer
+from holdfast.model.audit import NoteFilter, NoteKind
+from holdfast.model.credentials import Credential
+from holdfast.model.errors import CodecFailed, ExecutionNotFound, RowDamaged
+from holdfast.service.approval_desk import ApprovalDesk
+from holdfast.service.estimates import Estimates, rest_in_words, without_workers
+from holdfast.store.seam import Filter
+from holdfast.workers.approval_pages import approval_page
+from holdfast.workers.approvals import Approval, ApprovalNotFound, ApproverRefused, approvals_of, is_approval_id, run_of
+from holdfast.workers.batches import BatchVerdict
+from holdfast.workers.deciders import check_person, person_of
+from holdfast.workers.links import MadeLink
+from holdfast.workers.run_lookup import find_approval, find_run
+
+PAGE: Final = 25
+MOST_DECIDED: Final = 50
+MOST_NOTES: Final = 1_000
+"""How many of the newest lines of the audit log are looked through for decisions."""
+MOST_RUNS: Final = 200
+"""How many runs below one are looked at for decided approvals."""
+MOST_COUNTED: Final = 1_000
+_DECIDED: Final = frozenset({"approve", "reject", "answer", "settle"})
+
+
+class Card(msgspec.Struct, frozen=True, kw_only=True):
+    """One approval, as a page shows it."""
+
+    approval: Approval
+    refusal: str = ""
+    """Why the caller may not decide it; empty if the caller may."""
+    rest: str = ""
+    """What the rest of the run may cost, in words; empty if that is not known."""
+
+    @property
+    def id(self) -> str:
+        """The id of the approval."""
+        return self.approval.approval_id
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it waits for a decision."""
+        return self.approval.state == "open"
+
+    @property
+    def title(self) -> str:
+        """What is asked, in one line."""
+        asked = self.approval
+        if asked.kind == "unknown_outcome":
+            return f"Did the call of {asked.tool} happen?"
+        return asked.question or f"May {asked.worker_id} call {asked.tool} with these arguments?"
+
+
+class Inbox(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of approvals that wait, oldest first."""
+
+    cards: tuple[Card, ...]
+    next: str | None = None
+    """The approval after which the next page begins."""
+
+
+class Decided(msgspec.Struct, frozen=True, kw_only=True):
+    """Approvals that wait no more, the latest decision first."""
+
+    cards: tuple[Card, ...]
+    bounded: bool
+    """There may be more."""
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one approval of a batch."""
+
+    id: str
+    title: str
+    worker: str
+    state: str | None
+    """None: the decision was refused."""
+    problem: str = ""
+
+
+class ApprovalsSource:
+    """Reads approvals, and decides them, for one caller."""
+
+    def __init__(self, viewer: Viewer) -> None:
+        self._viewer = viewer
+
+    # --- looking
+
+    def inbox(self, run: str | None = None, after: str | None = None) -> Inbox:
+        """A page of what waits: all, or what a run and the runs below it wait for."""
+        beyond = after if after is not None and is_approval_id(after) else None
+        page = approval_page(self._viewer.store, self._viewer.asker, run=run, after=beyond, limit=PAGE)
+        return Inbox(cards=tuple(self._cards(page.approvals)), next=page.next)
+
+    def waiting(self) -> tuple[int, bool]:
+        """How many runs wait for a person, and whether there may be more than were counted."""
+        found = self._viewer.store.undecided("", MOST_COUNTED, self._viewer.tenant)
+        return len(found), len(found) >= MOST_COUNTED
+
+    def decided(self, run: str | None = None) -> Decided:
+        """What was decided: by the audit log, or by the histories of a run and of the runs below it."""
+        return self._decided_lately() if run is None else self._decided_below(run)
+
+    def card(self, approval_id: str) -> Card:
+        """One approval, decided or not. One of another tenant looks as if it did not exist."""
+        return self._cards([self._one(approval_id)])[0]
+
+    def _one(self, approval_id: str) -> Approval:
+        try:
+            return find_approval(self._viewer.store, approval_id, self._viewer.asker)
+        except ApprovalNotFound as unknown:
+            raise ExecutionNotFound(str(unknown)) from None
+
+    def _decided_lately(self) -> Decided:
+        notes = self._viewer.store.audit(NoteFilter(kind=NoteKind.DECISION, limit=MOST_NOTES))
+        named = dict.fromkeys(one.note.on for one in notes if one.note.what in _DECIDED and is_approval_id(one.note.on))
+        known: dict[str, dict[str, Approval]] = {}
+        found: list[Approval] = []
+        for approval_id in named:
+            run = run_of(approval_id)
+            if run not in known:
+                known[run] = {one.approval_id: one for one in self._of_run(run)}
+            approval = known[run].get(approval_id)
+            if approval is not None and approval.state != "open":
+                found.append(approval)
+            if len(found) == MOST_DECIDED:
+                break
+        bounded = len(notes) == MOST_NOTES or len(found) == MOST_DECIDED
+        return Decided(cards=tuple(Card(approval=one) for one in found), bounded=bounded)
+
+    def _decided_below(self, run: str) -> Decided:
+        header, _ = find_run(self._viewer.store, run, self._viewer.asker)
+        runs, below = [header.id], [header.id]
+        while below and len(runs) < MOST_RUNS:
+            children = [one.id for one in self._viewer.store.list(Filter(parent=below.pop(0), limit=MOST_RUNS - len(runs)))]
+            runs += children
+            below += children
+        found = [one for each in runs for one in self._of_run(each) if one.state != "open"]
+        found.sort(key=lambda one: one.decided_at or one.expires_at or one.requested_at, reverse=True)
+        bounded = len(runs) >= MOST_RUNS or len(found) > MOST_DECIDED
+        return Decided(cards=tuple(Card(approval=one) for one in found[:MOST_DECIDED]), bounded=bounded)
+
+    def _of_run(self, run: str) -> Sequence[Approval]:
+        """All approvals of a run that the caller may see. A run that cannot be read hides no other."""
+        store = self._viewer.store
+        with contextlib.suppress(ExecutionNotFound, RowDamaged, CodecFailed):
+            header, _ = find_run(store, run, self._viewer.asker)
+            return [approval for approval, _, _ in approvals_of(header, store.operations(header.id))]
+        return ()
+
+    def _cards(self, approvals: Iterable[Approval]) -> list[Card]:
+        told = self._estimates.with_rests(approvals)
+        return [
+            Card(approval=one, refusal=self._refusal(one), rest="" if one.may_cost is None else rest_in_words(one.may_cost)) for one in told
+        ]
+
+    @property
+    def _estimates(self) -> Estimates:
+        """With the contracts and prices of the workers that are served beside this console, if there are any."""
+        workers = None if self._viewer.served is None else self._viewer.served.workers
+        known = None if workers is None else workers.estimates
+        return known if isinstance(known, Estimates) and known.store is not None else without_workers(self._viewer.store)
+
+    def _refusal(self, approval: Approval) -> str:
+        """Why the caller may not decide. The write of a decision checks it again."""
+        if approval.state != "open":
+            return ""
+        asker = self._viewer.asker
+        person = person_of(asker, asker.principal, self._credentials)
+        if any(vote.person in person.names for vote in approval.votes):
+            return f"You have voted, {person.name}. {len(approval.votes)} of {approval.votes_needed} persons have approved."
+        try:
+            check_person(approval, person, logged_in=asker.logged_in)
+        except ApproverRefused as refused:
+            return str(refused)
+        return ""
+
+    @cached_property
+    def _credentials(self) -> Sequence[Credential]:
+        return tuple(self._viewer.store.credentials()) if self._viewer.asker.logged_in else ()
+
+    # --- deciding
+
+    @cached_property
+    def _desk(self) -> ApprovalDesk:
+        return ApprovalDesk(self._viewer.store, self._viewer.clock, self._viewer.actor, self._viewer.asker)
+
+    def decide(
+        self,
+        approval_id: str,
+        verdict: str,
+        *,
+        comment: str | None = None,
+        result: Any = None,
+        edited_arguments: dict[str, Any] | None = None,
+    ) -> Approval:
+        """Decide in the name of the caller, or vote where several persons must approve."""
+        decided = self._desk.decide(approval_id, verdict, comment=comment, result=result, edited_arguments=edited_arguments)
+        self._look()
+        return decided
+
+    def decide_many(self, verdict: BatchVerdict, approvals: Sequence[str], comment: str | None) -> list[Told]:
+        """Decide many, each by itself: a refused one stops no other."""
+        titles = {card.id: card for card in self.chosen(approvals)}
+        results = self._desk.decide_many(verdict, list(titles), comment=comment) if titles else ()
+        self._look()
+        return [
+            Told(
+                id=one.approval_id,
+                title=titles[one.approval_id].title,
+                worker=titles[one.approval_id].approval.worker_id,
+                state=one.state,
+                problem=one.message or "",
+            )
+            for one in results
+        ]
+
+    def chosen(self, approvals: Sequence[str]) -> list[Card]:
+        """The approvals that a caller chose for a batch, without those that the caller may not see."""
+        known: dict[str, dict[str, Approval]] = {}
+        found = []
+        for approval_id in dict.fromkeys(one for one in approvals if is_approval_id(one)):
+            run = run_of(approval_id)
+            if run not in known:
+                known[run] = {one.approval_id: one for one in self._of_run(run)}
+            if approval_id in known[run]:
+                found.append(Card(approval=known[run][approval_id], refusal=self._refusal(known[run][approval_id])))
+        return found
+
+    def _look(self) -> None:
+        """A run that waits on the server beside this console goes on at once."""
+        if self._viewer.served is not None:
+            self._viewer.served.look()
+
+    # --- links
+
+    @property
+    def link_base(self) -> str | None:
+        """Where links lead: the address that the operator set; empty: the address of this server; None: this process serves no links."""
+        workers = None if self._viewer.served is None else self._viewer.served.workers
+        return None if workers is None else workers.policy.link_base or ""
+
+    def link(self, approval_id: str, person: str, seconds: int) -> MadeLink:
+        """A link by which a person may decide an approval, once."""
+        return self._desk.link(approval_id, person, seconds)

@@ -1,0 +1,237 @@
+"""The catalog: every worker, pipeline and function of the store, what this server knows of each, and how its runs went."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from holdfast.console.query import Query
+from holdfast.console.served import Served
+from holdfast.console.sources.figures import DAY_MS, MOST_ROWS, Figures, figures_by_function, figures_of
+from holdfast.console.sources.gate_verdicts import GateVerdicts, gate_verdicts
+from holdfast.console.sources.runs import RunRow, RunsSource
+from holdfast.console.sources.viewer import READ_SECONDS, Viewer
+from holdfast.contract.terms import Contract
+from holdfast.model.errors import FunctionNotFound, HoldfastError
+from holdfast.model.execution import Execution, Terms
+from holdfast.model.operations import Kind
+from holdfast.pipelines.draw.svg import draw_svg
+from holdfast.pipelines.draw.text import draw_text
+from holdfast.pipelines.graph.contract import contract_in
+from holdfast.pipelines.graph.graph import GateNode, Graph
+from holdfast.pipelines.graph.refusals import PipelineInvalid
+from holdfast.pipelines.graph.text import graph_from
+from holdfast.pipelines.page.writer import page_of
+from holdfast.store.browsing import Browse, Browsed, BrowsedRow
+
+PAGE: Final = 50
+_RECENT: Final = 20
+_JUDGED: Final = 200
+"""The runs in which the verdicts of gates are looked for."""
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker, pipeline or function of the list."""
+
+    name: str
+    kind: Kind
+    versions: tuple[str, ...]
+    purpose: str = ""
+    served: bool = False
+    """This server runs it."""
+    figures: Figures | None = None
+    """None where they could not be read in time."""
+
+
+class CatalogPage(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of the list."""
+
+    entries: tuple[Entry, ...]
+    counts: dict[str, int]
+    """How many there are of each kind, that match the text."""
+    number: int = 1
+    more: bool = False
+    bounded: bool = False
+    """There were more runs in the last day than those that were counted."""
+
+
+class Subject(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker, pipeline or function, with everything that its page shows."""
+
+    name: str
+    kind: Kind
+    versions: tuple[str, ...]
+    served: bool
+    contract: Contract | None = None
+    contracts: tuple[Contract, ...] = ()
+    """Of each version that is served."""
+    graph: Graph | None = None
+    terms: dict[str, Terms] = {}
+    """Of each version that a runner has published."""
+    isolation: str | None = None
+    policy: tuple[str, ...] = ()
+    """What the operator adds to the contract, in sentences."""
+
+    @property
+    def has_gates(self) -> bool:
+        """Whether its graph has gates."""
+        return self.graph is not None and any(isinstance(node, GateNode) for node in self.graph.nodes)
+
+
+class Recent(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest runs, and the figures of the last day."""
+
+    rows: tuple[RunRow, ...]
+    figures: Figures
+    bounded: bool = False
+
+
+class CatalogSource:
+    """Reads the catalog for one caller. Functions are shared by all tenants; their runs are not."""
+
+    def __init__(self, viewer: Viewer) -> None:
+        self._viewer = viewer
+
+    def page(self, kind: Kind | None, text: str, number: int) -> CatalogPage:
+        """A page of the list, by name."""
+        found = [entry for entry in self._entries() if text.lower() in entry.name.lower()]
+        counts = {one.value: sum(entry.kind is one for entry in found) for one in (Kind.WORKER, Kind.PIPELINE, Kind.FUNCTION)}
+        chosen = [entry for entry in found if kind in (None, entry.kind)]
+        shown = chosen[(number - 1) * PAGE : number * PAGE]
+        looked = self._day([entry.name for entry in shown])
+        told = {} if looked is None else figures_by_function(_whole(looked))
+        entries = tuple(
+            msgspec.structs.replace(entry, figures=None if looked is None else told.get(entry.name, Figures())) for entry in shown
+        )
+        bounded = looked is not None and (looked.more or looked.searched_to is not None)
+        return CatalogPage(entries=entries, counts=counts, number=number, more=len(chosen) > number * PAGE, bounded=bounded)
+
+    def find(self, name: str) -> Subject:
+        """One of them by its name."""
+        hosted = list(self._viewer.store.hosted(name))
+        served = self._viewer.served
+        contracts = () if served is None else tuple(served.contracts(name))
+        if not hosted and not contracts:
+            raise FunctionNotFound(f"There is no worker, pipeline or function {name!r:.100} in this store.")
+        graph = (None if served is None else served.graph(name)) or self._graph(name, hosted[0].kind if hosted else Kind.WORKER)
+        kind = Kind.PIPELINE if graph is not None else hosted[0].kind if hosted else Kind.WORKER
+        contract = contracts[-1] if contracts else None if graph is None else _contract(graph)
+        versions = tuple(one.version for one in contracts) or tuple(one.version for one in hosted)
+        return Subject(
+            name=name,
+            kind=kind,
+            versions=versions,
+            served=bool(contracts) or (served is not None and served.function(name) is not None),
+            contract=contract,
+            contracts=contracts,
+            graph=graph,
+            terms={one.version: one.terms for one in hosted},
+            isolation=_isolation(served, kind),
+            policy=_policy(served, contract),
+        )
+
+    def recent(self, name: str) -> Recent:
+        """Its newest runs and the figures of the last day."""
+        found = RunsSource(self._viewer).page(Query(values=(("worker", name),)), limit=3 * _RECENT).rows
+        rows = tuple(row for row in found if not is_shard(row.kind, row.header))[:_RECENT]
+        day = self._day([name])
+        return Recent(rows=rows, figures=Figures() if day is None else figures_of(_whole(day)), bounded=day is not None and day.more)
+
+    def gates(self, subject: Subject) -> tuple[Sequence[GateVerdicts], int]:
+        """The verdicts of its gates in its newest runs, beside what people decided after them; and how many runs were looked at."""
+        if subject.graph is None:
+            return (), 0
+        wanted = Browse(functions=(subject.name,), tenant=self._viewer.tenant, limit=_JUDGED)
+        runs = [row.header for row in _whole(self._viewer.store.browse(wanted, READ_SECONDS))]
+        return gate_verdicts(self._viewer.store, subject.graph, runs), len(runs)
+
+    @staticmethod
+    def drawing(graph: Graph) -> str:
+        """The picture of a graph, for the console's own style sheet."""
+        return draw_svg(graph, style=False)
+
+    @staticmethod
+    def text(graph: Graph) -> str:
+        """The graph as a pipeline.md; a drawing of it as text where a page cannot say it."""
+        try:
+            return page_of(graph)
+        except PipelineInvalid:
+            return draw_text(graph)
+
+    def _entries(self) -> list[Entry]:
+        served = self._viewer.served
+        found: dict[str, Entry] = {}
+        for one in self._viewer.store.all_hosted():
+            before = found.get(one.function)
+            versions = (*(before.versions if before else ()), one.version)
+            found[one.function] = Entry(name=one.function, kind=one.kind, versions=versions)
+        for name in () if served is None else served.names():
+            contracts, graph = served.contracts(name) if served is not None else (), None if served is None else served.graph(name)
+            if contracts:
+                kind, versions = Kind.WORKER if graph is None else Kind.PIPELINE, tuple(one.version for one in contracts)
+                found[name] = Entry(name=name, kind=kind, versions=versions, purpose=contracts[-1].purpose, served=True)
+        return [found[name] for name in sorted(found)]
+
+    def _day(self, names: Sequence[str]) -> Browsed | None:
+        """The runs of the last day, the newest first; None if they cannot be read in time."""
+        if not names:
+            return Browsed((), False, None)
+        since = self._viewer.now - DAY_MS
+        asked = Browse(functions=tuple(names), tenant=self._viewer.tenant, since=since, limit=MOST_ROWS)
+        try:
+            return self._viewer.store.browse(asked, READ_SECONDS)
+        except HoldfastError:
+            return None
+
+    def _graph(self, name: str, kind: Kind) -> Graph | None:
+        """The graph of the newest run of a pipeline that is not served here. A graph is not of one tenant: it is the author's."""
+        if kind is not Kind.PIPELINE:
+            return None
+        for row in self._viewer.store.browse(Browse(functions=(name,), tenant=self._viewer.tenant, limit=1), READ_SECONDS).rows:
+            text = None if row.header.graph is None else self._viewer.store.graph(row.header.graph)
+            return None if text is None else graph_from(text)
+        return None
+
+
+def is_shard(kind: Kind, header: Execution) -> bool:
+    """Whether an execution is only a part of a pipeline's run: it does some items of a map."""
+    return kind is Kind.PIPELINE and header.parent is not None and header.graph is None
+
+
+def _whole(found: Browsed) -> list[BrowsedRow]:
+    return [row for row in found.rows if not is_shard(row.kind, row.header)]
+
+
+def _contract(graph: Graph) -> Contract | None:
+    try:
+        return contract_in(graph)
+    except PipelineInvalid:
+        return None
+
+
+def _isolation(served: Served | None, kind: Kind) -> str | None:
+    if served is None or served.workers is None or kind is not Kind.WORKER:
+        return None
+    return {
+        "all": "sandbox: own process, no network, no files",
+        "process": "own process, without a sandbox",
+        "inline": "none: it runs in the server's process",
+    }[served.workers.policy.isolation]
+
+
+def _policy(served: Served | None, contract: Contract | None) -> tuple[str, ...]:
+    """What the operator of this server adds to a contract."""
+    if served is None or served.workers is None or contract is None:
+        return ()
+    policy, told = served.workers.policy, []
+    if asked := sorted(policy.approvals & {tool.name for tool in contract.tools}):
+        told.append(f"A person approves each call of {', '.join(asked)}.")
+    if (rate := policy.rate_limits.get(contract.worker_id)) is not None:
+        told.append(f"At most {rate.count} runs in {rate.per_seconds:g} s for each {rate.per}.")
+    for code, retried in policy.retry_codes.get(contract.worker_id, {}).items():
+        told.append(f"{code} is {'retried' if retried else 'not retried'}.")
+    if policy.estimate != "none":
+        told.append(f"A run is refused before it starts if its {policy.estimate} estimate is above the cap.")
+    return tuple(told)

@@ -1,0 +1,85 @@
+"""Figures of functions: how many runs began in the last day, how they ended, how long they took, and what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import ceil
+from typing import Final
+
+import msgspec
+
+from holdfast.model.standing import Standing
+from holdfast.store.browsing import BrowsedRow
+
+DAY_MS: Final = 86_400_000
+MOST_ROWS: Final = 10_000
+"""The runs that figures are made of, the newest first."""
+_GOOD: Final = frozenset({Standing.OK, Standing.PARTIAL})
+ENDED: Final = (Standing.OK, Standing.PARTIAL, Standing.FAILED, Standing.STOPPED)
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """What happened in the last day."""
+
+    runs: int = 0
+    ended: Mapping[str, int] = {}
+    """How many ended in which way."""
+    p50: int | None = None
+    """Half of the runs that ended took at most so many milliseconds."""
+    p95: int | None = None
+    cost: int | None = None
+    """Billionths of a dollar; None if nothing was spent."""
+
+    @property
+    def over(self) -> int:
+        """How many ended."""
+        return sum(self.ended.values())
+
+    @property
+    def rate(self) -> float | None:
+        """The part of those that ended which gave a result, whole or partial; None if none ended."""
+        return None if not self.over else sum(self.ended.get(one, 0) for one in _GOOD) / self.over
+
+    @property
+    def told(self) -> str:
+        """How they ended, in words."""
+        return ", ".join(f"{count:,} {word}" for word, count in self.ended.items()) or "none ended"
+
+    def bars(self, width: int) -> list[tuple[str, float, float]]:
+        """The ends as parts of a bar: the word, where its part begins, and how wide it is."""
+        parts, at = [], 0.0
+        for word, count in self.ended.items():
+            wide = width * count / self.over
+            parts.append((word, round(at, 2), round(wide, 2)))
+            at += wide
+        return parts
+
+
+def figures_of(rows: Iterable[BrowsedRow]) -> Figures:
+    """The figures of some runs."""
+    standings: dict[str, int] = {}
+    took: list[int] = []
+    count, cost, spent = 0, 0, False
+    for row in rows:
+        count += 1
+        header, summary = row.header, row.header.summary
+        if header.ended_at is not None and row.standing in ENDED:
+            standings[row.standing.value] = standings.get(row.standing.value, 0) + 1
+            took.append(header.ended_at - header.started_at)
+        if summary is not None and summary.cost:
+            cost, spent = cost + summary.cost, True
+    ended = {one.value: standings[one.value] for one in ENDED if one.value in standings}
+    took.sort()
+    return Figures(runs=count, ended=ended, p50=_part(took, 0.5), p95=_part(took, 0.95), cost=cost if spent else None)
+
+
+def figures_by_function(rows: Iterable[BrowsedRow]) -> dict[str, Figures]:
+    """The figures of each function among some runs."""
+    grouped: dict[str, list[BrowsedRow]] = {}
+    for row in rows:
+        grouped.setdefault(row.header.function, []).append(row)
+    return {name: figures_of(found) for name, found in grouped.items()}
+
+
+def _part(ordered: Sequence[int], share: float) -> int | None:
+    return ordered[max(0, ceil(share * len(ordered)) - 1)] if ordered else None

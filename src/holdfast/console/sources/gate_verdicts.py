@@ -1,0 +1,93 @@
+"""A gate's verdicts against people's decisions: how often a gate let something pass, and what people who were asked after it said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.model.execution import Execution
+from holdfast.model.operations import OPEN, Operation, Type
+from holdfast.pipelines.graph.graph import GateNode, Graph
+from holdfast.pipelines.record.results import settled_of
+from holdfast.store.seam import Store
+from holdfast.workers.approvals import Approval, approvals_of
+from holdfast.workers.run_operations import NODE
+
+VERDICTS: Final = ("allow", "revise", "block")
+DECISIONS: Final = ("approved", "edited", "answered", "rejected", "undecided", "nobody asked")
+_WORDS: Final = {"approve": "approved", "reject": "rejected", "answer": "answered"}
+_MOST_OPERATIONS: Final = 5_000
+"""A run with more operations is left out."""
+
+
+class GateVerdicts(msgspec.Struct, frozen=True, kw_only=True):
+    """The verdicts of one gate."""
+
+    gate: str
+    shadow: bool
+    """It only tells: what it says holds nothing back."""
+    counts: dict[str, dict[str, int]]
+    """By verdict, then by what people decided after it."""
+
+    @property
+    def judged(self) -> int:
+        """How many verdicts there are."""
+        return sum(sum(one.values()) for one in self.counts.values())
+
+    def of(self, verdict: str) -> int:
+        """How often the gate said this."""
+        return sum(self.counts.get(verdict, {}).values())
+
+    def cell(self, verdict: str, decision: str) -> int:
+        """How often people decided so after this verdict."""
+        return self.counts.get(verdict, {}).get(decision, 0)
+
+    @property
+    def against(self) -> int:
+        """How often people said no to what the gate had let pass, or yes to what it had held back."""
+        held = sum(self.cell(verdict, "approved") for verdict in ("block",))
+        return self.cell("allow", "rejected") + self.cell("allow", "edited") + held
+
+
+def gate_verdicts(store: Store, graph: Graph, runs: Iterable[Execution]) -> Sequence[GateVerdicts]:
+    """The verdicts of each gate of a graph in these runs. A run counts each round of a gate."""
+    gates = {node.name: node for node in graph.nodes if isinstance(node, GateNode)}
+    counts: dict[str, dict[str, dict[str, int]]] = {name: {} for name in gates}
+    for header in runs if gates else ():
+        if header.operations > _MOST_OPERATIONS:
+            continue
+        operations = store.operations(header.id)
+        asked = [approval for approval, _, _ in approvals_of(header, operations)]
+        for op in operations:
+            verdict = _verdict(op) if op.name in gates else None
+            if verdict is not None and op.name is not None:
+                found = counts[op.name].setdefault(verdict, {})
+                decided = _decided(op, operations, asked)
+                found[decided] = found.get(decided, 0) + 1
+    return [GateVerdicts(gate=name, shadow=gates[name].shadow, counts=found) for name, found in counts.items()]
+
+
+def _verdict(op: Operation) -> str | None:
+    """What a gate said in one round; None for an operation that is no round of a gate, or is not over."""
+    if op.sub_type != NODE or op.type is not Type.CONTEXT or op.status in OPEN:
+        return None
+    settled = settled_of(op)
+    document: Any = settled.document if settled.document is not None else None if settled.error is None else settled.error.details
+    verdict = document.get("verdict") if isinstance(document, dict) else None
+    return verdict if verdict in VERDICTS else None
+
+
+def _decided(gate: Operation, operations: Sequence[Operation], asked: Sequence[Approval]) -> str:
+    """What the first person who was asked after a round of a gate decided, before the gate judged again."""
+    later = [op.started_at for op in operations if op.name == gate.name and op.sub_type == NODE and op.place > gate.place]
+    until = min(later, default=None)
+    for approval in asked:
+        own = approval.node == gate.name and approval.requested_at >= (gate.started_at or 0)
+        after = own or approval.requested_at >= (gate.ended_at or 0)
+        if after and (until is None or approval.requested_at <= until):
+            if approval.edited_arguments is not None:
+                return "edited"
+            return _WORDS.get(approval.state, "undecided")
+    return "nobody asked"

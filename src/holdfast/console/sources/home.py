@@ -1,0 +1,281 @@
+"""What the first page tells one caller: what needs a person, what fails, what waits and why, and how much was done and spent.
+
+Every read has a bound. What depends on the caller's tenant only may be kept for a few seconds and shown to other callers of that tenant.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from holdfast.console.sources.viewer import READ_SECONDS, Viewer
+from holdfast.model.execution import Execution, State
+from holdfast.model.ledger import DAY_MS
+from holdfast.model.queues import Mode
+from holdfast.model.schedules import ScheduleState
+from holdfast.model.standing import Standing
+from holdfast.model.timing import in_words
+from holdfast.service.costs import CostQuestion, cost_report, day_text
+from holdfast.service.queue_desk import QueueDesk, QueueView
+from holdfast.service.schedules import Schedules
+from holdfast.service.why import why
+from holdfast.store.browsing import Browse, Facet, Facets
+
+HOUR_MS: Final = 3_600_000
+MOST_COUNTED: Final = 1_000
+_MOST_LINES: Final = 6
+_MOST_QUEUES: Final = 100
+_MOST_SCHEDULES: Final = 500
+_MOST_WAITING: Final = 50
+_MOST_COSTED: Final = 500
+_COST_DAYS: Final = 14
+_DETAIL: Final = re.compile(r" until \d{4}-[^,.]*UTC| '(?:[^'\\]|\\.)*'")
+
+
+class Count(msgspec.Struct, frozen=True):
+    """How many there are."""
+
+    number: int
+    bounded: bool = False
+    """There may be more than were counted."""
+
+
+class PersonNeeds(msgspec.Struct, frozen=True, kw_only=True):
+    """What needs a person now."""
+
+    approvals: Count
+    quarantined: Count
+    parked: Count
+    failed: Count
+    """Runs that were started in the last hour and failed."""
+
+
+class Failing(msgspec.Struct, frozen=True):
+    """One thing that fails, and how often."""
+
+    name: str
+    hour: int
+    day: int
+
+
+class Reason(msgspec.Struct, frozen=True, kw_only=True):
+    """Why executions wait, and how many of those that were looked at wait so."""
+
+    sentence: str
+    count: int
+    function: str
+    """The function of one of them."""
+    missing: bool = False
+    """A runner is missing: somebody must start one."""
+
+
+class Coming(msgspec.Struct, frozen=True):
+    """A schedule that comes next."""
+
+    name: str
+    at: int
+    function: str
+    words: str
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """What was started in one slice of time, and how that stands now."""
+
+    since: int
+    until: int
+    ok: int
+    failed: int
+    stopped: int
+    going_on: int
+    bounded: bool
+
+    @property
+    def started(self) -> int:
+        """All that were started in it."""
+        return self.ok + self.failed + self.stopped + self.going_on
+
+
+class Spent(msgspec.Struct, frozen=True, kw_only=True):
+    """What was spent on models, in billionths of a dollar."""
+
+    hour: int
+    hour_bounded: bool
+    """Not all runs of the hour were looked at."""
+    today: int
+    days: tuple[tuple[str, int], ...]
+    """The last days, oldest first; the last one is today."""
+
+
+class HomeView(msgspec.Struct, frozen=True, kw_only=True):
+    """All of the first page but what needs a person."""
+
+    is_new: bool
+    """Nothing has been started in this store yet."""
+    errors: tuple[Failing, ...]
+    failing: tuple[Failing, ...]
+    counted: int
+    bounded: bool
+    queues: tuple[QueueView, ...]
+    more_queues: int
+    """Queues in which something waits, or that are not open, that are not shown."""
+    reasons: tuple[Reason, ...]
+    looked_at: int
+    hour: tuple[Part, ...]
+    day: tuple[Part, ...]
+    spent: Spent
+    runners: int
+    held: int
+    """Executions that runners hold now."""
+    coming: tuple[Coming, ...]
+
+
+class HomeSource:
+    """Reads the first page for one caller."""
+
+    def __init__(self, viewer: Viewer) -> None:
+        self._viewer = viewer
+
+    @property
+    def tenant(self) -> str | None:
+        """The tenant whose things are told; None: of all."""
+        return self._viewer.tenant
+
+    @property
+    def place(self) -> str | None:
+        """Where the store is, for commands; not told to a caller of one tenant."""
+        where = self._viewer.where
+        if self._viewer.tenant is not None:
+            return None
+        return where if "://" in where else os.path.abspath(where)
+
+    def needs(self) -> PersonNeeds:
+        """What needs a person now: a few indexed counts."""
+        asked = self._viewer.store.undecided("", MOST_COUNTED, self._viewer.tenant)
+        quarantined = self._counts(Browse(standings=(Standing.QUARANTINED,)), MOST_COUNTED)
+        failed = self._counts(Browse(standings=(Standing.FAILED,), since=self._viewer.now - HOUR_MS, roots=True), MOST_COUNTED)
+        return PersonNeeds(
+            approvals=Count(len(asked), len(asked) >= MOST_COUNTED),
+            quarantined=Count(quarantined.counted, quarantined.bounded),
+            parked=self._parked(),
+            failed=Count(failed.counted, failed.bounded),
+        )
+
+    def view(self) -> HomeView:
+        """The rest of the page."""
+        now = self._viewer.now
+        hour = self._counts(Browse(standings=(Standing.FAILED,), since=now - HOUR_MS))
+        day = self._counts(Browse(standings=(Standing.FAILED,), since=now - DAY_MS))
+        queues = self._queues()
+        looked_at, reasons = self._reasons()
+        runners = [one for one in self._viewer.store.runners() if one.lease_until > now]
+        return HomeView(
+            is_new=not self._viewer.store.browse(self._confined(Browse(limit=1)), READ_SECONDS).rows,
+            errors=_failing(hour, day, (Facet.ERROR_CODE,)),
+            failing=_failing(hour, day, (Facet.WORKER, Facet.PIPELINE, Facet.FUNCTION)),
+            counted=day.counted,
+            bounded=day.bounded,
+            queues=tuple(queues[:_MOST_LINES]),
+            more_queues=max(0, len(queues) - _MOST_LINES),
+            reasons=reasons,
+            looked_at=looked_at,
+            hour=self._parts(now, 12, HOUR_MS // 12),
+            day=self._parts(now, 24, HOUR_MS),
+            spent=self._spent(now),
+            runners=len(runners),
+            held=sum(one.holds for one in runners) if self._viewer.tenant is None else 0,
+            coming=self._coming(),
+        )
+
+    def _confined(self, wanted: Browse) -> Browse:
+        return msgspec.structs.replace(wanted, tenant=self._viewer.tenant)
+
+    def _counts(self, wanted: Browse, most: int = 10_000) -> Facets:
+        return self._viewer.store.facets(self._confined(wanted), READ_SECONDS, most)
+
+    def _parked(self) -> Count:
+        found = self._viewer.store.parked(None, "", MOST_COUNTED)
+        mine = sum(1 for header in found if self._viewer.may_see(header))
+        return Count(mine, len(found) >= MOST_COUNTED)
+
+    # --- what waits
+
+    def _queues(self) -> list[QueueView]:
+        """The queues in which something waits, or that do not admit, the fullest first."""
+        viewer = self._viewer
+        desk = QueueDesk(viewer.store, viewer.clock, viewer.ids, viewer.actor)
+        names = [row.name for row in viewer.store.queues()[:_MOST_QUEUES]]
+        found = [desk.show(name, tenant=viewer.tenant, lanes=0) for name in names]
+        told = [one for one in found if one.standing.waiting or one.row.mode is not Mode.OPEN]
+        return sorted(told, key=lambda one: (one.row.mode is Mode.OPEN, -one.standing.waiting, one.row.name))
+
+    def _reasons(self) -> tuple[int, tuple[Reason, ...]]:
+        """Why the newest executions that wait do so, each reason once."""
+        store = self._viewer.store
+        rows = store.browse(self._confined(Browse(standings=(Standing.WAITING,), limit=_MOST_WAITING)), READ_SECONDS).rows
+        headers = [row.header for row in rows if row.header.state is not State.QUEUED]  # queues tell of these
+        found: Counter[tuple[str, bool]] = Counter()
+        functions: dict[tuple[str, bool], str] = {}
+        for header in headers:
+            reason = self._reason(header)
+            found[reason] += 1
+            functions.setdefault(reason, header.function)
+        told = sorted(found.items(), key=lambda one: (not one[0][1], -one[1]))
+        lines = (Reason(sentence=key[0], missing=key[1], count=count, function=functions[key]) for key, count in told[:_MOST_LINES])
+        return len(rows), tuple(lines)
+
+    def _reason(self, header: Execution) -> tuple[str, bool]:
+        """The sentence without what differs between executions; and whether a runner is missing."""
+        if header.state is State.READY and header.failures == 0:
+            hosted = self._viewer.store.hosted(header.function)
+            if not any(one.version == header.version for one in hosted):
+                return f"{header.function} {header.version} is ready, but no runner has it. Start a runner that does.", True
+            return "It is ready and waits for a free runner that has its function.", False
+        return _DETAIL.sub("", why(self._viewer.store, header).sentence), False
+
+    # --- what was done and spent
+
+    def _parts(self, now: int, count: int, length: int) -> tuple[Part, ...]:
+        """Slices of equal length; the last one ends with the slice of now."""
+        last = (now // length + 1) * length
+        return tuple(self._part(last - (count - place) * length, last - (count - place - 1) * length) for place in range(count))
+
+    def _part(self, since: int, until: int) -> Part:
+        told = self._counts(Browse(since=since, until=until, roots=True))
+        standings = told.counts.get(Facet.STANDING, {})
+        ok = standings.get(Standing.OK, 0) + standings.get(Standing.PARTIAL, 0)
+        failed, stopped = standings.get(Standing.FAILED, 0), standings.get(Standing.STOPPED, 0)
+        going_on = told.counted - ok - failed - stopped
+        return Part(since=since, until=until, ok=ok, failed=failed, stopped=stopped, going_on=going_on, bounded=told.bounded)
+
+    def _spent(self, now: int) -> Spent:
+        """The ledger has sums of whole UTC days. What the last hour cost is told by the runs that were started in it and are over."""
+        asked = CostQuestion(by="day", since=f"{_COST_DAYS}d", tenant=self._viewer.tenant)
+        by_day = {line.group[0]: line.nanos for line in cost_report(self._viewer.store, asked, now).lines}
+        days = [day_text(now // DAY_MS - back) for back in reversed(range(_COST_DAYS))]
+        found = self._viewer.store.browse(self._confined(Browse(since=now - HOUR_MS, roots=True, limit=_MOST_COSTED)), READ_SECONDS)
+        hour = sum(row.header.summary.cost or 0 for row in found.rows if row.header.summary is not None)
+        return Spent(
+            hour=hour, hour_bounded=found.more, today=by_day.get(days[-1], 0), days=tuple((day, by_day.get(day, 0)) for day in days)
+        )
+
+    def _coming(self) -> tuple[Coming, ...]:
+        known = Schedules(self._viewer.store, self._viewer.clock, tenant=self._viewer.tenant).list(_MOST_SCHEDULES)
+        due = [(one.next_at, one) for one in known if one.next_at is not None and not one.paused]
+        return tuple(_come(at, one) for at, one in sorted(due, key=lambda each: (each[0], each[1].name))[:_MOST_LINES])
+
+
+def _come(at: int, state: ScheduleState) -> Coming:
+    return Coming(state.name, at, state.definition.function, in_words(state.definition.timing))
+
+
+def _failing(hour: Facets, day: Facets, fields: Sequence[Facet]) -> tuple[Failing, ...]:
+    def counts(facets: Facets) -> Counter[str]:
+        return Counter({name: count for field in fields for name, count in facets.counts.get(field, {}).items()})
+
+    lately, whole = counts(hour), counts(day)
+    return tuple(Failing(name, lately[name], count) for name, count in whole.most_common(_MOST_LINES))

@@ -1,0 +1,334 @@
+"""One run or execution: what its page says above the timeline, its payloads and events, and what a person does with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.console.sources.viewer import Viewer
+from holdfast.contract.protocol import Response
+from holdfast.model import codec
+from holdfast.model.errors import InvalidParameter
+from holdfast.model.execution import Execution, ExecutionStatus, State
+from holdfast.model.history import event_to_wire
+from holdfast.model.ledger import nanos_of
+from holdfast.model.operations import KEPT, Failure, Kind, Operation, Status
+from holdfast.model.schedules import Occurrence, occurrence_in
+from holdfast.model.standing import Standing, standing_of
+from holdfast.model.starts import restart_in
+from holdfast.pipelines.draw.svg import draw_svg
+from holdfast.pipelines.run.served import PACKAGE
+from holdfast.service.costs import CostLine, CostQuestion
+from holdfast.service.execution_descriptions import arn_of
+from holdfast.service.pipeline_view import PipelineView, pipeline_view
+from holdfast.service.queue_places import QueuePlace, queue_place
+from holdfast.service.why import Why, why
+from holdfast.store.seam import Filter
+from holdfast.workers.accepted_request import AcceptedRequest
+from holdfast.workers.run_lookup import accepted_in, open_approvals, response_of
+
+EVENTS: Final = 100
+"""The events of one page."""
+_MOST_BELOW: Final = 3
+_LONG_NAME: Final = 32
+"""A longer name was made by a program."""
+_MOST_REASON: Final = 1_000
+_MOST_RESULT: Final = 256 * 1024
+_MOST_GRAPH: Final = 5_000
+"""A pipeline's run of more operations is not drawn again and again."""
+
+
+class Near(msgspec.Struct, frozen=True, kw_only=True):
+    """Another execution that this one is bound to."""
+
+    how: str
+    id: str
+    name: str
+    standing: str
+
+
+class RunHead(msgspec.Struct, frozen=True, kw_only=True):
+    """What the top of the page says."""
+
+    header: Execution
+    standing: Standing
+    kind: Kind
+    why: Why
+    arn: str
+    version: str
+    key: str | None
+    """The idempotency key of a run."""
+    cost: CostLine
+    most_cost: int | None = None
+    """The cap, in billionths of a dollar."""
+    most_tokens: int | None = None
+    most_calls: int | None = None
+    calls: int | None = None
+    attempt: int | None = None
+    attempts: int | None = None
+    place: QueuePlace | None = None
+    occurrence: Occurrence | None = None
+    near: tuple[Near, ...] = ()
+    below: int = 0
+    """How many executions it has started, as far as they were counted."""
+    below_bounded: bool = False
+    requested_by: str | None = None
+    error: str | None = None
+
+    @property
+    def id(self) -> str:
+        """The id of the execution."""
+        return self.header.id
+
+    @property
+    def title(self) -> str:
+        """What people call it: the key of a run, else the name of an execution, else its function."""
+        named = None if self.kind is not Kind.FUNCTION or self.header.name == self.header.id else self.header.name
+        return self.key or named or self.header.function
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it goes on."""
+        return self.header.status is ExecutionStatus.RUNNING
+
+    @property
+    def may_stop(self) -> bool:
+        """Whether it can be stopped."""
+        return self.is_open and self.header.state is not State.IMPORTED
+
+    @property
+    def may_redrive(self) -> bool:
+        """Whether it is parked, and nothing has taken its place."""
+        return self.header.parked and self.header.superseded_by is None
+
+
+class EventRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One event of the history."""
+
+    number: int
+    type: str
+    at: int
+    operation: str | None
+    name: str | None
+    details: str
+
+
+class Picture(msgspec.Struct, frozen=True, kw_only=True):
+    """The graph of a pipeline's run."""
+
+    svg: str
+    nodes: dict[str, str]
+    """The operation of each node that has begun."""
+
+
+class RunSource:
+    """Reads one execution for one caller, and acts on it."""
+
+    def __init__(self, viewer: Viewer) -> None:
+        self._viewer = viewer
+
+    def find(self, execution: str) -> Execution:
+        """The execution, if the caller may see it."""
+        return self._viewer.find(execution)
+
+    # --- the head
+
+    def head(self, header: Execution) -> RunHead:
+        """Everything that the top of the page says."""
+        store = self._viewer.store
+        accepted = accepted_in(store, header)
+        detail = next((line.event.detail for line in store.history(header.id, 0, 1)), None)
+        undecided = header.state is State.SUSPENDED and accepted is not None and bool(open_approvals(store, header))
+        children = store.list(Filter(parent=header.id, limit=1_001))
+        head = RunHead(
+            header=header,
+            standing=standing_of(header, undecided=undecided),
+            kind=_kind_of(accepted),
+            why=why(store, header),
+            arn=arn_of(header),
+            version=header.version if accepted is None else accepted.version,
+            key=None if accepted is None else accepted.request.idempotency_key,
+            cost=self._viewer.client.cost(CostQuestion(run=header.id)).total,
+            place=queue_place(store, header, self._viewer.now),
+            occurrence=occurrence_in(detail),
+            near=tuple(self._near(header, restart_in(detail), accepted, children)),
+            below=min(len(children), 1_000),
+            below_bounded=len(children) > 1_000,
+            error=self._error(header),
+        )
+        if header.summary is not None:
+            head = msgspec.structs.replace(head, attempt=header.summary.attempt, attempts=header.summary.attempts)
+        return head if accepted is None else self._with_limits(head, accepted)
+
+    def _with_limits(self, head: RunHead, accepted: AcceptedRequest) -> RunHead:
+        limits, response = accepted.limits, self._response(head.header, accepted)
+        seen = None if response is None else response.observability
+        return msgspec.structs.replace(
+            head,
+            most_cost=None if limits.max_cost_usd is None else nanos_of(limits.max_cost_usd),
+            most_tokens=limits.max_tokens,
+            most_calls=limits.max_tool_calls,
+            calls=None if seen is None else seen.usage.tool_calls,
+            attempt=head.attempt if head.attempt is not None or seen is None else seen.attempt,
+            requested_by=accepted.requested_by,
+            error=None if response is None or response.error is None else f"{response.error.error_code}: {response.error.message}",
+        )
+
+    def _response(self, header: Execution, accepted: AcceptedRequest) -> Response | None:
+        return response_of(self._viewer.store, header, accepted) if header.status is ExecutionStatus.SUCCEEDED else None
+
+    def _error(self, header: Execution) -> str | None:
+        if header.status in (ExecutionStatus.RUNNING, ExecutionStatus.SUCCEEDED):
+            return None
+        failure = codec.failure_from(self._viewer.store.result(header) or "{}")
+        return ": ".join(part for part in (failure.type, failure.message) if part) or None
+
+    def _near(
+        self, header: Execution, restart: tuple[str, str | None] | None, accepted: AcceptedRequest | None, children: Sequence[Execution]
+    ) -> list[Near]:
+        again = None if accepted is None or accepted.again is None else accepted.again.of
+        named = [
+            ("started by", header.parent),
+            ("restarts", restart[0] if restart is not None else again),
+            ("goes on as", header.continued_as),
+            ("superseded by", header.superseded_by),
+        ]
+        found = [self._one(how, self._viewer.store.find(one)) for how, one in named if one is not None]
+        if len(children) <= _MOST_BELOW:
+            found += [self._one("started", child) for child in reversed(children)]
+        return [one for one in found if one is not None]
+
+    def _one(self, how: str, header: Execution | None) -> Near | None:
+        if header is None or not self._viewer.may_see(header):
+            return None
+        name = header.function if header.name == header.id or len(header.name) > _LONG_NAME else f"{header.function}/{header.name}"
+        return Near(how=how, id=header.id, name=name, standing=standing_of(header, undecided=False).value)
+
+    # --- the graph
+
+    def picture(self, header: Execution) -> Picture | None:
+        """The graph of a pipeline's run with the states of its nodes; None for anything else."""
+        view = self.pipeline(header)
+        if view is None:
+            return None
+        begun: dict[str, str] = {}
+        for op in self._viewer.store.contexts(header.id):
+            if op.sub_type == "Node" and op.name is not None:
+                begun[op.name] = op.id
+        return Picture(svg=draw_svg(view.graph, view.views(), style=False), nodes=begun)
+
+    def pipeline(self, header: Execution) -> PipelineView | None:
+        """The nodes of a pipeline's run as they are now."""
+        if header.graph is None or header.operations > _MOST_GRAPH:
+            return None
+        accepted = accepted_in(self._viewer.store, header)
+        return None if accepted is None else pipeline_view(self._viewer.store, header, accepted)
+
+    # --- payloads
+
+    def payloads(self, header: Execution) -> dict[str, str | None]:
+        """The input and the result or the error, as JSON texts."""
+        store = self._viewer.store
+        accepted, given, result = accepted_in(store, header), store.input(header.id), store.result(header)
+        if accepted is None:
+            return {"input": given, "result": result}
+        response = self._response(header, accepted)
+        told: dict[str, str | None] = {"input": _text(accepted.request.inputs), "request": given, "result": result}
+        if response is not None:
+            told |= {"result": None if response.outputs is None else _text(response.outputs), "response": result}
+            told["logs"] = _text(list(response.logs)) if response.logs else None
+        return told
+
+    def events(self, header: Execution, after: int) -> tuple[list[EventRow], bool]:
+        """A page of the history, with AWS's names, and whether there is more."""
+        lines = self._viewer.store.history(header.id, max(0, after), EVENTS + 1)
+        rows = []
+        for line in lines[:EVENTS]:
+            wire = event_to_wire(line.event, (header.id, header.name), line.operation, include_data=True)
+            details = wire[f"{wire['EventType']}Details"]
+            own = None if line.operation is None else line.operation.id
+            rows.append(
+                EventRow(
+                    number=line.event.number,
+                    type=line.event.type.value,
+                    at=line.event.at,
+                    operation=own,
+                    name=None if line.operation is None else line.operation.name,
+                    details=json.dumps(details, ensure_ascii=False, default=str)[:2_000] if details else "",
+                )
+            )
+        return rows, len(lines) > EVENTS
+
+    def export(self, header: Execution) -> bytes:
+        """The whole execution as one JSON document."""
+        return json.dumps(self._viewer.client.export(header.id), ensure_ascii=False, default=str).encode("utf-8", "replace")
+
+    # --- actions
+
+    def stop(self, header: Execution, reason: str) -> None:
+        """Stop an execution, or cancel a run; the reason is in the audit log."""
+        viewer, reason = self._viewer, _bounded(reason)
+        if accepted_in(viewer.store, header) is None:
+            viewer.client.stop(header.id, Failure(message=reason or None, type="StoppedByOperator"))
+        elif not viewer.client.cancel(header.id)[1]:
+            raise InvalidParameter("The run is over: there is nothing to stop.")
+        if reason and viewer.actor is not None:
+            viewer.store.note(viewer.actor.did("reason", header.id, reason, viewer.now))
+
+    def release(self, header: Execution) -> None:
+        """Let a quarantined execution run again."""
+        self._viewer.client.release(header.id)
+
+    def redrive(self, header: Execution) -> str:
+        """Start a parked execution again; the id of the new one."""
+        (done,) = self._viewer.client.queues.redrive([header])
+        if done.error is not None:
+            raise done.error
+        return done.started or header.id
+
+    def succeed(self, header: Execution, operation: Operation, result: str) -> None:
+        """Answer an open callback with a JSON text."""
+        if len(result) > _MOST_RESULT:
+            raise InvalidParameter(f"A result has at most {_MOST_RESULT:,} characters.")
+        if result:
+            codec.loads(result)
+        self._viewer.client.succeed_callback(_callback(operation), result or None)
+
+    def fail(self, header: Execution, operation: Operation, kind: str, message: str) -> None:
+        """Answer an open callback with an error."""
+        error = Failure(message=_bounded(message) or None, type=_bounded(kind) or None)
+        self._viewer.client.fail_callback(_callback(operation), error)
+
+    def heartbeat(self, header: Execution, operation: Operation) -> None:
+        """Let the heartbeat timeout of an open callback begin again."""
+        viewer = self._viewer
+        viewer.client.heartbeat_callback(_callback(operation))
+        if viewer.actor is not None:
+            viewer.store.note(viewer.actor.did("heartbeat", header.id, "sent", viewer.now))
+
+
+def _callback(operation: Operation) -> str:
+    if operation.sub_type in KEPT or operation.callback_id is None:
+        raise InvalidParameter("Only a callback takes an answer here. A question to a person is decided under Approvals.")
+    if operation.status is not Status.STARTED:
+        raise InvalidParameter("The callback has been answered, or its time is over.")
+    return operation.callback_id
+
+
+def _bounded(text: str) -> str:
+    if len(text) > _MOST_REASON:
+        raise InvalidParameter(f"Use at most {_MOST_REASON:,} characters.")
+    return text
+
+
+def _kind_of(accepted: AcceptedRequest | None) -> Kind:
+    if accepted is None:
+        return Kind.FUNCTION
+    return Kind.PIPELINE if accepted.package.startswith(PACKAGE) else Kind.WORKER
+
+
+def _text(value: Any) -> str:
+    return codec.dumps(value)

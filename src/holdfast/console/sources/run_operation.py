@@ -1,0 +1,348 @@
+"""One operation of a run, for the panel beside the timeline: its times, attempts, payloads, error, call, items and artifacts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.console.sources.timeline import Trees
+from holdfast.console.sources.timeline_tree import Entry, Tree
+from holdfast.console.sources.timeline_words import bare
+from holdfast.console.sources.viewer import Viewer
+from holdfast.contract.protocol import ArtifactRef, response_from
+from holdfast.model import codec, reading
+from holdfast.model.error_text import place_of
+from holdfast.model.errors import ExecutionNotFound, HoldfastError
+from holdfast.model.execution import Execution, ExecutionStatus
+from holdfast.model.history import EventType, carries_error
+from holdfast.model.ledger import nanos_of
+from holdfast.model.operations import APPROVAL, KEPT, RUN, Failure, Operation, Status, SubType, Type
+from holdfast.model.standing import standing_of
+from holdfast.store.seam import Filter
+from holdfast.store.values import HistoryEntry
+from holdfast.workers.accepted_request import AcceptedRequest
+from holdfast.workers.approvals import approval_id
+from holdfast.workers.artifacts import Artifacts
+from holdfast.workers.calls import Intent, Receipt
+from holdfast.workers.run_lookup import accepted_in, response_of
+from holdfast.workers.run_operations import ATTEMPT, NODE, RECEIPT
+from holdfast.workers.storage.folder import Folder
+
+ITEMS: Final = 50
+"""The items of one page of a map's table."""
+_MOST_ITEMS: Final = 2_000
+_MOST_ATTEMPTS: Final = 50
+_PREVIEW: Final = 64 * 1024
+IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+MOST_IMAGE: Final = 4 * 1024 * 1024
+_TEXTS: Final = ("text/", "application/json", "application/x-ndjson", "application/xml", "application/yaml")
+_STARTS: Final = frozenset(kind for kind in EventType if kind.value.endswith("Started"))
+_receipts = reading.decoder(Receipt)
+_intents = reading.decoder(Intent)
+
+
+class Attempted(msgspec.Struct, kw_only=True):
+    """One attempt of an operation."""
+
+    number: int
+    started_at: int | None = None
+    ended_at: int | None = None
+    ended: str = ""
+    error: Failure | None = None
+    line: str | None = None
+    """The author's source line, where the stack says it."""
+    detail: str = ""
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """A call of a tool: what was asked, what came back, and what it cost."""
+
+    tool: str
+    number: int
+    writes: bool
+    arguments: str
+    result: str | None
+    error: str | None
+    model: str
+    held_tokens: int
+    held: int
+    input_tokens: int | None
+    output_tokens: int | None
+    cost: int | None
+    estimated: bool
+    approval: str | None
+
+
+class Item(msgspec.Struct, frozen=True, kw_only=True):
+    """One item of a map, or one branch of a parallel."""
+
+    number: int
+    name: str
+    standing: str
+    started_at: int
+    ended_at: int | None
+    told: str = ""
+    run: str | None = None
+    operation: str | None = None
+
+
+class Items(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of items."""
+
+    rows: tuple[Item, ...]
+    total: int
+    at: int
+    bounded: bool = False
+
+
+class Detail(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that the panel says of an operation."""
+
+    op: Operation
+    verb: str
+    name: str
+    standing: str
+    input: str | None = None
+    output: str | None = None
+    error: Failure | None = None
+    line: str | None = None
+    attempts: tuple[Attempted, ...] = ()
+    events_cut: bool = False
+    call: Call | None = None
+    child: Execution | None = None
+    items: Items | None = None
+    logs: tuple[Mapping[str, Any], ...] = ()
+    artifacts: tuple[ArtifactRef, ...] = ()
+    approval: str | None = None
+
+    @property
+    def may_answer(self) -> bool:
+        """Whether it is a callback that waits for an answer from outside."""
+        op = self.op
+        return op.type is Type.CALLBACK and op.status is Status.STARTED and op.sub_type not in KEPT and op.callback_id is not None
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """An artifact with its preview."""
+
+    ref: ArtifactRef
+    text: str | None = None
+    image: bool = False
+    there: bool = True
+    cut: bool = False
+
+
+class OperationSource:
+    """Reads operations and artifacts for one caller."""
+
+    def __init__(self, viewer: Viewer) -> None:
+        self._viewer = viewer
+
+    def detail(self, header: Execution, trees: Trees, operation: str, items_at: int = 0) -> Detail:
+        """The operation with this id."""
+        store = self._viewer.store
+        tree, children = trees.of(store, header, self._viewer.now)
+        at, entry = _found(tree, operation)
+        op = self._whole(header, entry.op.place)
+        child = children.get(op.id)
+        if child is not None and not self._viewer.may_see(child):
+            child = None
+        lines = store.attempts(header.id, op.place)
+        accepted = accepted_in(store, header) if op.sub_type in (ATTEMPT, NODE) else None
+        return Detail(
+            op=op,
+            verb=entry.verb,
+            name=entry.name,
+            standing=entry.standing,
+            input=next((line.event.payload for line in lines if line.event.type is EventType.CHAINED_INVOKE_STARTED), None),
+            output=None if op.result is None else bare(op.result),
+            error=op.error,
+            line=None if op.error is None else place_of(op.error),
+            attempts=tuple(attempts_of(lines)),
+            call=self._call(header, op, entry),
+            child=child,
+            items=self._items(tree, at, entry, children, items_at),
+            logs=self._logs(header, op, accepted),
+            artifacts=_artifacts(op),
+            approval=approval_id(header.id, op.id) if op.sub_type == APPROVAL else None,
+        )
+
+    def raw(self, header: Execution, trees: Trees, operation: str) -> bytes:
+        """The operation and its events, as JSON."""
+        tree, _ = trees.of(self._viewer.store, header, self._viewer.now)
+        place = _found(tree, operation)[1].op.place
+        events = [msgspec.to_builtins(line.event) for line in self._viewer.store.attempts(header.id, place)]
+        return msgspec.json.encode({"operation": msgspec.to_builtins(self._whole(header, place)), "events": events})
+
+    def operation(self, header: Execution, operation: str) -> Operation:
+        """An operation as it stands now, for an action on it."""
+        found = next((op for op in self._viewer.store.outline(header.id) if op.id == operation), None)
+        if found is None:
+            raise ExecutionNotFound(f"There is no operation {operation!r:.100} in this run.")
+        return found
+
+    def _whole(self, header: Execution, place: int) -> Operation:
+        return self._viewer.store.operations(header.id, after=place - 1, limit=1)[0]
+
+    def _call(self, header: Execution, op: Operation, entry: Entry) -> Call | None:
+        if op.sub_type != RECEIPT or entry.intent is None:
+            return None
+        try:
+            intent = _intents.decode(self._whole(header, entry.intent).result or "{}")
+            receipt = None if op.result is None else _receipts.decode(op.result)
+        except (msgspec.MsgspecError, ValueError):
+            return None
+        held, usage = intent.reservation, None if receipt is None else receipt.usage
+        failed = None if receipt is None else receipt.error
+        return Call(
+            tool=intent.tool,
+            number=intent.number,
+            writes=intent.write,
+            arguments=codec.dumps(intent.arguments),
+            result=None if receipt is None or failed is not None else codec.dumps(receipt.result),
+            error=None if failed is None else f"{failed.error_code}: {failed.message}",
+            model=held.model,
+            held_tokens=held.tokens,
+            held=nanos_of(held.cost_usd),
+            input_tokens=None if usage is None else usage.input_tokens,
+            output_tokens=None if usage is None else usage.output_tokens,
+            cost=None if usage is None else nanos_of(usage.cost_usd),
+            estimated=usage is not None and usage.is_estimated,
+            approval=intent.approval,
+        )
+
+    # --- items
+
+    def _items(self, tree: Tree, at: int, entry: Entry, children: Mapping[str, Execution], start: int) -> Items | None:
+        start = max(0, start)
+        if entry.op.sub_type == NODE and entry.verb == "map":
+            return self._runs_of_map(tree, at, children, start)
+        if entry.op.sub_type not in (SubType.MAP.value, SubType.PARALLEL.value):
+            return None
+        below = [one for one in tree.entries[at + 1 : entry.end] if one.above == at]
+        rows = [
+            Item(
+                number=start + number,
+                name=one.name,
+                standing=one.standing,
+                started_at=one.op.started_at,
+                ended_at=one.op.ended_at,
+                told="" if one.said is None else one.said.tail.removeprefix("→ "),
+                operation=one.op.id,
+            )
+            for number, one in enumerate(below[start : start + ITEMS])
+        ]
+        return Items(rows=tuple(rows), total=len(below), at=start)
+
+    def _runs_of_map(self, tree: Tree, at: int, children: Mapping[str, Execution], start: int) -> Items:
+        """The runs of a pipeline's map: those that its parts asked for, or its own where it has no parts."""
+        entry, found = tree.entries[at], list[Execution]()
+        for one in tree.entries[at + 1 : entry.end]:
+            child = children.get(one.op.id)
+            if child is None or one.op.sub_type != RUN:
+                continue
+            if child.function != tree.header.function:
+                found.append(child)
+            elif len(found) < _MOST_ITEMS:
+                found += self._viewer.store.list(Filter(parent=child.id, oldest_first=True, limit=_MOST_ITEMS - len(found)))
+        seen = [one for one in found if self._viewer.may_see(one)]
+        rows = [
+            Item(
+                number=start + number,
+                name=one.function,
+                standing=standing_of(one, undecided=False).value,
+                started_at=one.started_at,
+                ended_at=one.ended_at,
+                told="" if one.summary is None else one.summary.error_code or "",
+                run=one.id,
+            )
+            for number, one in enumerate(seen[start : start + ITEMS])
+        ]
+        return Items(rows=tuple(rows), total=len(seen), at=start, bounded=len(found) >= _MOST_ITEMS)
+
+    # --- logs and artifacts
+
+    def _logs(self, header: Execution, op: Operation, accepted: AcceptedRequest | None) -> tuple[Mapping[str, Any], ...]:
+        """The lines that an attempt of a worker logged. They are in the response, so they are known when the run is over."""
+        if op.sub_type != ATTEMPT or accepted is None or header.status is not ExecutionStatus.SUCCEEDED:
+            return ()
+        number = (op.name or "").removeprefix("attempt-")
+        logs = response_of(self._viewer.store, header, accepted).logs
+        return tuple(line for line in logs if str(line.get("attempt", "1")) == number)
+
+    def artifacts(self, header: Execution) -> list[Shown]:
+        """The artifacts of a run's response, each with a preview."""
+        accepted = accepted_in(self._viewer.store, header)
+        if accepted is None or header.status is not ExecutionStatus.SUCCEEDED:
+            return []
+        return [self._shown(accepted.tenant, ref) for ref in response_of(self._viewer.store, header, accepted).artifacts[:100]]
+
+    def artifact(self, header: Execution, artifact: str) -> tuple[ArtifactRef, int]:
+        """An artifact of the run's tenant, and its bytes as an open file."""
+        accepted, kept = accepted_in(self._viewer.store, header), self._kept()
+        if accepted is None or kept is None:
+            raise ExecutionNotFound(f"There is no artifact {artifact!r:.100} here.")
+        return kept.find(accepted.tenant, artifact), kept.open(accepted.tenant, artifact)
+
+    def _kept(self) -> Artifacts | None:
+        """Where artifacts lie by themselves: beside the file of the store."""
+        folder = Path(f"{self._viewer.where}.workers") / "artifacts"
+        return Artifacts(Folder(folder), 1 << 62) if folder.is_dir() else None
+
+    def _shown(self, tenant: str, ref: ArtifactRef) -> Shown:
+        kept = self._kept()
+        if kept is None:
+            return Shown(ref=ref, there=False)
+        if ref.media_type in IMAGES and ref.size_bytes <= MOST_IMAGE:
+            return Shown(ref=ref, image=True)
+        if not ref.media_type.startswith(_TEXTS) or ref.size_bytes > 64 * _PREVIEW:
+            return Shown(ref=ref)
+        with contextlib.suppress(HoldfastError, OSError):
+            descriptor = kept.open(tenant, ref.artifact_id)
+            with os.fdopen(descriptor, "rb") as file:
+                text = file.read(_PREVIEW).decode("utf-8", "replace")
+            return Shown(ref=ref, text=text, cut=ref.size_bytes > _PREVIEW)
+        return Shown(ref=ref, there=False)
+
+
+def _found(tree: Tree, operation: str) -> tuple[int, Entry]:
+    found = tree.find(operation)
+    if found is None:
+        raise ExecutionNotFound(f"There is no operation {operation!r:.100} in this run.")
+    return found
+
+
+def attempts_of(lines: Sequence[HistoryEntry]) -> list[Attempted]:
+    """The attempts that the events of an operation tell of, in order."""
+    found: list[Attempted] = []
+    for line in lines:
+        event = line.event
+        if event.type in _STARTS or not found:
+            found.append(Attempted(number=len(found) + 1, started_at=event.at))
+            if event.type in _STARTS:
+                continue
+        last = found[-1]
+        if last.ended:
+            found.append(last := Attempted(number=len(found) + 1))
+        last.ended, last.ended_at = event.type.value, event.at
+        if event.payload is not None and carries_error(event.type):
+            last.error = codec.failure_from(event.payload)
+            last.line = place_of(last.error)
+        retry = (event.detail or {}).get("RetryDetails")
+        if isinstance(retry, dict) and retry.get("NextAttemptDelaySeconds") is not None:
+            last.detail = f"next attempt after {retry['NextAttemptDelaySeconds']} s"
+    return found[:_MOST_ATTEMPTS]
+
+
+def _artifacts(op: Operation) -> tuple[ArtifactRef, ...]:
+    if op.sub_type != RUN or (text := op.result if op.error is None else op.error.data) is None:
+        return ()
+    try:
+        return response_from(text).artifacts[:20]
+    except (msgspec.MsgspecError, ValueError):
+        return ()

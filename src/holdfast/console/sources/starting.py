@@ -1,0 +1,76 @@
+"""Starting work from the console: a run of a worker or a pipeline through the service that accepts every request, and a plain function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.console.sources.viewer import Viewer
+from holdfast.contract.protocol import Response, WorkerRequest
+from holdfast.contract.refusals import InvalidRequest
+from holdfast.model.errors import ExecutionAlreadyStarted, FunctionNotFound, HoldfastError
+from holdfast.model.execution import new_execution
+from holdfast.model.ids import LATEST
+from holdfast.model.operations import Kind
+from holdfast.model.starts import Start, Started
+
+
+class StartingSource:
+    """Starts work for one caller. The audit log names the caller."""
+
+    def __init__(self, viewer: Viewer) -> None:
+        self._viewer = viewer
+
+    def why_not(self, name: str, kind: Kind) -> str:
+        """Why this console cannot start it; empty if it can."""
+        served = self._viewer.served
+        if kind is Kind.FUNCTION or (served is not None and served.contracts(name)):
+            return ""
+        if served is None or served.workers is None:
+            return "This console has only the store, and no server beside it. Open the console of the server that serves this contract."
+        return "This server does not serve it. Open the console of the server that does."
+
+    def run(self, name: str, version: str | None, inputs: dict[str, Any], key: str | None) -> str:
+        """Start a run, as a request over HTTP does: the contract checks the inputs. Returns the id of the run.
+
+        Raises InvalidRequest with the places that do not fit."""
+        served = self._viewer.served
+        service = None if served is None else served.workers
+        if served is None or service is None:
+            raise InvalidRequest(self.why_not(name, Kind.WORKER), error_code="worker_not_found")
+        request = WorkerRequest(worker_id=name, version=version, inputs=inputs, idempotency_key=key)
+        begun = served.do(lambda: service.begin(request, self._viewer.asker))
+        if isinstance(begun, Response):
+            error = begun.error
+            assert error is not None, "a request that starts no run is refused with an error"
+            refused = InvalidRequest(error.message, error_code=error.error_code)
+            refused.details = error.details if isinstance(error.details, list) else []
+            raise refused
+        self._note(begun[0].id, name)
+        return begun[0].id
+
+    def function(self, name: str, payload: str, wanted: str | None) -> str:
+        """Start an execution of a plain function. A runner that hosts it takes it. Returns the id of the execution."""
+        store, now = self._viewer.store, self._viewer.now
+        hosted = [one for one in store.hosted(name) if one.kind is Kind.FUNCTION]
+        if not hosted:
+            raise FunctionNotFound(f"No runner has published a function {name!r:.100} in this store.")
+        newest = next((one for one in hosted if one.version == LATEST), None) or max(hosted, key=lambda one: int(one.version))
+        header = new_execution(
+            self._viewer.ids(now), wanted, name, newest.version, payload=payload, now=now, terms=newest.terms, tenant=self._viewer.tenant
+        )
+        (answer,) = store.commit([Start(header, payload)], now).answers
+        if isinstance(answer, HoldfastError):
+            raise answer
+        assert isinstance(answer, Started)
+        if not self._viewer.may_see(answer.header):
+            raise ExecutionAlreadyStarted(f"The name {wanted!r:.100} is taken.")
+        if self._viewer.served is not None:
+            self._viewer.served.look()
+        if answer.created:
+            self._note(answer.header.id, name)
+        return answer.header.id
+
+    def _note(self, run: str, name: str) -> None:
+        actor = self._viewer.actor
+        if actor is not None:
+            self._viewer.store.note(actor.did("start", run, f"of {name}", self._viewer.now))

@@ -1,0 +1,237 @@
+"""The timeline of one execution: slices of its rows, by position, with the axis that their bars are drawn on."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.console.sources.timeline_tree import Choice, Entry, Tree
+from holdfast.console.sources.timeline_words import Said
+from holdfast.console.sources.viewer import Viewer
+from holdfast.model.execution import Execution
+from holdfast.model.operations import RUN, Operation, Type
+from holdfast.model.standing import standing_of
+from holdfast.pipelines.graph.graph import kind_of
+from holdfast.pipelines.graph.text import graph_from
+from holdfast.store.seam import Filter, Store
+
+PAGE: Final = 200
+"""The rows of one slice."""
+_MOST_TREES: Final = 12
+_MOST_OPERATIONS: Final = 120_000
+"""Operations of all trees that are kept."""
+_WHOLE_OPERATIONS: Final = 2_000
+_WHOLE_BYTES: Final = 8 * 1024 * 1024
+"""The payloads of an execution up to these sizes are read at once; those of a larger one are read for the rows that are shown."""
+_MOST_CHILDREN: Final = 1_000
+_MOST_READ: Final = 4 * 1024 * 1024
+_RANGE: Final = 50
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One row, as a page shows it."""
+
+    place: int
+    id: str
+    depth: int = 0
+    verb: str
+    name: str = ""
+    tail: str = ""
+    standing: str
+    kids: int = 0
+    closed: bool = False
+    attempts: int = 0
+    x0: int = 0
+    x1: int = 0
+    bar: str = ""
+    """wait, group or work."""
+    took: int | None = None
+    """Milliseconds; up to now for what goes on."""
+    going: bool = False
+    tokens: int | None = None
+    cost: int | None = None
+    held: int = 0
+    held_tokens: int = 0
+    run: str = ""
+    """The execution that it started, if the caller may see it."""
+
+
+class Slice(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows from one position on, and the totals of the whole list."""
+
+    revision: int
+    total: int
+    """The rows that can be shown with this choice."""
+    operations: int
+    counts: dict[str, int]
+    at: int
+    rows: tuple[Row, ...]
+    ticks: tuple[tuple[int, int], ...]
+    folds: tuple[tuple[int, int, int], ...]
+    """Where each fold begins and ends on the axis, and how long it is."""
+    idle: int
+    span: int
+    now: int
+    """Where the present is on the axis, of an execution that goes on; else the end."""
+    is_over: bool
+    selected: int | None = None
+    """The position of the row that was asked for."""
+    toggled: tuple[int, ...] = ()
+
+
+class Trees:
+    """The trees of executions that people look at now: few, and bounded together."""
+
+    def __init__(self, most: int = _MOST_TREES, operations: int = _MOST_OPERATIONS) -> None:
+        self._most = most
+        self._operations = operations
+        self._kept: OrderedDict[str, tuple[Tree, Mapping[str, Execution]]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, store: Store, header: Execution, now: int) -> tuple[Tree, Mapping[str, Execution]]:
+        """The tree of an execution at its present revision, and the executions that its operations started."""
+        with self._lock:
+            kept = self._kept.get(header.id)
+        if kept is not None and kept[0].header.revision == header.revision and kept[0].header.status is header.status:
+            made = kept
+        else:
+            made = _made(store, header, now, None if kept is None else kept[0]), _children(store, header)
+        with self._lock:
+            self._kept[header.id] = made
+            self._kept.move_to_end(header.id)
+            while len(self._kept) > 1 and (
+                len(self._kept) > self._most or sum(len(tree.operations) for tree, _ in self._kept.values()) > self._operations
+            ):
+                self._kept.popitem(last=False)
+        return made
+
+
+def _made(store: Store, header: Execution, now: int, before: Tree | None) -> Tree:
+    whole = header.operations <= _WHOLE_OPERATIONS and header.stored <= _WHOLE_BYTES
+    kinds: dict[str, str] = {}
+    if header.graph is not None and (text := store.graph(header.graph)) is not None:
+        kinds = {node.name: kind_of(node) for node in graph_from(text).nodes}
+    if whole:
+        return Tree(header, store.operations(header.id), kinds, now, whole=True)
+    if before is None:
+        return Tree(header, store.outline(header.id), kinds, now, whole=False)
+    known = {op.place: op for op in before.operations}
+    known |= {op.place: op for op in store.outline(header.id, before.header.revision)}
+    tree = Tree(header, [known[place] for place in sorted(known)], kinds, now, whole=False)
+    for entry in before.entries:
+        at = tree.by_place.get(entry.op.place)
+        if at is not None and entry.said is not None and tree.entries[at].op.revision == entry.op.revision:
+            tree.entries[at].said, tree.entries[at].standing = entry.said, entry.standing
+    return tree
+
+
+def _children(store: Store, header: Execution) -> dict[str, Execution]:
+    found = store.list(Filter(parent=header.id, limit=_MOST_CHILDREN))
+    return {child.parent_operation: child for child in reversed(found) if child.parent_operation is not None}
+
+
+class TimelineSource:
+    """Reads timelines for one caller."""
+
+    def __init__(self, viewer: Viewer) -> None:
+        self._viewer = viewer
+
+    def slice(self, header: Execution, trees: Trees, choice: Choice, at: int = 0, wanted: str | None = None, limit: int = PAGE) -> Slice:
+        """Rows from a position on, or around the operation with the id `wanted`."""
+        store, now = self._viewer.store, self._viewer.now
+        tree, children = trees.of(store, header, now)
+        scale = tree.scale if tree.is_over else tree.measured(now)
+        selected = None
+        if wanted is not None and (entry := tree.by_id.get(wanted)) is not None:
+            selected, choice = tree.shown_at(entry, choice)
+            at = selected - selected % limit
+        rows = tree.view(choice)
+        at = max(0, min(at, len(rows) - 1))
+        shown = [tree.entries[number] for number in rows[at : at + limit]]
+        self._read(tree, shown)
+        end = header.ended_at or max(now, header.touched_at)
+        made = tuple(self._row(tree, entry, choice, children.get(entry.op.id), scale.place, end) for entry in shown)
+        return Slice(
+            revision=header.revision,
+            total=len(rows),
+            operations=len(tree.entries),
+            counts=dict(tree.counts),
+            at=at,
+            rows=made,
+            ticks=tuple(scale.ticks()),
+            folds=tuple((fold.x0, fold.x1, fold.end - fold.start) for fold in scale.folds),
+            idle=scale.idle,
+            span=end - header.started_at,
+            now=scale.place(end),
+            is_over=tree.is_over,
+            selected=selected,
+            toggled=tuple(sorted(choice.toggled)),
+        )
+
+    def _read(self, tree: Tree, shown: Sequence[Entry]) -> None:
+        """Read the payloads of rows that have not been read, as far as they are few bytes."""
+        missing = sorted({place for entry in shown if entry.said is None for place in (entry.intent, entry.op.place) if place is not None})
+        found: dict[int, Operation] = {}
+        left = _MOST_READ
+        while missing and left > 0:
+            first, last = missing[0], missing[min(_RANGE, len(missing)) - 1]
+            some = self._viewer.store.operations(tree.header.id, after=first - 1, limit=min(_RANGE, last - first + 1))
+            found |= {op.place: op for op in some}
+            left -= sum(len(op.result or "") for op in some)
+            reached = some[-1].place if some else last
+            missing = [place for place in missing if place > reached]
+        for entry in shown:
+            op = found.get(entry.op.place)
+            if entry.said is None and op is not None:
+                entry.op, outline = op, entry.op
+                tree.say(entry, None if entry.intent is None else found.get(entry.intent))
+                entry.op = outline
+
+    def _row(self, tree: Tree, entry: Entry, choice: Choice, child: Execution | None, place: Any, end: int) -> Row:
+        op, said = entry.op, entry.said or Said()
+        standing, name, run = entry.standing, entry.name, said.run or ""
+        if child is not None:
+            run = child.id if self._viewer.may_see(child) else ""
+            if op.ended_at is None or (said.standing is None and op.sub_type == RUN):
+                standing = standing_of(child, undecided=False).value if op.ended_at is None or child.summary else standing
+            name = name if op.sub_type != RUN or not tree.header.graph else child.function
+        finish = op.ended_at if op.ended_at is not None else end
+        return Row(
+            place=op.place,
+            id=op.id,
+            depth=entry.depth,
+            verb=entry.verb,
+            name=name,
+            tail=_waited(op) if op.type is Type.WAIT else tree.tail(entry),
+            standing=standing,
+            kids=entry.kids,
+            closed=tree.is_closed(entry, choice),
+            attempts=op.attempt if op.attempt > 1 or (op.ended_at is None and op.attempt) else 0,
+            x0=place(op.started_at),
+            x1=place(finish),
+            bar="wait" if op.type in (Type.WAIT, Type.CALLBACK) else "group" if entry.kids else "work",
+            took=finish - op.started_at,
+            going=op.ended_at is None and not tree.is_over,
+            tokens=said.tokens,
+            cost=said.cost,
+            held=said.held if op.ended_at is None else 0,
+            held_tokens=said.held_tokens if op.ended_at is None else 0,
+            run=run if run != tree.header.id else "",
+        )
+
+
+def _waited(op: Operation) -> str:
+    """How long a wait was meant to be."""
+    until = op.due_at or op.ended_at
+    if until is None:
+        return ""
+    seconds = max(0, until - op.started_at) / 1000
+    if seconds < 120:
+        return f"{round(seconds, 1) if seconds > 2 else seconds:g} s"
+    return (
+        f"{seconds / 60:.4g} min" if seconds < 7_200 else f"{seconds / 3600:.4g} h" if seconds < 172_800 else f"{seconds / 86_400:.4g} days"
+    )

@@ -1,0 +1,120 @@
+"""The scale of a timeline: from times to places on the axis. Long times in which nothing ran are folded into short marked segments."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+WIDTH: Final = 10_000
+"""The axis goes from 0 to this."""
+_MOST_FOLDS: Final = 24
+_LEAST_IDLE: Final = 2_000
+"""A shorter time is never folded, in milliseconds."""
+_FOLD: Final = 700
+"""The width of a fold, as long as there are few."""
+_LABEL: Final = 900
+_ALL_FOLDS: Final = 4_000
+_STEPS: Final = (
+    tuple(
+        unit * many
+        for unit, sizes in ((1, (1, 2, 5, 10, 20, 50, 100, 200, 500)), (1_000, (1, 2, 5, 10, 15, 30)), (60_000, (1, 2, 5, 10, 15, 30)))
+        for many in sizes
+    )
+    + tuple(3_600_000 * many for many in (1, 2, 3, 6, 12))
+    + tuple(86_400_000 * many for many in (1, 2, 7, 30, 90, 365))
+)
+
+
+class Fold(msgspec.Struct, frozen=True, gc=False):
+    """A time in which nothing ran."""
+
+    start: int
+    end: int
+    x0: int
+    x1: int
+
+
+class Scale:
+    """Maps times of one execution to places on its axis. Pure."""
+
+    def __init__(self, start: int, end: int, busy: Iterable[tuple[int, int]]) -> None:
+        """`busy` are the times in which something ran, in the order in which they began."""
+        self.start = start
+        self.end = max(end, start + 1)
+        gaps = _folded(_gaps(self.start, self.end, busy), self.end - self.start)
+        width = min(_FOLD, _ALL_FOLDS // max(len(gaps), 1))
+        shown = self.end - self.start - sum(end - start for start, end in gaps)
+        per_ms = (WIDTH - width * len(gaps)) / max(shown, 1)
+        self._times, self._places, self._rates = [self.start], [0.0], [per_ms]
+        self.folds: list[Fold] = []
+        at, place = self.start, 0.0
+        for begin, finish in gaps:
+            place += (begin - at) * per_ms
+            self.folds.append(Fold(begin, finish, round(place), round(place + width)))
+            self._add(begin, place, width / (finish - begin))
+            place, at = place + width, finish
+            self._add(finish, place, per_ms)
+        self.idle = sum(end - start for start, end in gaps)
+        """How long nothing ran, in the folds together."""
+        self.shown = shown
+
+    def _add(self, time: int, place: float, rate: float) -> None:
+        self._times.append(time)
+        self._places.append(place)
+        self._rates.append(rate)
+
+    def place(self, time: int) -> int:
+        """Where a time is on the axis."""
+        if time <= self.start:
+            return 0
+        if time >= self.end:
+            return WIDTH
+        piece = bisect_right(self._times, time) - 1
+        return min(WIDTH, round(self._places[piece] + (time - self._times[piece]) * self._rates[piece]))
+
+    def ticks(self, most: int = 8) -> list[tuple[int, int]]:
+        """Marks on the axis: a place, and the time since the start. None lies in a fold, and none close to another."""
+        step = next((size for size in _STEPS if self.shown / size <= most), _STEPS[-1])
+        found, last = [(0, 0)], 0
+        for begin, finish in self._pieces():
+            first = -(-(begin - self.start) // step) * step
+            for since in range(first, finish - self.start, step):
+                place = self.place(self.start + since)
+                if place - last >= WIDTH // (most + 4) and self._is_free(place):
+                    found.append((place, since))
+                    last = place
+        return found
+
+    def _is_free(self, place: int) -> bool:
+        """Whether there is room for the label of a mark."""
+        return WIDTH - place > _LABEL and not any(fold.x0 - _LABEL < place < fold.x1 + _LABEL // 2 for fold in self.folds)
+
+    def _pieces(self) -> Iterable[tuple[int, int]]:
+        at = self.start
+        for fold in self.folds:
+            yield at, fold.start
+            at = fold.end
+        yield at, self.end
+
+
+def _gaps(start: int, end: int, busy: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The times between those in which something ran."""
+    found, at = [], start
+    for begin, finish in busy:
+        if begin - at >= _LEAST_IDLE:
+            found.append((at, begin))
+        at = max(at, finish)
+    if end - at >= _LEAST_IDLE:
+        found.append((at, end))
+    return found
+
+
+def _folded(gaps: list[tuple[int, int]], whole: int) -> list[tuple[int, int]]:
+    """The gaps that are folded: long beside what ran, the longest of them."""
+    ran = whole - sum(end - start for start, end in gaps)
+    long = [(begin, end) for begin, end in gaps if end - begin > max(_LEAST_IDLE, ran // 2, whole // 50)]
+    longest = sorted(long, key=lambda gap: gap[0] - gap[1])[:_MOST_FOLDS]
+    return sorted(longest)

@@ -1,0 +1,294 @@
+"""The operations of one execution as a tree of rows, with everything that slices of it need. It is built once for each revision.
+
+What a run writes for itself is put where a reader looks for it: calls stand under the attempt that made them, the work of a pipeline's node
+under its node, an intent and its receipt are one row, and timers and parents that only the engine needs are left out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from holdfast.console.sources.timeline_scale import Scale
+from holdfast.console.sources.timeline_words import BATCHES, Said, counted, name_of, said_of, stands, verb_of
+from holdfast.model.execution import Execution, ExecutionStatus
+from holdfast.model.operations import APPROVAL, CANCEL, SERVED, Operation, SubType, Type
+from holdfast.pipelines.record.operations import TIME_AT, node_time_at
+from holdfast.workers.run_operations import ATTEMPT, EFFECTS, INTENT, NODE, RECEIPT, REQUEST
+
+_CROWD: Final = 50
+"""A row with more children is closed at first."""
+_CLOSED: Final = frozenset({SubType.MAP.value, SubType.MAP_ITERATION.value})
+"""A map is one row with counts at first, and so is each of its items."""
+_MOST_DEPTH: Final = 64
+_MOST_TURNS: Final = 6
+_KEPT_VIEWS: Final = 6
+_OPEN: Final = ("person", "running", "retrying", "waiting")
+_BAD: Final = frozenset({"failed", "stopped", "blocked", "quarantined"})
+
+
+class Entry(msgspec.Struct, kw_only=True, gc=False):
+    """One row, before it is written for a page."""
+
+    op: Operation
+    verb: str
+    name: str
+    standing: str
+    above: int = -1
+    """The number of the entry that it stands under; -1 at the top."""
+    depth: int = 0
+    kids: int = 0
+    kids_ok: int = 0
+    kids_bad: int = 0
+    end: int = 0
+    """Where the rows under it end, in the order of rows."""
+    closed: bool = False
+    """Its children are not shown at first."""
+    intent: int | None = None
+    """The place of the intent of a call, or of the request of a question."""
+    told: bool = False
+    """It stands as a row under it does."""
+    said: Said | None = None
+    """What its payloads say; None as long as they have not been read."""
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """Which rows are wanted."""
+
+    errors: bool = False
+    text: str = ""
+    toggled: frozenset[int] = frozenset()
+    """Places of rows that are open where they are closed at first, and closed where they are open."""
+
+
+class Tree:
+    """The rows of one execution at one revision."""
+
+    def __init__(self, header: Execution, operations: Sequence[Operation], kinds: Mapping[str, str], now: int, *, whole: bool) -> None:
+        """`kinds` are the kinds of a pipeline's nodes. `whole` says that the operations have their payloads."""
+        self.header = header
+        self.operations = operations
+        self.is_over = header.status is not ExecutionStatus.RUNNING
+        self.entries: list[Entry] = []
+        self._kinds = kinds
+        self._views: dict[Choice, list[int]] = {}
+        self._build(operations, whole)
+        self.by_place = {entry.op.place: at for at, entry in enumerate(self.entries)}
+        self.by_id = {entry.op.id: at for at, entry in enumerate(self.entries)}
+        self.counts = Counter(entry.standing for entry in self.entries)
+        self.until = now
+        self.scale = self.measured(now)
+
+    # --- building
+
+    def _build(self, operations: Sequence[Operation], whole: bool) -> None:
+        hidden, intents = self._hidden(operations)
+        found: list[Entry] = []
+        number: dict[str, int] = {}
+        homes: dict[str, int] = {}
+        rounds: Counter[str | None] = Counter()
+        attempt = -1
+        for op in operations:
+            if op.id in hidden:
+                continue
+            entry = Entry(op=op, verb=self._verb(op), name=name_of(op), standing=stands(op, is_over=self.is_over))
+            entry.above = self._above(op, number, homes, attempt)
+            entry.intent = intents.get(op.id)
+            if op.type is Type.CONTEXT and op.sub_type == NODE:
+                homes[op.name or ""] = len(found)
+                rounds[op.name] += 1
+                if rounds[op.name] > 1:
+                    entry.name = f"{entry.name} (round {rounds[op.name]})"
+            if op.sub_type == ATTEMPT:
+                attempt = len(found)
+            number[op.id] = len(found)
+            found.append(entry)
+        if whole:
+            by_place = {op.place: op for op in operations}
+            for entry in found:
+                self.say(entry, None if entry.intent is None else by_place.get(entry.intent))
+        self._order(found)
+        self._pass_up()
+
+    def _pass_up(self) -> None:
+        """A row that is open stands as what it waits for. A map that ended well with failures among its items is partial."""
+        for entry in reversed(self.entries):
+            if entry.standing == "ok" and entry.kids_bad and entry.op.sub_type in BATCHES:
+                entry.standing = "partial"
+            if entry.above >= 0 and entry.standing in _OPEN:
+                parent = self.entries[entry.above]
+                if parent.standing in _OPEN and (not parent.told or _OPEN.index(entry.standing) < _OPEN.index(parent.standing)):
+                    parent.standing, parent.told = entry.standing, True
+
+    def _verb(self, op: Operation) -> str:
+        if op.sub_type == NODE and op.type is Type.CONTEXT:
+            return self._kinds.get(op.name or "", "node")
+        return "undo" if op.sub_type == NODE else verb_of(op)
+
+    def _hidden(self, operations: Sequence[Operation]) -> tuple[set[str], dict[str, int]]:
+        """The operations that have no row of their own, and for a call or a question the place of its first half."""
+        timers = {TIME_AT.operation_id} if self._kinds else set()
+        for node in self._kinds:
+            timers |= {node_time_at(node, turn).operation_id for turn in range(1, _MOST_TURNS)}
+        hidden, halves = set(timers), {}
+        before: Operation | None = None
+        for op in operations:
+            if op.sub_type in (EFFECTS, CANCEL):
+                hidden.add(op.id)
+            elif op.sub_type == INTENT or (op.sub_type == REQUEST and before is not None and before.sub_type == APPROVAL):
+                hidden.add(op.id)
+                if op.sub_type == REQUEST and before is not None:
+                    halves[before.id] = op.place
+            elif op.sub_type == RECEIPT and before is not None and before.sub_type == INTENT and before.name == op.name:
+                halves[op.id] = before.place
+            before = op
+        return hidden, halves
+
+    def _above(self, op: Operation, number: Mapping[str, int], homes: Mapping[str, int], attempt: int) -> int:
+        at = number.get(op.parent_id or "", -1)
+        if at >= 0 or op.sub_type in (NODE, ATTEMPT):
+            return at
+        return homes.get(op.name or "", -1) if self._kinds else attempt
+
+    def _order(self, found: list[Entry]) -> None:
+        """Put the rows in the order in which they are read: each before what stands under it."""
+        below: dict[int, list[int]] = {}
+        for at, entry in enumerate(found):
+            below.setdefault(entry.above, []).append(at)
+            if entry.above >= 0:
+                found[entry.above].kids += 1
+        position: dict[int, int] = {}
+        stack = list(reversed(below.get(-1, [])))
+        open_rows: list[Entry] = []
+        while stack:
+            at = stack.pop()
+            if at < 0:
+                open_rows.pop().end = len(self.entries)
+                continue
+            entry = found[at]
+            entry.above = position.get(entry.above, -1)
+            entry.depth = min(len(open_rows), _MOST_DEPTH)
+            position[at] = len(self.entries)
+            self.entries.append(entry)
+            self._count(entry)
+            entry.closed = entry.kids > _CROWD or (entry.kids > 0 and entry.op.sub_type in _CLOSED)
+            open_rows.append(entry)
+            stack.append(-1)
+            stack.extend(reversed(below.get(at, ())))
+
+    def _count(self, entry: Entry) -> None:
+        if entry.above >= 0:
+            parent = self.entries[entry.above]
+            parent.kids_ok += entry.standing == "ok"
+            parent.kids_bad += entry.standing in _BAD
+
+    def find(self, operation: str) -> tuple[int, Entry] | None:
+        """The row of an operation, and its number; -1 for an operation that has no row of its own."""
+        at = self.by_id.get(operation, -1)
+        if at >= 0:
+            return at, self.entries[at]
+        op = next((one for one in self.operations if one.id == operation), None)
+        if op is None:
+            return None
+        return -1, Entry(op=op, verb=verb_of(op), name=name_of(op), standing=stands(op, is_over=self.is_over))
+
+    def say(self, entry: Entry, half: Operation | None) -> None:
+        """Read what the payloads of a row say."""
+        said = said_of(entry.op, half)
+        if said.standing is not None and entry.op.ended_at is not None:
+            entry.standing = said.standing
+        entry.said = said
+
+    # --- time
+
+    def measured(self, now: int) -> Scale:
+        """The scale of the axis."""
+        header = self.header
+        end = header.ended_at if header.ended_at is not None else max(now, header.touched_at)
+        return Scale(header.started_at, end, self._busy(end))
+
+    def _busy(self, end: int) -> Iterator[tuple[int, int]]:
+        """When something ran. A row with others under it is not counted itself."""
+        spans = []
+        for entry in self.entries:
+            op = entry.op
+            if entry.kids:
+                spans.append((op.started_at, op.started_at))
+                if op.ended_at is not None:
+                    spans.append((op.ended_at, op.ended_at))
+            elif (op.type in SERVED and op.type is not Type.CHAINED_INVOKE) or op.attempt > 1 or (op.ended_at is None and self.is_over):
+                spans += [(op.started_at, op.started_at), (op.ended_at or op.started_at, op.ended_at or op.started_at)]
+            else:
+                spans.append((op.started_at, op.ended_at or end))
+        return iter(sorted(spans))
+
+    # --- views
+
+    def view(self, choice: Choice) -> list[int]:
+        """The numbers of the entries that are shown, in order."""
+        found = self._views.get(choice)
+        if found is None:
+            found = self._filtered(choice) if choice.errors or choice.text else self._unfolded(choice)
+            while len(self._views) >= _KEPT_VIEWS:
+                self._views.pop(next(iter(self._views)))
+            self._views[choice] = found
+        return found
+
+    def is_closed(self, entry: Entry, choice: Choice) -> bool:
+        """Whether a row shows nothing of what stands under it."""
+        return entry.kids > 0 and entry.closed != (entry.op.place in choice.toggled)
+
+    def _unfolded(self, choice: Choice) -> list[int]:
+        found, at, entries = [], 0, self.entries
+        while at < len(entries):
+            found.append(at)
+            entry = entries[at]
+            at = entry.end if self.is_closed(entry, choice) else at + 1
+        return found
+
+    def _filtered(self, choice: Choice) -> list[int]:
+        """Rows that match, and the rows that they stand under."""
+        wanted, text = set(), choice.text.casefold()
+        for at, entry in enumerate(self.entries):
+            if choice.errors and entry.standing not in _BAD and entry.standing != "retrying":
+                continue
+            if (
+                text
+                and text not in f"{entry.verb} {entry.name}".casefold()
+                and not entry.op.id.startswith(text)
+                and not _tail_has(entry, text)
+            ):
+                continue
+            while at >= 0 and at not in wanted:
+                wanted.add(at)
+                at = self.entries[at].above
+        return sorted(wanted)
+
+    def shown_at(self, entry: int, choice: Choice) -> tuple[int, Choice]:
+        """Where a row is shown, and the choice that opens what stands above it."""
+        toggled, above = set(choice.toggled), self.entries[entry].above
+        while above >= 0:
+            one = self.entries[above]
+            if self.is_closed(one, msgspec.structs.replace(choice, toggled=frozenset(toggled))):
+                toggled ^= {one.op.place}
+            above = one.above
+        opened = msgspec.structs.replace(choice, toggled=frozenset(toggled))
+        rows = self.view(opened)
+        try:
+            return rows.index(entry), opened
+        except ValueError:  # it does not match what is looked for
+            return self.shown_at(entry, Choice(toggled=frozenset(toggled)))
+
+    def tail(self, entry: Entry) -> str:
+        """What came of a row, in a few words."""
+        if entry.op.sub_type in BATCHES and entry.kids:
+            what = "item" if entry.op.sub_type == SubType.MAP.value else "branch"
+            return counted(entry.kids, entry.kids_ok, entry.kids_bad, what)
+        return "" if entry.said is None else entry.said.tail
+
+
+def _tail_has(entry: Entry, text: str) -> bool:
+    return entry.said is not None and text in entry.said.tail.casefold()

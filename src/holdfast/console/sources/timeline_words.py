@@ -1,0 +1,230 @@
+"""What a row of the timeline says of its operation: a verb, a name, how it stands, and what came of it, as the author's code would say it.
+
+step charge → receipt-42        wait cool-down 30 s        map pages 40 items: 38 ok, 2 failed
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.contract.protocol import response_from
+from holdfast.model import reading
+from holdfast.model.ledger import nanos_of
+from holdfast.model.operations import APPROVAL, ENQUEUE, RUN, Failure, Operation, Status, SubType, Type
+from holdfast.pipelines.record.operations import REUSED
+from holdfast.pipelines.record.results import settled_of
+from holdfast.workers.approvals import decision_of
+from holdfast.workers.calls import Intent, Receipt
+from holdfast.workers.run_operations import ATTEMPT, CHOICE, INHERITED, NODE, RECEIPT, STEP
+
+MOST_TAIL: Final = 160
+"""The characters of a result or an error that a row shows."""
+_MOST_PARSED: Final = 2_000
+_MOST_BARED: Final = 200_000
+_MARKED: Final = '{"t":"'
+_VERBS: Final[Mapping[str, str]] = {
+    SubType.RUN_IN_CHILD_CONTEXT.value: "child",
+    SubType.MAP.value: "map",
+    SubType.MAP_ITERATION.value: "item",
+    SubType.PARALLEL.value: "parallel",
+    SubType.PARALLEL_BRANCH.value: "branch",
+    SubType.WAIT_FOR_CALLBACK.value: "wait for callback",
+    SubType.WAIT_FOR_CONDITION.value: "until",
+    ATTEMPT: "attempt",
+    RECEIPT: "call",
+    INHERITED: "kept call",
+    STEP: "step",
+    APPROVAL: "ask",
+    RUN: "run",
+    NODE: "node",
+    REUSED: "reused",
+    CHOICE: "choice",
+    ENQUEUE: "enqueue",
+}
+_BY_TYPE: Final[Mapping[Type, str]] = {
+    Type.EXECUTION: "execution",
+    Type.CONTEXT: "child",
+    Type.STEP: "step",
+    Type.WAIT: "wait",
+    Type.CALLBACK: "callback",
+    Type.CHAINED_INVOKE: "invoke",
+}
+BATCHES: Final = frozenset({SubType.MAP.value, SubType.PARALLEL.value})
+"""Contexts whose children are tracks: one row with counts."""
+_ENDS: Final[Mapping[Status, str]] = {
+    Status.SUCCEEDED: "ok",
+    Status.FAILED: "failed",
+    Status.TIMED_OUT: "failed",
+    Status.CANCELLED: "stopped",
+    Status.STOPPED: "stopped",
+}
+_receipts = reading.decoder(Receipt)
+_intents = reading.decoder(Intent)
+
+
+class Said(msgspec.Struct, frozen=True, kw_only=True):
+    """What the payloads of an operation say, for its row."""
+
+    tail: str = ""
+    standing: str | None = None
+    """How it really ended, where the operation alone does not say."""
+    run: str | None = None
+    """The run that it asked for."""
+    tokens: int | None = None
+    cost: int | None = None
+    """Billionths of a dollar."""
+    held_tokens: int = 0
+    held: int = 0
+    """What the call has reserved and not settled, in billionths of a dollar."""
+
+
+def verb_of(op: Operation) -> str:
+    """The first word of a row."""
+    return _VERBS.get(op.sub_type or "", _BY_TYPE[op.type])
+
+
+def name_of(op: Operation) -> str:
+    """The name of a row, as its author wrote it; an operation without a name is known by its id."""
+    if op.sub_type == ATTEMPT:
+        return (op.name or "").removeprefix("attempt-")
+    return clear(op.name or op.id[:8], 200)
+
+
+def stands(op: Operation, *, is_over: bool) -> str:
+    """How an operation stands. In an execution that is over, nothing goes on."""
+    ended = _ENDS.get(op.status)
+    if ended is not None:
+        return ended
+    if is_over:
+        return "stopped"
+    if op.status in (Status.PENDING, Status.READY):
+        return "retrying" if op.attempt else "waiting"
+    if op.sub_type == APPROVAL:
+        return "person"
+    return "waiting" if op.type in (Type.WAIT, Type.CALLBACK) else "running"
+
+
+def said_of(op: Operation, intent: Operation | None = None) -> Said:
+    """What came of an operation, from its payloads. Text that cannot be read says nothing."""
+    try:
+        if op.sub_type == RECEIPT:
+            return _call(op, intent)
+        if op.sub_type == RUN and op.type is Type.CHAINED_INVOKE:
+            return _run(op)
+        if op.sub_type == NODE and op.type is Type.CONTEXT and op.ended_at is not None:
+            return _node(op)
+        if op.sub_type == APPROVAL and (decision := decision_of(op)) is not None:
+            return Said(tail=f"→ {clear(decision.verdict, 40)} by {clear(decision.decided_by, 80)}")
+    except (msgspec.MsgspecError, ValueError):
+        pass
+    return Said(tail=_plain_tail(op))
+
+
+def _plain_tail(op: Operation) -> str:
+    if op.error is not None:
+        return f"→ {failure_line(op.error)}"
+    if op.result is None or op.result in ("", "null"):
+        return ""
+    return f"→ {brief(op.result)}"
+
+
+def _call(op: Operation, intent: Operation | None) -> Said:
+    meant = None if intent is None or intent.result is None else _intents.decode(intent.result)
+    if op.result is None:
+        if meant is None:
+            return Said()
+        held = meant.reservation
+        return Said(held_tokens=held.tokens, held=nanos_of(held.cost_usd))
+    receipt = _receipts.decode(op.result)
+    usage = receipt.usage
+    said = Said(tokens=usage.tokens or None, cost=nanos_of(usage.cost_usd) or None)
+    if receipt.error is not None:
+        told = clear(f"{receipt.error.error_code}: {receipt.error.message}", MOST_TAIL)
+        return msgspec.structs.replace(said, tail=f"→ {told}", standing="failed")
+    return msgspec.structs.replace(said, tail=f"→ {brief(json.dumps(receipt.result, ensure_ascii=False))}")
+
+
+def _run(op: Operation) -> Said:
+    text = op.result if op.error is None else op.error.data
+    if text is None:
+        return Said(tail=_plain_tail(op))
+    response = response_from(text)
+    usage, status = response.observability.usage, response.status.value
+    standing = "partial" if status == "ok" and response.observability.partial else {"ok": "ok", "partial": "partial"}.get(status, "failed")
+    told = status if response.error is None else f"{response.error.error_code}: {response.error.message}"
+    return Said(
+        tail=f"→ {clear(told, MOST_TAIL)}",
+        standing=standing,
+        run=response.run_id or None,
+        tokens=(usage.tokens.input + usage.tokens.output) or None,
+        cost=nanos_of(usage.cost_usd) or None,
+    )
+
+
+def _node(op: Operation) -> Said:
+    settled = settled_of(op)
+    told = settled.state if settled.error is None else f"{settled.error.code}: {settled.error.message}"
+    if settled.why and settled.error is None:
+        told = f"{settled.state}: {settled.why}"
+    counts = (settled.document or {}).get("counts")
+    if isinstance(counts, dict) and isinstance(counts.get("total"), int):
+        return Said(tail=counted(counts["total"], int(counts.get("ok") or 0), int(counts.get("failed") or 0)), standing=settled.state)
+    return Said(tail=f"→ {clear(told, MOST_TAIL)}", standing=settled.state)
+
+
+def counted(total: int, ok: int, failed: int, what: str = "item") -> str:
+    """The tracks of a map or a parallel, in words."""
+    rest = total - ok - failed
+    parts = [f"{ok:,} ok"] * bool(ok) + [f"{failed:,} failed"] * bool(failed) + [f"{rest:,} to go"] * (rest > 0)
+    return f"{total:,} {what if total == 1 else f'{what}es' if what.endswith('ch') else f'{what}s'}" + (
+        f": {', '.join(parts)}" if parts else ""
+    )
+
+
+def failure_line(error: Failure) -> str:
+    """An error on one line."""
+    kind = (error.type or "").rpartition(".")[2]
+    told = " ".join((error.message or "").split())
+    return clear(f"{kind}: {told}" if kind and told else kind or told or "failed", MOST_TAIL)
+
+
+def bare(text: str) -> str:
+    """A payload without the marks of types that the SDK puts around each value; any other text as it is."""
+    if not text.startswith(_MARKED) or len(text) > _MOST_BARED:
+        return text
+    try:
+        return json.dumps(_unmarked(json.loads(text)), ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _unmarked(value: Any) -> Any:
+    if not isinstance(value, dict) or value.keys() != {"t", "v"}:
+        return value
+    inner = value["v"]
+    if value["t"] == "m" and isinstance(inner, dict):
+        return {key: _unmarked(one) for key, one in inner.items()}
+    if value["t"] in ("l", "t") and isinstance(inner, list):
+        return [_unmarked(one) for one in inner]
+    return inner
+
+
+def brief(text: str) -> str:
+    """A payload on one line. A JSON text is shown without its quotes."""
+    text = bare(text) if len(text) <= 10 * _MOST_PARSED else text
+    if text[:1] == '"' and len(text) <= _MOST_PARSED:
+        try:
+            return clear(str(json.loads(text)), MOST_TAIL)
+        except ValueError:
+            pass
+    return clear(" ".join(text[: 2 * MOST_TAIL].split()), MOST_TAIL, whole=len(text))
+
+
+def clear(text: str, most: int, *, whole: int = 0) -> str:
+    """A text of strangers on one line: cut, and without characters that hide or turn others. It is not HTML yet."""
+    cut = text[:most] + "…" if max(len(text), whole) > most else text
+    return cut if cut.isprintable() else "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in cut)
