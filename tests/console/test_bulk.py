@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,6 @@ from holdfast.model.clock import SystemClock
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import ExecutionStatus
 from holdfast.model.ids import id_at
-from holdfast.model.operations import Kind
 from holdfast.model.standing import Standing
 from tests.console.scene import Browser, Scene, plain
 from tests.console.test_tables import park
@@ -27,7 +27,7 @@ async def ended(browser: Browser, job: str) -> str:
             return page
 
 
-async def act(browser: Browser, **fields: str) -> str:
+async def act(browser: Browser, **fields: Any) -> str:
     """Begin an action on all matches; the path of its job."""
     answer = await browser.post("runs/-/bulk", **fields)
     return "runs/-/" + answer.headers["location"].partition("runs/-/")[2]
@@ -127,7 +127,7 @@ class Desk:
 
 
 def items(*names: str) -> list[Item]:
-    return [Item(name, name, "order", Kind.FUNCTION, Standing.RUNNING, 0) for name in names]
+    return [Item(name, name, "order", Standing.RUNNING, 0) for name in names]
 
 
 def begun(jobs: BulkJobs, desk: Desk, *names: str) -> Job:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from holdfast.model.audit import NoteFilter
 from holdfast.model.credentials import Role
@@ -14,7 +15,7 @@ _TOKEN = re.compile(r"hf_[A-Za-z0-9_-]{20,}")
 
 async def test_a_new_token_is_on_the_page_that_answers_and_nowhere_else(scene: Scene) -> None:
     async with scene.browser("admin") as browser:
-        fields = {"role": ["viewer", "operator"], "tenant": "acme", "person": "bob", "days": "30", "note": "rota"}
+        fields: dict[str, Any] = {"role": ["viewer", "operator"], "tenant": "acme", "person": "bob", "days": "30", "note": "rota"}
         answer = await browser.post("keys", **fields, expect=200)
         assert answer.headers["cache-control"] == "no-store"
         assert "location" not in answer.headers
@@ -56,14 +57,14 @@ async def test_revoking_asks_first_removes_the_sessions_and_is_noted(scene: Scen
     async with scene.browser("admin") as browser, scene.app() as app, client_of(app) as client:
         other = await Browser(client).log_in(issued.secret)
         await other.get("queues")
-        assert "cannot be undone" in await browser.text(f"keys/{name}/revoke")
+        assert "cannot be undone" in await browser.text(f"keys/{name}")
         assert name in {one.id for one in scene.store.credentials()}
         await browser.post(f"keys/{name}/revoke")
         assert name not in {one.id for one in scene.store.credentials()}
         assert scene.store.remove_sessions(name) == 0
         assert [one.note.on for one in scene.store.audit(NoteFilter(what="revoke key"))] == [name]
         await browser.post(f"keys/{name}/revoke", expect=404)
-        await browser.get(f"keys/{name}/revoke", expect=404)
+        await browser.get(f"keys/{name}", expect=404)
 
 
 async def test_a_person_is_assigned(scene: Scene) -> None:
@@ -71,6 +72,11 @@ async def test_a_person_is_assigned(scene: Scene) -> None:
     async with scene.browser("admin") as browser:
         await browser.post(f"keys/{issued.credential.id}/assign", person="carol")
         assert "carol" in await browser.text("keys")
+        answer = await browser.post(f"keys/{issued.credential.id}/assign", person="hft-x", expect=422)
+        assert "is not allowed" in plain(answer.text)
+        assert [one.note.outcome for one in scene.store.audit(NoteFilter(what="assign key"))] == [
+            "held by carol, before by no named person"
+        ]
 
 
 async def test_only_an_admin_of_all_tenants_sees_keys(scene: Scene) -> None:

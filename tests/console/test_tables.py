@@ -18,7 +18,7 @@ from holdfast.model.ids import id_at
 from holdfast.model.ledger import EntryState, LedgerEntry, expiry
 from holdfast.model.operations import Failure, Kind
 from holdfast.model.queues import checked_declaration
-from holdfast.model.schedules import Origin
+from holdfast.model.schedules import Handled, Origin, changed
 from holdfast.model.verbs import Checkpoint, Settle, Start
 from holdfast.service.schedule_declarations import Schedule
 from holdfast.service.schedules import Schedules
@@ -100,7 +100,7 @@ async def test_a_wrong_limit_is_shown_again_with_what_is_wrong(scene: Scene) -> 
     async with scene.browser("operator") as browser:
         answer = await browser.post("queues/emails/settings", at_once="many", expect=422)
         assert 'value="many"' in answer.text
-        assert "at_once" in plain(answer.text)
+        assert "at_once is 'many'; write a whole number" in plain(answer.text)
         assert scene.store.queue("emails").operator == {}  # type: ignore[union-attr]
 
 
@@ -196,7 +196,7 @@ async def test_a_schedule_is_told_in_words_with_its_next_times(scene: Scene) -> 
 
 async def test_a_backfill_counts_first_and_needs_the_number_typed(scene: Scene) -> None:
     Schedules(scene.store, scene.clock).declare(Schedule("daily", "report", cron="0 2 * * *"), Origin.CODE)
-    times = {"begin": "2026-01-01T00:00", "end": "2026-01-13T00:00"}
+    times: dict[str, Any] = {"begin": "2026-01-01T00:00", "end": "2026-01-13T00:00"}
     async with scene.browser("operator") as browser:
         page = await browser.text("schedules/daily/backfill?begin=2026-01-01T00:00&end=2026-01-13T00:00")
         assert "12 occurrences would start" in page
@@ -208,6 +208,19 @@ async def test_a_backfill_counts_first_and_needs_the_number_typed(scene: Scene) 
         assert len(scene.store.schedule("daily").asked) == 12  # type: ignore[union-attr]
         wrong = await browser.get("schedules/daily/backfill?begin=2026-01-03T00:00&end=2026-01-01T00:00", expect=422)
         assert "ends after it begins" in plain(wrong.text)
+
+
+async def test_the_last_occurrences_lead_to_their_runs_and_say_how_these_stand(scene: Scene) -> None:
+    state = Schedules(scene.store, scene.clock).declare(Schedule("daily", "report", cron="0 2 * * *"), Origin.CODE)
+    run, now = scene.start("report", None, name="daily-1"), scene.clock.now()
+    lines = (Handled(at=now, outcome="started", execution=run.id), Handled(at=now - 1, outcome="skipped", why=HOSTILE))
+    assert scene.store.put_schedule(changed(state, recent=lines))
+    async with scene.browser("viewer") as browser:
+        page = (await browser.get("schedules/daily")).text
+        assert f'href="../runs/{run.id}"' in page
+        assert "s-waiting" in page
+        assert "skipped" in page
+        assert "<script>alert" not in page
 
 
 async def test_a_schedule_of_another_tenant_is_not_there(scene: Scene) -> None:
@@ -289,12 +302,12 @@ async def test_runners_are_alive_or_late_and_functions_are_those_that_were_publi
 
 async def test_signals_have_subscribers_with_their_backlog_and_say_that_no_dead_letters_are_kept(scene: Scene) -> None:
     async with scene.browser("viewer") as browser:
-        assert "Nobody subscribes" in await browser.text("signals")
+        assert "There are no subscribers" in await browser.text("signals")
         scene.store.subscribe("crm")
         for number in range(60):
             scene.start("order", number, name=f"order-{number}")
         page = await browser.text("signals")
-        assert "crm nobody delivers 0 60 60 no runner" in page
+        assert "crm no runner delivers 0 60 60 no runner" in page
         assert "The store keeps no dead letters" in page
         assert "order-59" in page
         assert "order-9 " not in page

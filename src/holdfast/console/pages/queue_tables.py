@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from holdfast.console.pages.table_pages import part_of_path
+from holdfast.console.pages.table_pages import part_of_path, runs_of
 from holdfast.console.rendering import address
 from holdfast.console.sources.queues import LanePage, ParkedPage, settings_of
 from holdfast.console.tables import (
@@ -89,7 +89,7 @@ def _turns(mode: Mode, here: str) -> tuple[Button, ...]:
 
 
 def _limits(row: QueueRow) -> Cell:
-    """The limits that somebody has set, and who."""
+    """The limits that code or an operator has set, and which of them."""
     told = [one for one in settings_of(row) if one.setter != "default"]
     if not told:
         return Text("none set", muted=True)
@@ -114,8 +114,7 @@ def standing(view: QueueView, spark: tuple[int, ...] | None, visit: Visit) -> Se
     facts += [("Parked", Number(stands.parked, quiet=False)), ("Next admission", Text(view.next_admission))]
     if spark is not None:
         facts.append(("Admissions, last five minutes", Spark(spark, _SPARK)))
-    link = address("runs", q=f"queue:{view.row.name}")
-    facts.append(("Runs", Link("All runs of this queue", link)))
+    facts.append(("Runs", Link("All runs of this queue", runs_of("queue", view.row.name))))
     return Section(id="standing", facts=tuple(facts), live=True)
 
 

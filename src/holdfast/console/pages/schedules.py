@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from holdfast.console.pages.table_pages import missing_is_no_page, part_of_path, shown
+from holdfast.console.pages.table_pages import missing_is_no_page, part_of_path, runs_of, shown
 from holdfast.console.rendering import address, moment
 from holdfast.console.site import Site, redirect
 from holdfast.console.tables import (
@@ -199,7 +199,7 @@ def _row(state: ScheduleState, visit: Visit) -> tuple[Cell, ...]:
     return (
         Link(state.name, f"schedules/{part_of_path(state.name)}"),
         _when(timing),
-        Link(state.definition.function, address("runs", q=f"function:{state.definition.function}")),
+        Link(state.definition.function, runs_of("function", state.definition.function)),
         Until(coming[0]) if coming else NOTHING,
         _last(state.recent[0]) if state.recent else NOTHING,
         _mark(state),
@@ -238,7 +238,7 @@ def _facts(state: ScheduleState) -> Section:
     target = defined.function if defined.version is None else f"{defined.function}:{defined.version}"
     facts: list[tuple[str, Cell]] = [
         ("Expression", Text(expression(defined.timing), mono=True)),
-        ("Runs", Link(target, address("runs", q=f"function:{defined.function}"))),
+        ("Runs", Link(target, runs_of("function", defined.function))),
         ("If the run before still goes on", Text(defined.overlap.value)),
         ("What no runner could start in time", Text(defined.catch_up.value)),
         ("Declared in", Text(state.origin.value)),
