@@ -159,9 +159,18 @@ def test_the_tree_of_a_long_run_is_read_once_and_only_payloads_of_shown_rows(
     scene: Scene, large: Execution, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads: list[tuple[str, Any]] = []
-    outline, operations = scene.store.outline, scene.store.operations
-    monkeypatch.setattr(scene.store, "outline", lambda *a, **k: (reads.append(("outline", a)), outline(*a, **k))[1])
-    monkeypatch.setattr(scene.store, "operations", lambda *a, **k: (reads.append(("operations", k.get("limit"))), operations(*a, **k))[1])
+
+    def counting(name: str) -> None:
+        real = getattr(scene.store, name)
+
+        def read(*given: Any, **more: Any) -> Any:
+            reads.append((name, more.get("limit")))
+            return real(*given, **more)
+
+        monkeypatch.setattr(scene.store, name, read)
+
+    counting("outline")
+    counting("operations")
     trees = Trees()
     for at in (0, 1_000, 2_000, 1_000, 0):
         source(scene).slice(large, trees, Choice(text="row-"), at)

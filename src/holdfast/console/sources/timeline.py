@@ -198,7 +198,8 @@ class TimelineSource:
             run = child.id if self._viewer.may_see(child) else ""
             if op.ended_at is None or (said.standing is None and op.sub_type == RUN):
                 standing = standing_of(child, undecided=False).value if op.ended_at is None or child.summary else standing
-            name = name if op.sub_type != RUN or not tree.header.graph else child.function
+            if op.sub_type == RUN and tree.header.graph is not None:
+                name = "items" if child.function == tree.header.function else child.function
         finish = op.ended_at if op.ended_at is not None else end
         return Row(
             place=op.place,
