@@ -8,7 +8,7 @@ admission that has locked nothing yet may wait for that lane, and no two process
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -43,6 +43,8 @@ class Admissions(Doubts):
     """The part of a store that admits queued executions."""
 
     _foreign: bool
+    _inputs: Mapping[str, str] = {}
+    """Inputs that the last admission read, as they are stored: its caller asks for them next."""
 
     @abstractmethod
     def _put(self, done: PostgresBatch, now: int, walked: Sequence[LaneRow] | None = None) -> Written:
@@ -94,6 +96,7 @@ class Admissions(Doubts):
                 reads = WalkReads(self._writer, self._sql, asked.targets, len(asked.by), lambda row: self._based(row, done).header)
                 walk = Walk(reads.begun(now), asked.targets, now, lambda write: self._admitted(write, now, done, reads.locked))
                 taken = walk.take(asked.by)
+                self._inputs = reads.inputs
                 if reads.may_pass and len(taken) < len(asked.by):
                     found = self._writer.run(self._sql["passed_queue"], {**hosted(asked.targets), "locked": texts(reads.locked)})
                     passed = found[0][0] if found else None
@@ -134,6 +137,13 @@ class Admissions(Doubts):
             return False
         lanes = {key for header in changed if header.place is not None for key in path(header.place.lane)} - locked
         return not lanes or {key for (key,) in self._writer.run(self._sql["free_lanes"], (texts(lanes),))} == lanes
+
+    def inputs(self, executions: Sequence[str]) -> Mapping[str, str]:
+        """The inputs of many executions. Those of the last admission are at hand."""
+        known, self._inputs = self._inputs, {}
+        found = self._inputs_from([(execution, known[execution]) for execution in executions if execution in known])
+        others = [execution for execution in executions if execution not in known]
+        return {**found, **super().inputs(others)} if others else found
 
     def _await(self, queue: str) -> None:
         """Lock a queue as the first thing of a transaction. It is waited for only for a moment."""

@@ -813,12 +813,16 @@ WHERE q.parent = '' AND q.waiting > 0 AND q.held < q.at_once AND q.closed_until 
 ORDER BY q.turn, q.key LIMIT 1
 
 -- name: heads
-SELECT {execution} FROM executions
-WHERE lane = %s AND state = 'queued' AND (order_at, id) > (%s, %s) ORDER BY order_at, id LIMIT %s FOR UPDATE SKIP LOCKED
+-- With the input of each that begins for the first time, if it is small.
+SELECT {x.execution}, (SELECT payload FROM events WHERE execution = x.key AND number = 1 AND x.epoch = 0 AND x.stored <= 65536) FROM (
+    SELECT {execution} FROM executions
+    WHERE lane = %s AND state = 'queued' AND (order_at, id) > (%s, %s) ORDER BY order_at, id LIMIT %s FOR UPDATE SKIP LOCKED
+) AS x
 
 -- name: heads_below
--- The first executions of each of several leaves.
-SELECT {x.execution} FROM unnest(%s::text[]) AS leaf (key)
+-- The first executions of each of several leaves, with their inputs as above.
+SELECT {x.execution}, (SELECT payload FROM events WHERE execution = x.key AND number = 1 AND x.epoch = 0 AND x.stored <= 65536)
+FROM unnest(%s::text[]) AS leaf (key)
 CROSS JOIN LATERAL (
     SELECT {execution} FROM executions WHERE lane = leaf.key AND state = 'queued' ORDER BY order_at, id LIMIT %s FOR UPDATE SKIP LOCKED
 ) AS x

@@ -49,6 +49,8 @@ class WalkReads:
         self._read: dict[str, tuple[int, str]] = {}
         """The last execution that was read of each leaf."""
         self._ordered: dict[str, bool] = {}
+        self.inputs: dict[str, str] = {}
+        """The inputs that were read with executions, as they are stored."""
 
     def begun(self, now: int) -> LaneReads:
         """The reads as a walk takes them. Closed lanes whose time has come are opened first."""
@@ -142,6 +144,8 @@ class WalkReads:
         heads: list[Head | None] = []
         for row in found:
             self._read[lane] = (row[_ORDER_AT], row[_ID])
+            if row[-1] is not None:
+                self.inputs[row[_ID]] = row[-1]
             try:
                 header = self._based(row)
             except RowDamaged:
