@@ -28,7 +28,7 @@ def order(event: dict, context: DurableContext) -> dict:
 """
 
 
-def test_an_order_is_started_watched_answered_and_finished_in_the_console(pages: Pages, serve: Programs, tmp_path: Path) -> None:
+def test_an_order_is_started_watched_answered_and_finished_in_the_console(serve: Programs, pages: Pages, tmp_path: Path) -> None:
     """Seed 003's story: start, watch, CallbackStarted and then suspended, send success, finished."""
     (tmp_path / "orders.py").write_text(ORDER)
     server = serve("orders.py")
@@ -53,7 +53,7 @@ def test_an_order_is_started_watched_answered_and_finished_in_the_console(pages:
     expect(page.locator("#rows")).to_contain_text("order")
 
 
-def test_a_pipeline_is_watched_revised_approved_by_keyboard_compared_and_restarted(pages: Pages, dev: str) -> None:
+def test_a_pipeline_is_watched_revised_approved_by_keyboard_compared_and_restarted(dev: str, pages: Pages) -> None:
     """The graph is live, the gate asks for a revision, a person approves by keyboard, a node is run again, two runs are compared."""
     page = pages.open(f"{dev}/console/runs?q=pipeline:vendor-research is:any")
     expect(page.locator("#rows")).to_contain_text("vendor-research")
@@ -92,7 +92,7 @@ def _restarted(page: Page, run: str) -> str:
     return page.url.partition("?")[0]
 
 
-def test_two_tenants_share_a_server_and_see_nothing_of_each_other(pages: Pages, serve: Programs, tmp_path: Path) -> None:
+def test_two_tenants_share_a_server_and_see_nothing_of_each_other(serve: Programs, pages: Pages, tmp_path: Path) -> None:
     from tests.surface.test_events_serve import keys
 
     (tmp_path / "orders.py").write_text(ORDER)
