@@ -33,7 +33,7 @@ def stage(tmp_path: Path) -> Iterator[ServingScene]:
 
 async def _text(stage: ServingScene, run: str) -> str:
     async with stage.browser() as person:
-        answer = await person.get(f"runs/{run}/test.py")
+        answer = await person.get(f"runs/{run}/test/file")
     assert answer.headers["content-disposition"].startswith('attachment; filename="test_')
     compile(answer.text, "test_run.py", "exec")
     return answer.text
@@ -121,7 +121,7 @@ async def test_what_goes_on_is_no_test_yet_and_other_tenants_get_none(stage: Ser
         assert "def test_say_ends_as_it_did" in await person.text(f"runs/{over}/test")
     async with stage.browser("viewer", tenant="other") as person:
         await person.get(f"runs/{over}/test", expect=404)
-        await person.get(f"runs/{over}/test.py", expect=404)
+        await person.get(f"runs/{over}/test/file", expect=404)
 
 
 @given(_texts, _json, _json, st.sampled_from(["function", "worker", "pipeline"]), st.none() | _texts)

@@ -24,7 +24,7 @@ class RunTestPages:
         """The routes of this page."""
         return [
             self._site.page("runs/([^/]+)/test", self.show, "RunAsTestPage"),
-            self._site.page(r"runs/([^/]+)/test\.py", self.file, "RunAsTestFile"),
+            self._site.page("runs/([^/]+)/test/file", self.file, "RunAsTestFile"),
         ]
 
     def show(self, visit: Visit) -> Reply:
