@@ -26,7 +26,7 @@ def slice_json(found: Slice) -> bytes:
         "at": found.at,
         "rows": [_row(row) for row in found.rows],
         "ticks": [[place, since(passed)] for place, passed in found.ticks],
-        "folds": [[x0, x1, f"{span(ms)} idle"] for x0, x1, ms in found.folds],
+        "folds": [[x0, x1, idle(ms), f"{span(ms)} idle"] for x0, x1, ms in found.folds],
         "told": told(found),
         "now": found.now,
         "over": found.is_over,
@@ -69,6 +69,14 @@ def since(ms: int) -> str:
     if seconds < 60:
         return f"{seconds:g} s"
     return span(ms).replace(" 0 s", "").replace(" 0 m", "").replace(" 0 h", "")
+
+
+def idle(ms: int) -> str:
+    """How long a fold is, in two words."""
+    for size, unit in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m")):
+        if ms >= 0.95 * size:
+            return f"{ms / size:.2g} {unit}" if ms < 10 * size else f"{ms / size:.0f} {unit}"
+    return f"{ms / 1000:.2g} s" if ms < 10_000 else f"{ms / 1000:.0f} s"
 
 
 def told(found: Slice) -> str:

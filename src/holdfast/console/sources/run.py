@@ -32,7 +32,9 @@ from holdfast.workers.run_lookup import accepted_in, open_approvals, response_of
 
 EVENTS: Final = 100
 """The events of one page."""
-_MOST_BELOW: Final = 8
+_MOST_BELOW: Final = 3
+_LONG_NAME: Final = 32
+"""A longer name was made by a program."""
 _MOST_REASON: Final = 1_000
 _MOST_RESULT: Final = 256 * 1024
 _MOST_GRAPH: Final = 5_000
@@ -80,6 +82,12 @@ class RunHead(msgspec.Struct, frozen=True, kw_only=True):
     def id(self) -> str:
         """The id of the execution."""
         return self.header.id
+
+    @property
+    def title(self) -> str:
+        """What people call it: the key of a run, else the name of an execution, else its function."""
+        named = None if self.kind is not Kind.FUNCTION or self.header.name == self.header.id else self.header.name
+        return self.key or named or self.header.function
 
     @property
     def is_open(self) -> bool:
@@ -189,13 +197,14 @@ class RunSource:
             ("superseded by", header.superseded_by),
         ]
         found = [self._one(how, self._viewer.store.find(one)) for how, one in named if one is not None]
-        found += [self._one("started", child) for child in reversed(children[-_MOST_BELOW:])]
+        if len(children) <= _MOST_BELOW:
+            found += [self._one("started", child) for child in reversed(children)]
         return [one for one in found if one is not None]
 
     def _one(self, how: str, header: Execution | None) -> Near | None:
         if header is None or not self._viewer.may_see(header):
             return None
-        name = header.function if header.name == header.id else f"{header.function}/{header.name}"
+        name = header.function if header.name == header.id or len(header.name) > _LONG_NAME else f"{header.function}/{header.name}"
         return Near(how=how, id=header.id, name=name, standing=standing_of(header, undecided=False).value)
 
     # --- the graph

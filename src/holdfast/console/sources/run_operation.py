@@ -12,6 +12,7 @@ import msgspec
 
 from holdfast.console.sources.timeline import Trees
 from holdfast.console.sources.timeline_tree import Entry, Tree
+from holdfast.console.sources.timeline_words import bare
 from holdfast.console.sources.viewer import Viewer
 from holdfast.contract.protocol import ArtifactRef, response_from
 from holdfast.model import codec, reading
@@ -40,7 +41,7 @@ _PREVIEW: Final = 64 * 1024
 IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 MOST_IMAGE: Final = 4 * 1024 * 1024
 _TEXTS: Final = ("text/", "application/json", "application/x-ndjson", "application/xml", "application/yaml")
-_STARTS: Final = frozenset({EventType.STEP_STARTED, EventType.CALLBACK_STARTED, EventType.CHAINED_INVOKE_STARTED})
+_STARTS: Final = frozenset(kind for kind in EventType if kind.value.endswith("Started"))
 _receipts = reading.decoder(Receipt)
 _intents = reading.decoder(Intent)
 
@@ -146,10 +147,7 @@ class OperationSource:
         """The operation with this id."""
         store = self._viewer.store
         tree, children = trees.of(store, header, self._viewer.now)
-        at = tree.by_id.get(operation)
-        if at is None:
-            raise ExecutionNotFound(f"There is no operation {operation!r:.100} in this run.")
-        entry = tree.entries[at]
+        at, entry = _found(tree, operation)
         op = self._whole(header, entry.op.place)
         child = children.get(op.id)
         if child is not None and not self._viewer.may_see(child):
@@ -162,7 +160,7 @@ class OperationSource:
             name=entry.name,
             standing=entry.standing,
             input=next((line.event.payload for line in lines if line.event.type is EventType.CHAINED_INVOKE_STARTED), None),
-            output=op.result,
+            output=None if op.result is None else bare(op.result),
             error=op.error,
             line=None if op.error is None else place_of(op.error),
             attempts=tuple(attempts_of(lines)),
@@ -177,10 +175,7 @@ class OperationSource:
     def raw(self, header: Execution, trees: Trees, operation: str) -> bytes:
         """The operation and its events, as JSON."""
         tree, _ = trees.of(self._viewer.store, header, self._viewer.now)
-        at = tree.by_id.get(operation)
-        if at is None:
-            raise ExecutionNotFound(f"There is no operation {operation!r:.100} in this run.")
-        place = tree.entries[at].op.place
+        place = _found(tree, operation)[1].op.place
         events = [msgspec.to_builtins(line.event) for line in self._viewer.store.attempts(header.id, place)]
         return msgspec.json.encode({"operation": msgspec.to_builtins(self._whole(header, place)), "events": events})
 
@@ -313,6 +308,13 @@ class OperationSource:
                 text = file.read(_PREVIEW).decode("utf-8", "replace")
             return Shown(ref=ref, text=text, cut=ref.size_bytes > _PREVIEW)
         return Shown(ref=ref, there=False)
+
+
+def _found(tree: Tree, operation: str) -> tuple[int, Entry]:
+    found = tree.find(operation)
+    if found is None:
+        raise ExecutionNotFound(f"There is no operation {operation!r:.100} in this run.")
+    return found
 
 
 def attempts_of(lines: Sequence[HistoryEntry]) -> list[Attempted]:

@@ -148,7 +148,7 @@ class TimelineSource:
         selected = None
         if wanted is not None and (entry := tree.by_id.get(wanted)) is not None:
             selected, choice = tree.shown_at(entry, choice)
-            at = max(0, selected - limit // 2)
+            at = selected - selected % limit
         rows = tree.view(choice)
         at = max(0, min(at, len(rows) - 1))
         shown = [tree.entries[number] for number in rows[at : at + limit]]
@@ -198,7 +198,8 @@ class TimelineSource:
             run = child.id if self._viewer.may_see(child) else ""
             if op.ended_at is None or (said.standing is None and op.sub_type == RUN):
                 standing = standing_of(child, undecided=False).value if op.ended_at is None or child.summary else standing
-            name = name if op.sub_type != RUN or not tree.header.graph else child.function
+            if op.sub_type == RUN and tree.header.graph is not None:
+                name = "items" if child.function == tree.header.function else child.function
         finish = op.ended_at if op.ended_at is not None else end
         return Row(
             place=op.place,
@@ -231,7 +232,7 @@ def _waited(op: Operation) -> str:
         return ""
     seconds = max(0, until - op.started_at) / 1000
     if seconds < 120:
-        return f"{seconds:g} s"
+        return f"{round(seconds, 1) if seconds > 2 else seconds:g} s"
     return (
         f"{seconds / 60:.4g} min" if seconds < 7_200 else f"{seconds / 3600:.4g} h" if seconds < 172_800 else f"{seconds / 86_400:.4g} days"
     )

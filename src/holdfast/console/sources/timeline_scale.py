@@ -13,8 +13,9 @@ WIDTH: Final = 10_000
 _MOST_FOLDS: Final = 24
 _LEAST_IDLE: Final = 2_000
 """A shorter time is never folded, in milliseconds."""
-_FOLD: Final = 500
+_FOLD: Final = 700
 """The width of a fold, as long as there are few."""
+_LABEL: Final = 900
 _ALL_FOLDS: Final = 4_000
 _STEPS: Final = (
     tuple(
@@ -82,10 +83,14 @@ class Scale:
             first = -(-(begin - self.start) // step) * step
             for since in range(first, finish - self.start, step):
                 place = self.place(self.start + since)
-                if place - last >= WIDTH // (most + 4) and WIDTH - place > 300:
+                if place - last >= WIDTH // (most + 4) and self._is_free(place):
                     found.append((place, since))
                     last = place
         return found
+
+    def _is_free(self, place: int) -> bool:
+        """Whether there is room for the label of a mark."""
+        return WIDTH - place > _LABEL and not any(fold.x0 - _LABEL < place < fold.x1 + _LABEL // 2 for fold in self.folds)
 
     def _pieces(self) -> Iterable[tuple[int, int]]:
         at = self.start

@@ -21,9 +21,12 @@ from holdfast.workers.run_operations import ATTEMPT, EFFECTS, INTENT, NODE, RECE
 
 _CROWD: Final = 50
 """A row with more children is closed at first."""
+_CLOSED: Final = frozenset({SubType.MAP.value, SubType.MAP_ITERATION.value})
+"""A map is one row with counts at first, and so is each of its items."""
 _MOST_DEPTH: Final = 64
 _MOST_TURNS: Final = 6
 _KEPT_VIEWS: Final = 6
+_OPEN: Final = ("person", "running", "retrying", "waiting")
 _BAD: Final = frozenset({"failed", "stopped", "blocked", "quarantined"})
 
 
@@ -46,6 +49,8 @@ class Entry(msgspec.Struct, kw_only=True, gc=False):
     """Its children are not shown at first."""
     intent: int | None = None
     """The place of the intent of a call, or of the request of a question."""
+    told: bool = False
+    """It stands as a row under it does."""
     said: Said | None = None
     """What its payloads say; None as long as they have not been read."""
 
@@ -84,6 +89,7 @@ class Tree:
         found: list[Entry] = []
         number: dict[str, int] = {}
         homes: dict[str, int] = {}
+        rounds: Counter[str | None] = Counter()
         attempt = -1
         for op in operations:
             if op.id in hidden:
@@ -93,6 +99,9 @@ class Tree:
             entry.intent = intents.get(op.id)
             if op.type is Type.CONTEXT and op.sub_type == NODE:
                 homes[op.name or ""] = len(found)
+                rounds[op.name] += 1
+                if rounds[op.name] > 1:
+                    entry.name = f"{entry.name} (round {rounds[op.name]})"
             if op.sub_type == ATTEMPT:
                 attempt = len(found)
             number[op.id] = len(found)
@@ -102,6 +111,17 @@ class Tree:
             for entry in found:
                 self.say(entry, None if entry.intent is None else by_place.get(entry.intent))
         self._order(found)
+        self._pass_up()
+
+    def _pass_up(self) -> None:
+        """A row that is open stands as what it waits for. A map that ended well with failures among its items is partial."""
+        for entry in reversed(self.entries):
+            if entry.standing == "ok" and entry.kids_bad and entry.op.sub_type in BATCHES:
+                entry.standing = "partial"
+            if entry.above >= 0 and entry.standing in _OPEN:
+                parent = self.entries[entry.above]
+                if parent.standing in _OPEN and (not parent.told or _OPEN.index(entry.standing) < _OPEN.index(parent.standing)):
+                    parent.standing, parent.told = entry.standing, True
 
     def _verb(self, op: Operation) -> str:
         if op.sub_type == NODE and op.type is Type.CONTEXT:
@@ -154,7 +174,7 @@ class Tree:
             position[at] = len(self.entries)
             self.entries.append(entry)
             self._count(entry)
-            entry.closed = entry.kids > _CROWD or (entry.op.sub_type == SubType.MAP.value and entry.kids > 0)
+            entry.closed = entry.kids > _CROWD or (entry.kids > 0 and entry.op.sub_type in _CLOSED)
             open_rows.append(entry)
             stack.append(-1)
             stack.extend(reversed(below.get(at, ())))
@@ -164,6 +184,16 @@ class Tree:
             parent = self.entries[entry.above]
             parent.kids_ok += entry.standing == "ok"
             parent.kids_bad += entry.standing in _BAD
+
+    def find(self, operation: str) -> tuple[int, Entry] | None:
+        """The row of an operation, and its number; -1 for an operation that has no row of its own."""
+        at = self.by_id.get(operation, -1)
+        if at >= 0:
+            return at, self.entries[at]
+        op = next((one for one in self.operations if one.id == operation), None)
+        if op is None:
+            return None
+        return -1, Entry(op=op, verb=verb_of(op), name=name_of(op), standing=stands(op, is_over=self.is_over))
 
     def say(self, entry: Entry, half: Operation | None) -> None:
         """Read what the payloads of a row say."""

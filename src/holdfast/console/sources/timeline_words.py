@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -24,6 +24,8 @@ from holdfast.workers.run_operations import ATTEMPT, CHOICE, INHERITED, NODE, RE
 MOST_TAIL: Final = 160
 """The characters of a result or an error that a row shows."""
 _MOST_PARSED: Final = 2_000
+_MOST_BARED: Final = 200_000
+_MARKED: Final = '{"t":"'
 _VERBS: Final[Mapping[str, str]] = {
     SubType.RUN_IN_CHILD_CONTEXT.value: "child",
     SubType.MAP.value: "map",
@@ -139,11 +141,11 @@ def _call(op: Operation, intent: Operation | None) -> Said:
         return Said(held_tokens=held.tokens, held=nanos_of(held.cost_usd))
     receipt = _receipts.decode(op.result)
     usage = receipt.usage
-    spent = {"tokens": usage.tokens or None, "cost": nanos_of(usage.cost_usd) or None}
+    said = Said(tokens=usage.tokens or None, cost=nanos_of(usage.cost_usd) or None)
     if receipt.error is not None:
         told = clear(f"{receipt.error.error_code}: {receipt.error.message}", MOST_TAIL)
-        return Said(tail=f"→ {told}", standing="failed", **spent)
-    return Said(tail=f"→ {brief(json.dumps(receipt.result, ensure_ascii=False))}", **spent)
+        return msgspec.structs.replace(said, tail=f"→ {told}", standing="failed")
+    return msgspec.structs.replace(said, tail=f"→ {brief(json.dumps(receipt.result, ensure_ascii=False))}")
 
 
 def _run(op: Operation) -> Said:
@@ -190,8 +192,30 @@ def failure_line(error: Failure) -> str:
     return clear(f"{kind}: {told}" if kind and told else kind or told or "failed", MOST_TAIL)
 
 
+def bare(text: str) -> str:
+    """A payload without the marks of types that the SDK puts around each value; any other text as it is."""
+    if not text.startswith(_MARKED) or len(text) > _MOST_BARED:
+        return text
+    try:
+        return json.dumps(_unmarked(json.loads(text)), ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _unmarked(value: Any) -> Any:
+    if not isinstance(value, dict) or value.keys() != {"t", "v"}:
+        return value
+    inner = value["v"]
+    if value["t"] == "m" and isinstance(inner, dict):
+        return {key: _unmarked(one) for key, one in inner.items()}
+    if value["t"] in ("l", "t") and isinstance(inner, list):
+        return [_unmarked(one) for one in inner]
+    return inner
+
+
 def brief(text: str) -> str:
     """A payload on one line. A JSON text is shown without its quotes."""
+    text = bare(text) if len(text) <= 10 * _MOST_PARSED else text
     if text[:1] == '"' and len(text) <= _MOST_PARSED:
         try:
             return clear(str(json.loads(text)), MOST_TAIL)

@@ -1,0 +1,192 @@
+"""The timeline: what its rows say, how its axis folds idle time, and that a slice of a long run costs little."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast.console.sources.timeline import Slice, TimelineSource, Trees
+from holdfast.console.sources.timeline_scale import WIDTH, Scale
+from holdfast.console.sources.timeline_tree import Choice
+from holdfast.console.sources.timeline_words import bare, brief, clear, counted
+from holdfast.console.sources.viewer import Viewer
+from holdfast.model.execution import Execution
+from holdfast.model.ids import id_at
+from holdfast.model.operations import SubType
+from holdfast.workers.run_lookup import Asker
+from tests.console.histories import History
+from tests.console.scene import Scene
+
+HOUR = 3_600_000
+START = 1_790_000_000_000
+
+
+def source(scene: Scene) -> TimelineSource:
+    return TimelineSource(Viewer(scene.store, scene.where, clock=scene.clock, ids=id_at, asker=Asker(), actor=None, tenant=None))
+
+
+def rows(found: Slice) -> list[str]:
+    return [f"{'  ' * row.depth}{row.verb} {row.name} {row.tail}".rstrip() for row in found.rows]
+
+
+# --- the axis
+
+
+def test_long_times_in_which_nothing_ran_are_folded_and_short_ones_are_not() -> None:
+    scale = Scale(0, 6 * HOUR + 2_000, [(0, 1_000), (1_500, 1_600), (6 * HOUR, 6 * HOUR + 2_000)])
+    (fold,) = scale.folds
+    assert (fold.start, fold.end) == (1_600, 6 * HOUR)
+    assert fold.x1 - fold.x0 < WIDTH // 10
+    assert scale.idle == 6 * HOUR - 1_600
+
+
+def test_places_grow_with_time_and_stay_on_the_axis() -> None:
+    scale = Scale(
+        START, START + 3 * HOUR, [(START, START + 50), (START + HOUR, START + HOUR + 90), (START + 3 * HOUR - 5, START + 3 * HOUR)]
+    )
+    places = [scale.place(START + at) for at in range(-HOUR, 4 * HOUR, HOUR // 50)]
+    assert places == sorted(places)
+    assert places[0] == 0
+    assert places[-1] == WIDTH
+
+
+def test_an_execution_that_has_only_begun_has_an_axis() -> None:
+    scale = Scale(START, START, [])
+    assert scale.place(START) == 0
+    assert scale.ticks() == [(0, 0)]
+
+
+def test_many_folds_never_take_the_whole_axis() -> None:
+    busy = [(at * HOUR, at * HOUR + 1_000) for at in range(500)]
+    scale = Scale(0, 500 * HOUR, busy)
+    assert sum(fold.x1 - fold.x0 for fold in scale.folds) <= WIDTH // 2
+    assert len(scale.ticks()) < 20
+
+
+# --- words
+
+
+def test_payloads_are_brief_and_texts_of_strangers_hide_nothing() -> None:
+    assert brief('"receipt-42"') == "receipt-42"
+    assert brief('{"t":"m","v":{"order":{"t":"i","v":17}}}') == '{"order": 17}'
+    assert bare('{"t": 1}') == '{"t": 1}', "an object of the author is no mark of a type"
+    assert brief("[" * 100_000).startswith("[[[")
+    assert len(brief('"' + "x" * 1_000_000 + '"')) < 200
+    assert clear("a\u202eb\x1b[31mc", 100) == "a\\u202eb\\x1b[31mc"
+    assert counted(40, 38, 2) == "40 items: 38 ok, 2 failed"
+    assert counted(1, 0, 0, "branch") == "1 branch: 1 to go"
+
+
+# --- rows
+
+
+def order(scene: Scene) -> Execution:
+    made = History("order-17", START)
+    made.step("charge", result='"receipt-42"')
+    made.wait("cool-down", 30_000)
+    pages = made.context("pages", SubType.MAP)
+    for number in range(3):
+        item = made.context(f"item-{number}", SubType.MAP_ITERATION, pages)
+        made.step(f"fetch-{number}", parent=item, error="gone" if number == 1 else None)
+    return made.kept(scene.store)
+
+
+def test_rows_read_as_the_code_would_say_it_and_a_map_is_one_row_with_counts(scene: Scene) -> None:
+    header = order(scene)
+    found = source(scene).slice(header, Trees(), Choice())
+    assert rows(found) == ["step charge → receipt-42", "wait cool-down 30 s", "map pages 3 items: 3 ok"]
+    assert found.rows[2].kids == 3
+    assert found.rows[2].closed
+    assert (found.total, found.operations) == (3, 9)
+    assert found.counts == {"ok": 8, "failed": 1}
+
+
+def test_a_row_opens_and_errors_are_found_with_everything_that_they_stand_under(scene: Scene) -> None:
+    header, trees = order(scene), Trees()
+    pages = source(scene).slice(header, trees, Choice()).rows[2]
+    opened = source(scene).slice(header, trees, Choice(toggled=frozenset({pages.place})))
+    assert [row.name for row in opened.rows[3:]] == ["item-0", "item-1", "item-2"]
+    errors = source(scene).slice(header, trees, Choice(errors=True))
+    assert rows(errors) == ["map pages 3 items: 3 ok", "  item item-1", "    step fetch-1 → ValueError: gone"]
+    searched = source(scene).slice(header, trees, Choice(text="FETCH-2"))
+    assert [row.name for row in searched.rows] == ["pages", "item-2", "fetch-2"]
+
+
+def test_a_deep_link_opens_what_stands_above_its_operation(scene: Scene) -> None:
+    header, trees = order(scene), Trees()
+    wanted = source(scene).slice(header, trees, Choice(text="fetch-2")).rows[-1]
+    found = source(scene).slice(header, trees, Choice(), wanted=wanted.id)
+    assert found.selected is not None
+    assert found.rows[found.selected - found.at].name == "fetch-2"
+    assert len(found.toggled) == 2
+
+
+def test_bars_lie_on_the_axis_and_a_wait_is_not_work(scene: Scene) -> None:
+    charge, wait, pages = source(scene).slice(order(scene), Trees(), Choice()).rows
+    assert (charge.bar, wait.bar, pages.bar) == ("work", "wait", "group")
+    assert 0 <= charge.x0 <= charge.x1 <= wait.x0 <= wait.x1 <= pages.x0 <= WIDTH
+
+
+# --- much
+
+
+@pytest.fixture
+def large(scene: Scene) -> Execution:
+    made = History("large", START)
+    for batch in range(6):
+        parent = made.context(f"batch-{batch}")
+        for number in range(500):
+            made.step(f"row-{batch}-{number}", parent=parent, error="broken" if number == 7 else None, result=f'"kept {number}"')
+    return made.kept(scene.store)
+
+
+def test_slices_of_a_long_run_are_parts_of_one_list(scene: Scene, large: Execution) -> None:
+    trees, seen, at = Trees(), list[str](), 0
+    choice = Choice(text="row-")
+    while True:
+        found = source(scene).slice(large, trees, choice, at)
+        seen += [row.name for row in found.rows]
+        at += len(found.rows)
+        if at >= found.total:
+            break
+    assert found.total == 3_006
+    assert len(seen) == len(set(seen)) == 3_006
+    assert [row.tail for row in source(scene).slice(large, trees, Choice(text="row-5-49"), 2).rows[:2]] == ["→ kept 490", "→ kept 491"]
+
+
+def test_the_tree_of_a_long_run_is_read_once_and_only_payloads_of_shown_rows(
+    scene: Scene, large: Execution, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[tuple[str, Any]] = []
+
+    def counting(name: str) -> None:
+        real = getattr(scene.store, name)
+
+        def read(*given: Any, **more: Any) -> Any:
+            reads.append((name, more.get("limit")))
+            return real(*given, **more)
+
+        monkeypatch.setattr(scene.store, name, read)
+
+    counting("outline")
+    counting("operations")
+    trees = Trees()
+    for at in (0, 1_000, 2_000, 1_000, 0):
+        source(scene).slice(large, trees, Choice(text="row-"), at)
+    assert [name for name, _ in reads].count("outline") == 1
+    assert sum(limit for name, limit in reads if name == "operations") <= 3 * 200 + 50
+    assert all(limit is not None for name, limit in reads if name == "operations")
+
+
+def test_trees_are_bounded_together(scene: Scene, large: Execution) -> None:
+    trees, small = Trees(most=2, operations=3_100), order(scene)
+    trees.of(scene.store, large, START)
+    first = trees.of(scene.store, small, START)
+    assert trees.of(scene.store, small, START) is first or trees.of(scene.store, small, START)[0] is first[0]
+    assert len(trees._kept) == 2
+    other = History("other", START + 1)
+    for number in range(200):
+        other.step(f"s{number}")
+    trees.of(scene.store, other.kept(scene.store), START)
+    assert large.id not in trees._kept
