@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,3 +43,23 @@ def pages(chromium: Browser) -> Iterator[Pages]:
 def serve(tmp_path: Path) -> Iterator[Programs]:
     with programs(tmp_path) as made:
         yield made
+
+
+@pytest.fixture
+def dev(tmp_path: Path) -> Iterator[str]:
+    """The address of `holdfast dev` with its sample, whose run waits for a person."""
+    command = [sys.executable, "-m", "holdfast.cli", "dev", "--no-open", "--port", "0"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        said: list[str] = []
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                said.append(line)
+                if "The sample runs" in line:
+                    break
+            found = [line.split()[2] for line in said if line.startswith("serving on ")]
+            assert found, said
+            yield found[0]
+        finally:
+            process.terminate()
+            process.communicate(timeout=60)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlsplit
 
+import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request
 
 
@@ -46,4 +47,5 @@ class Pages:
         """Close all pages. What they said is a failure, if it was an error."""
         for context in self._contexts:
             context.close()
-        assert self.trouble == []
+        if self.trouble:
+            pytest.fail("\n".join(self.trouble))

@@ -16,7 +16,7 @@ def page() -> str:
 def _lines() -> Iterator[str]:
     yield "# Exit codes"
     yield ""
-    yield "Made from the one table in `src/holdfast/cli/exit_codes.py`: `python -m tests.drawings.exit_codes > docs/reference/exit-codes.md`."
+    yield "Made from the one table in `src/holdfast/cli/exit_codes.py`: `make docs` writes this page."
     yield "Every command of `holdfast` ends with one of these codes. They are stable."
     yield ""
     yield "| code | it says | commands | what to do |"

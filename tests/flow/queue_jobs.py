@@ -81,8 +81,10 @@ class Asked:
     def __init__(self, engine: Engine, fails: Sequence[Exception] = ()) -> None:
         self.commits: list[list[str]] = []
         self.admits: list[int] = []
+        self.looks = 0
+        """How often the engine asked whether a lane is open. A store may ask itself when it admits."""
         store: Any = engine.store
-        commit, admit, left = store.commit, store.admit, list(fails)
+        commit, admit, look, left = store.commit, store.admit, store.has_open_lane, list(fails)
 
         def committed(batch: Sequence[Write], now: int) -> Committed:
             self.commits.append([type(write).__name__ for write in batch])
@@ -90,13 +92,19 @@ class Asked:
             return done
 
         def admitted(targets: Sequence[Target], by: Sequence[Claimant], now: int) -> Committed:
+            before = self.looks
             done: Committed = admit(targets, by, now)
+            self.looks = before
             self.admits.append(len(done.answers))
             if done.answers and left:
                 raise left.pop()
             return done
 
-        store.commit, store.admit = committed, admitted
+        def looked(targets: Sequence[Target], now: int) -> bool:
+            self.looks += 1
+            return bool(look(targets, now))
+
+        store.commit, store.admit, store.has_open_lane = committed, admitted, looked
 
 
 def names(headers: Sequence[Execution]) -> list[str]:

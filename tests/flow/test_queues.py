@@ -60,6 +60,16 @@ async def test_no_more_run_at_once_than_the_queue_allows_and_each_that_ends_lets
         assert engine.registry.is_unused()
 
 
+async def test_a_runner_that_has_just_admitted_something_admits_more_without_asking_first(harness: Harness) -> None:
+    declare(harness, limits={"at_once": 1})
+    async with engine_of(harness, echo) as engine:
+        asked = Asked(engine)
+        done = await engine.enqueue_many("echo", [Item(input=str(n)) for n in range(50)], enqueue_of("emails"))
+        assert await ends(engine, *(one.header.id for one in done)) == list(range(50))
+        assert sum(asked.admits) == 50
+        assert asked.looks < 5
+
+
 async def test_a_batch_of_slots_that_come_free_is_filled_by_one_admission(harness: Harness) -> None:
     line = Line()
     declare(harness, limits={"at_once": 20})

@@ -261,13 +261,14 @@ INDEXES = {
     "lanes": "lanes_of_queue",
     "rates": "rates_pkey",
     "oldest": "executions_waiting",
-    "has_open_lane": "lanes_open lanes_closed lanes_of_function lanes_pkey",
+    "has_open_lane": "lanes_open lanes_closed lanes_of_function",
+    "open_queues": "lanes_open lanes_closed lanes_pkey rates_pkey",
     "reopen_lanes": "lanes_closed lanes_pkey",
     "open_lanes": "lanes_open rates_pkey",
     "passed_queue": "lanes_open lanes_of_function",
-    "heads": "executions_in_lane",
+    "heads": "executions_in_lane events_pkey",
     "open_below": "lanes_open rates_pkey",
-    "heads_below": "executions_in_lane",
+    "heads_below": "executions_in_lane events_pkey",
     "first_head": "executions_in_lane",
     "next_of_key": "executions_in_lane lanes_pkey",
     "ahead": "executions_in_lane",
@@ -298,7 +299,7 @@ def test_every_question_of_a_runner_finds_its_index_even_if_it_is_planned_on_emp
     assert found == {name: set(names.split()) for name, names in INDEXES.items()}
 
 
-@pytest.mark.parametrize("name", ["all_named", "has_open_lane", "passed_queue", "claimable", "next_due"])
+@pytest.mark.parametrize("name", ["all_named", "has_open_lane", "open_queues", "passed_queue", "claimable", "next_due"])
 def test_what_is_asked_for_many_is_looked_up_one_by_one_even_if_it_is_planned_on_empty_tables(store: PostgresStore, name: str) -> None:
     plan = plan_of(store, store._texts[name])
     assert "Join Filter" not in plan, "it would read all rows, and throw most of them away"

@@ -110,10 +110,29 @@ def test_an_admission_of_one_lane_is_a_few_statements_for_any_number(store: Post
     several(store, *(f"n{n}" for n in range(300)))
     said = statements(store, monkeypatch)
     assert len(admitted(store, 200)) == 200
-    assert len(said) <= 10
+    assert len(said) == 5, "BEGIN, lanes, executions, the batch, COMMIT"
     said.clear()
+    assert not store.has_open_lane((), at(0))
     assert admitted(store, 100, targets=()) == []
-    assert len(said) == 1, "without an open lane for its functions a runner opens no transaction"
+    assert len(said) == 1, "a runner that hosts nothing of what waits opens no transaction"
+
+
+def test_the_inputs_of_what_was_admitted_are_at_hand_once_and_then_read(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    several(store, "a", "b")
+    headers = [header.id for header in admitted(store, 2)]
+    said = statements(store, monkeypatch)
+    at_hand = store.inputs(headers)
+    assert said == []
+    assert at_hand == store.inputs(headers)
+    assert len(at_hand) == 2
+    assert len(said) == 1, "nothing is kept longer than its caller needs it"
+
+
+def test_lanes_that_are_not_alone_are_all_met(store: PostgresStore) -> None:
+    for tenant in ("a", "b"):
+        several(store, *(f"{tenant}{n}" for n in range(3)), tenant=tenant)
+    assert sorted(admitted_names(store, 2)) == ["a0", "b0"]
+    assert sorted(admitted_names(store, 9)) == ["a1", "a2", "b1", "b2"]
 
 
 # --- who is told -------------------------------------------------------------------------------------------------------------

@@ -38,6 +38,16 @@ class Dev(Program):
         return self.opened_file.read_text().splitlines() if self.opened_file.exists() else []
 
 
+HELLO = """
+from holdfast.durable import durable_execution
+
+
+@durable_execution(execution_timeout=60)
+def hello(event, context):
+    return {!r}
+"""
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     tmp_path.chmod(0o755)
@@ -78,11 +88,10 @@ def test_without_a_target_a_sample_runs_and_waits_for_a_person_and_a_second_star
 
 
 def test_a_target_is_served_its_changes_are_published_and_the_console_is_opened(folder: Path, devs: Any) -> None:
-    code = "from holdfast.durable import durable_execution\n\n\n@durable_execution(execution_timeout=60)\ndef hello(event, context):\n    return {!r}\n"
-    (folder / "hello.py").write_text(code.format("one"))
+    (folder / "hello.py").write_text(HELLO.format("one"))
     dev = devs("hello.py", mark="AWS_ENDPOINT_URL_LAMBDA=")
     assert dev.invoke("hello", {}, Qualifier="$LATEST")["Payload"] == "one"
-    (folder / "hello.py").write_text(code.format("two"))
+    (folder / "hello.py").write_text(HELLO.format("two"))
     until(lambda: "hello is version 2 now" in dev.warned, "a new version")
     assert dev.invoke("hello", {}, Qualifier="$LATEST")["Payload"] == "two"
     until(lambda: dev.opened == [f"{dev.url}/console/"], "the browser")

@@ -15,7 +15,7 @@ from holdfast.cli.exit_codes import MEANINGS, ExitCode
 from holdfast.contract.codes import CODES, ENDINGS
 from tests.drawings import exit_codes as drawing
 from tests.surface import worker_desk
-from tests.surface.cli_program import PATIENCE_SECONDS, Program, until
+from tests.surface.cli_program import PATIENCE_SECONDS, Program
 
 BUG = """
 import sys
@@ -46,8 +46,8 @@ def _of_an_interruption(holdfast: Program) -> int:
     running = holdfast.begin("run", "functions.py:approve", "--name", "waits")
     holdfast.waiting("waits")
     running.send_signal(signal.SIGINT)
-    running.communicate(PATIENCE_SECONDS)
-    return until(lambda: running.returncode)
+    running.communicate(timeout=PATIENCE_SECONDS)
+    return running.wait(PATIENCE_SECONDS)
 
 
 def _of_a_store_that_is_none(holdfast: Program) -> int:

@@ -8,7 +8,7 @@ import typer
 
 from holdfast.cli.arguments import CodecOption, JsonOption, LinesOption, StoreOption, StorePlace, read_json
 from holdfast.cli.exit_codes import ExitCode
-from holdfast.cli.terminal import print_document, print_line, print_table, say, seconds, shortened
+from holdfast.cli.terminal import print_document, print_line, print_table, say, seconds, shortened, working
 from holdfast.cli.workers import call_of
 from holdfast.model.durations import HINT, parsed
 from holdfast.model.errors import InvalidParameter
@@ -176,7 +176,7 @@ def _decide(approval_id: str, place: StorePlace, verdict: str, comment: str | No
 
 
 def _decide_many(place: StorePlace, verdict: BatchVerdict, ids: list[str], run: str | None, node: str | None, comment: str | None) -> None:
-    with place.client() as client:
+    with working("deciding"), place.client() as client:
         results = client.desk.decide_many(verdict, ids, run=None if run is None else client.find(run).id, node=node, comment=comment)
     for one in results:
         print(f"{one.approval_id} {one.state}" if one.error_code is None else f"{one.approval_id} error[{one.error_code}]: {one.message}")

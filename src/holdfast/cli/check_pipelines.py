@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.cli.terminal import printable
+from holdfast.cli.terminal import printable, working
 from holdfast.contract.terms import Level
 from holdfast.contract.terms import Problem as PageProblem
 from holdfast.model.errors import InvalidParameter, Rejected
@@ -101,7 +101,10 @@ def built_of(file: Path, isolation: str | None) -> list[Built]:
         if isolation not in (None, "all", "process"):
             raise InvalidParameter(f"--isolation is all or process here, not {isolation}.")
         policy = Policy(isolation="process" if isolation == "process" else "all")
-        with tempfile.TemporaryDirectory(prefix="holdfast-check-") as folder:
+        with (
+            working(f"building {file}", only_in_terminal=True),
+            tempfile.TemporaryDirectory(prefix="holdfast-check-") as folder,
+        ):
             return asyncio.run(build(file, Packages(Path(folder)), policy))
     except OSError as error:
         raise InvalidParameter(f"{file} could not be read: {error.strerror}.") from None

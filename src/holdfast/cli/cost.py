@@ -12,7 +12,7 @@ import typer
 from holdfast.cli import completion
 from holdfast.cli.arguments import CodecOption, ConfigOption, StoreOption, StorePlace, TrustOption, read_json
 from holdfast.cli.estimates import Estimated, money_of
-from holdfast.cli.terminal import print_document, print_table, say
+from holdfast.cli.terminal import print_document, print_table, say, working
 from holdfast.model.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def cost(
     from holdfast.service.costs import CostQuestion, csv_rows
 
     asked = CostQuestion(run=target, by=by, since=since, until=until, tenant=tenant, pipeline=pipeline)
-    with place.client() as client:
+    with working("summing up"), place.client() as client:
         report = client.cost(asked)
     if json_output:
         print_document(report.document())

@@ -9,7 +9,7 @@ import typer
 
 from holdfast.cli.arguments import CodecOption, JsonOption, StoreOption, StorePlace
 from holdfast.cli.exit_codes import ExitCode
-from holdfast.cli.terminal import print_document, print_table, printable, say
+from holdfast.cli.terminal import print_document, print_table, printable, say, working
 from holdfast.model.clock import SystemClock
 from holdfast.model.ids import id_at
 from holdfast.model.payloads import PayloadCodec
@@ -38,7 +38,8 @@ def migrate(
     it.
     """
     place = StorePlace.of(store, codec)
-    done = _kept(place, place.codec()).migrate(after=after)
+    with working(f"migrating {shown(place.where)}"):
+        done = _kept(place, place.codec()).migrate(after=after)
     if json:
         steps = [{"number": step.number, "words": step.words, "after": step.after} for step in done.steps]
         waiting = [{"number": step.number, "words": step.words} for step in done.waiting]
@@ -61,7 +62,8 @@ def check(
 ) -> None:
     """Look for damage in a store, while it is in use. Nothing is changed. Prints a line for each finding; then the exit code is 3."""
     place = StorePlace.of(store, None)
-    found = _kept(place).check(quick=quick)
+    with working(f"checking {shown(place.where)}"):
+        found = _kept(place).check(quick=quick)
     if json:
         findings = [finding._asdict() for finding in found.findings]
         print_document({"version": found.numbers.version, "least": found.numbers.least, "behind": found.behind, "findings": findings})
@@ -83,7 +85,8 @@ def backup(
 ) -> None:
     """Copy a store as it is now, while it runs, into a file that only its owner may read."""
     place = StorePlace.of(store, None)
-    _kept(place).backup(target, replace=force)
+    with working(f"copying {shown(place.where)} to {target}"):
+        _kept(place).backup(target, replace=force)
     say(f"{shown(place.where)} is copied to {target}")
 
 
@@ -94,14 +97,17 @@ def restore(
 ) -> None:
     """Replace a store by a copy, while no process has the store open. The old store is kept beside it."""
     place = StorePlace.of(store, None)
-    aside = _kept(place).restore(source)
+    with working(f"restoring {shown(place.where)} from {source}"):
+        aside = _kept(place).restore(source)
     say(f"{shown(place.where)} has the content of {source} now" + (f"; the old store is kept as {aside}" if aside else ""))
 
 
 @app.command("size")
 def size(json: JsonOption = False, store: StoreOption = None) -> None:
     """Show how large a store is, table by table, and how much of it retention will remove."""
-    found = _kept(StorePlace.of(store, None)).size(SystemClock().now())
+    place = StorePlace.of(store, None)
+    with working(f"measuring {shown(place.where)}"):
+        found = _kept(place).size(SystemClock().now())
     if json:
         tables = [table._asdict() for table in found.tables]
         print_document(found._asdict() | {"tables": tables, "over": found.over._asdict(), "kept": found.kept._asdict()})

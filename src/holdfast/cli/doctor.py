@@ -66,7 +66,7 @@ def doctor(
         began_wall=SystemClock().now(),
         began_monotonic=monotonic(),
     )
-    with working("looking", f"looking at {printable(shown(question.where))}, the machine and the configuration"):
+    with working(f"looking at {shown(question.where)}, the machine and the configuration", only_in_terminal=True):
         found = [diagnosis for name, check in CHECKS for diagnosis in made(name, check, question)]
     counts = {level: sum(one.level is level for one in found) for level in Level}
     if json_output:

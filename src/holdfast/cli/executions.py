@@ -22,7 +22,7 @@ from holdfast.cli.arguments import (
     StorePlace,
 )
 from holdfast.cli.execution_restarts import restart
-from holdfast.cli.terminal import print_document, print_line, say, write_private
+from holdfast.cli.terminal import print_document, print_line, say, working, write_private
 from holdfast.model.clock import SystemClock
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import ExecutionStatus
@@ -126,7 +126,7 @@ def history(
     codec: CodecOption = None,
 ) -> None:
     """Show every event of an execution, in order."""
-    with StorePlace.of(store, codec).client() as client:
+    with working("reading the history"), StorePlace.of(store, codec).client() as client:
         found = client.find(execution)
         events, trouble = client.history(found.id, include_data=not no_data), client.trouble(found)
     if json_lines:
@@ -153,7 +153,7 @@ def export(
 
     It contains inputs, results and errors as plain text, also if the store encrypts them.
     """
-    with StorePlace.of(store, codec).client() as client:
+    with working("exporting"), StorePlace.of(store, codec).client() as client:
         document = client.export(execution, include_data=not without_data)
     if output is None:
         print_document(document)
@@ -173,9 +173,10 @@ def import_(
 
     Importing the same document again changes nothing.
     """
-    document = read(file)  # read it before the store is opened, so that a bad document creates no file
-    with StorePlace.of(store, codec).client(create=True) as client:
-        header, new = client.import_execution(document)
+    with working(f"importing {file}"):
+        document = read(file)  # read it before the store is opened, so that a bad document creates no file
+        with StorePlace.of(store, codec).client(create=True) as client:
+            header, new = client.import_execution(document)
     if json_output:
         print_document(shown.execution_json(header))
     else:
@@ -225,7 +226,8 @@ def release(
         raise InvalidParameter("Name one execution, or say --function NAME for all quarantined executions of a function.")
     with StorePlace.of(store, codec).client() as client:
         if execution is None:
-            count = client.release_all(function or "")
+            with working("releasing"):
+                count = client.release_all(function or "")
             told = f"released: {count} of {function}" if count else f"nothing to release: no execution of {function} is quarantined"
             print_document({"function": function, "released": count}) if json_output else say(told)
             return

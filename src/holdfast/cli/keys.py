@@ -13,7 +13,7 @@ import typer
 
 from holdfast.cli.arguments import CodecOption, JsonOption, LinesOption, StoreOption, StorePlace, local_actor
 from holdfast.cli.keys_secret import with_taken
-from holdfast.cli.terminal import moment, print_document, print_line, print_table, say, seconds
+from holdfast.cli.terminal import moment, print_document, print_line, print_table, say, seconds, working
 from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.credentials import Credential, CredentialKind, Role, checked_person, checked_roles
 from holdfast.model.errors import InvalidParameter, StoreNotFound
@@ -134,7 +134,7 @@ def rotate(
     To change the secret, set HOLDFAST_KEYS_SECRET to the new one and HOLDFAST_KEYS_SECRET_BEFORE to the old one.
     """
     place = StorePlace.of(store, codec)
-    with _opened(place) as (opened, clock):
+    with working("sealing access keys"), _opened(place) as (opened, clock):
         secrets = KeysSecrets(with_taken(), place.where)
         revoked = _revoke_lost(opened, secrets, clock) if lost else []
         sealing_of(opened, secrets, os.urandom)

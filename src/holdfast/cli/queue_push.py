@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from holdfast.cli.arguments import StorePlace
 from holdfast.cli.exit_codes import ExitCode
-from holdfast.cli.terminal import print_document, printable, say
+from holdfast.cli.terminal import print_document, printable, say, working
 from holdfast.cli.workers import declares_workers
 from holdfast.model.admission import Same
 from holdfast.model.codec import MAX_PAYLOAD_BYTES
@@ -81,6 +81,8 @@ class PushCommand(msgspec.Struct, frozen=True, kw_only=True):
             opened = stack.enter_context(_opened(self.file))
             client = stack.enter_context(self.place.client(create=not isinstance(target, str)))
             bar = stack.enter_context(_Bar(self.file))
+            if not sys.stderr.isatty():
+                stack.enter_context(working(f"pushing into queue {self.options.queue}"))
             lines = _lines(opened, bar)
             pushing = client.queues.push(target, lines, self.options) if isinstance(target, str | PushTarget) else target.push(lines)
             try:

@@ -10,7 +10,7 @@ from holdfast.cli import completion
 from holdfast.cli import queue_pages as pages
 from holdfast.cli.arguments import CodecOption, JsonOption, LinesOption, StoreOption, StorePlace
 from holdfast.cli.exit_codes import ExitCode
-from holdfast.cli.terminal import print_document, print_line, printable, say
+from holdfast.cli.terminal import print_document, print_line, printable, say, working
 from holdfast.model.clock import SystemClock
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.queues import Mode, QueueRow
@@ -218,7 +218,8 @@ def redrive(
             else [client.find(run) for run in runs or ()]
         )
         say(f"{len(found)} {'run' if len(found) == 1 else 'runs'} to start again")
-        done = () if dry_run else client.queues.redrive(found)
+        with working("starting again"):
+            done = () if dry_run else client.queues.redrive(found)
     refused = [one for one in done if one.error is not None]
     if json_output:
         started = [{"parked": one.parked, "started": one.started} for one in done if one.error is None]

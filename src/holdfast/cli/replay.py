@@ -17,7 +17,7 @@ import typer
 
 from holdfast.cli.arguments import CodecOption, ConfigOption, JsonOption, StoreOption, StorePlace, TrustOption
 from holdfast.cli.exit_codes import ExitCode
-from holdfast.cli.terminal import print_document, printable, say
+from holdfast.cli.terminal import print_document, printable, say, working
 from holdfast.cli.workers import declares_workers
 from holdfast.durable.exceptions import NonDeterministicExecutionError
 from holdfast.model.errors import InvalidParameter
@@ -60,7 +60,8 @@ def replay(
     with contextlib.redirect_stdout(sys.stderr):
         function = load(target).function
         try:
-            ran = replayed(Path(what), function)
+            with working("replaying", only_in_terminal=True):
+                ran = replayed(Path(what), function)
         except NonDeterministicExecutionError as mismatch:
             say(f"error[{mismatch.code}]: {printable(str(mismatch))}")
             raise typer.Exit(ExitCode.UNSUCCESSFUL) from None
@@ -88,7 +89,8 @@ def _replay_run(what: str, target: str | None, isolation: str | None, place: Sto
             finished = client.finished(what)
     files = [] if target is None else [target.partition(":")[0]]
     settings, _ = operators_settings(isolation, config, Consent(trust=trust))
-    return asyncio.run(replay_run(finished, place.where, settings, files))
+    with working("replaying", only_in_terminal=True):
+        return asyncio.run(replay_run(finished, place.where, settings, files))
 
 
 def _print_run(told: Replayed, *, json_output: bool) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from holdfast.cli.arguments import CodecOption, JsonOption, StoreOption, StorePlace, read_json
 from holdfast.cli.exit_codes import ExitCode
-from holdfast.cli.terminal import print_document, print_table, printable, say, span_of
+from holdfast.cli.terminal import print_document, print_table, printable, say, span_of, working
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.restart_errors import ConfirmationNeeded
 
@@ -79,7 +79,8 @@ def restart(
 def _restarted(run: str, asked: RestartAsked, words: list[str], place: StorePlace, *, yes: bool, json_output: bool) -> None:
     with place.client() as client:
         desk = client.again
-        prepared = desk.prepare(client.find(run).id, asked)
+        with working("looking at the run"):
+            prepared = desk.prepare(client.find(run).id, asked)
         say_plan(prepared.plan)
         if not yes:
             agreed("Start the new run?", place.command(*words, "--yes"))
@@ -124,7 +125,7 @@ def compare(
     codec: CodecOption = None,
 ) -> None:
     """Compare two runs node by node: state, inputs, outputs, verdicts, time and cost. The exit code is 1 if something differs."""
-    with StorePlace.of(store, codec).client() as client:
+    with working("comparing"), StorePlace.of(store, codec).client() as client:
         told = client.again.compare(client.find(a).id, client.find(b).id)
     if json_output:
         print_document(told.document())

@@ -9,7 +9,7 @@ import typer
 
 from holdfast.cli import completion
 from holdfast.cli.arguments import CodecOption, JsonOption, LinesOption, StoreOption, StorePlace, read_json
-from holdfast.cli.terminal import distance, print_document, print_line, print_table, printable, say, seconds, shortened
+from holdfast.cli.terminal import distance, print_document, print_line, print_table, printable, say, seconds, shortened, working
 from holdfast.model.clock import SystemClock
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.schedules import Origin
@@ -178,7 +178,7 @@ def backfill(
     first, last = moment_of("FROM", begin), moment_of("TO", end)
     if first is None or last is None:
         raise InvalidParameter("A backfill has a begin and an end.")
-    with StorePlace.of(store, codec).client() as client:
+    with working("looking for what was due"), StorePlace.of(store, codec).client() as client:
         state, count = client.schedules.backfill(name, first, last)
     say(
         f"asked for {count} runs of {state.definition.function}: a runner that hosts it starts them"

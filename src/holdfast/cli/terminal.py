@@ -36,16 +36,20 @@ def say(text: str) -> None:
 
 
 @contextlib.contextmanager
-def working(word: str, line: str | None = None) -> Iterator[None]:
-    """Show that a command works: in a terminal a spinner on stderr, which is gone afterwards; else one line, as soon as it takes long.
+def working(what: str, *, only_in_terminal: bool = False) -> Iterator[None]:
+    """Show that a command works: in a terminal a spinner on stderr, which is gone afterwards; else one line, if it takes long.
 
-    `line` is that line; without it, it is the word.
+    With `only_in_terminal` there is no such line: for work that takes a second on a busy machine, whose output programs compare.
     """
+    told = f"{printable(what)} …"
     if sys.stderr.isatty():
-        with Console(stderr=True).status(f"{word} …"):
+        with Console(stderr=True, highlight=False).status(Text(told)):
             yield
         return
-    timer = threading.Timer(_LONG_SECONDS, say, [f"{line or word} …"])
+    if only_in_terminal:
+        yield
+        return
+    timer = threading.Timer(_LONG_SECONDS, say, [told])
     timer.daemon = True
     timer.start()
     try:

@@ -1,6 +1,6 @@
 """How many runs each queue admitted of late, as this console saw it: the store counts all admissions, and the console looks now and then.
 
-Looks fall into spans of ten seconds. A queue that nobody looked at for a while shows its admissions in the span of the next look.
+Looks fall into spans of ten seconds. A queue that no page showed for a while shows its admissions in the span of the next look.
 """
 
 from __future__ import annotations

@@ -48,20 +48,29 @@ def bars(slices: Sequence[Slice], label: str, height: int = 56) -> Markup:
 
 
 def _bar(one: Slice, x: int, highest: float, height: int) -> str:
-    room, y = height - 1.0, height - 1.0
+    y = height - 1.0
     drawn = []
+    for kind, tall in _heights(one, highest, height - 1.0):
+        y -= tall
+        drawn.append(f'<rect class="b-{kind}" x="{x}" y="{max(0.0, y):.2f}" width="{_BAR}" height="{tall:.2f}"/>')
+    # The last one takes the pointer wherever it stands over the bar, also where there is nothing.
+    over = f'<rect class="over" x="{x}" y="0" width="{_BAR}" height="{height}"><title>{shown(one.title)}</title></rect>'
+    return f"<g>{''.join(drawn)}{over}</g>"
+
+
+def _heights(one: Slice, highest: float, room: float) -> list[tuple[str, float]]:
+    """How tall each part is. What the smallest parts get more than they are, the tallest part gets less."""
+    told = []
     for kind, value in one.parts:
-        if value <= 0:
-            continue
         if _KIND.fullmatch(kind) is None:
             raise ValueError(f"{kind!r:.50} is no kind of a part")
-        tall = min(y, max(_LEAST, value / highest * room))
-        y -= tall
-        drawn.append(f'<rect class="b-{kind}" x="{x}" y="{y:.2f}" width="{_BAR}" height="{tall:.2f}"/>')
-    # The last one takes the pointer wherever it stands over the bar, also where there is nothing.
-    return (
-        f'<g>{"".join(drawn)}<rect class="over" x="{x}" y="0" width="{_BAR}" height="{height}"><title>{shown(one.title)}</title></rect></g>'
-    )
+        if value > 0:
+            told.append((kind, max(_LEAST, value / highest * room)))
+    over = sum(tall for _, tall in told) - room
+    if over > 0:
+        place = max(range(len(told)), key=lambda each: told[each][1])
+        told[place] = (told[place][0], max(_LEAST, told[place][1] - over))
+    return told
 
 
 def sparkline(values: Sequence[float], label: str, width: int = 80, height: int = 20) -> Markup:

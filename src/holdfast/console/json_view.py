@@ -71,7 +71,10 @@ class _Writer:
     def value(self, value: Any, depth: int) -> None:
         match value:
             case dict():
-                members = [(f'<span class="key">{shown(_cut(str(key)))}</span>: ', one) for key, one in value.items()]
+                members = [
+                    (f'<span class="key">{shown(_cut(json.dumps(str(key), ensure_ascii=False)))}</span>: ', one)
+                    for key, one in value.items()
+                ]
                 self._members("{", members, "}", depth)
             case list():
                 self._members("[", [("", one) for one in value], "]", depth)
@@ -90,10 +93,12 @@ class _Writer:
             self.parts.append(f'{begin}<span class="muted">… {len(members):,} deeper</span>{end}')
             return
         self.parts.append(begin)
-        for label, one in members[:_MOST_MEMBERS]:
+        for at, (label, one) in enumerate(members[:_MOST_MEMBERS], 1):
             self._line(depth + 1)
             self.parts.append(label)
             self.value(one, depth + 1)
+            if at < len(members):
+                self.parts.append(",")
         if len(members) > _MOST_MEMBERS:
             self._line(depth + 1)
             self.parts.append(f'<span class="muted">… {len(members) - _MOST_MEMBERS:,} more</span>')

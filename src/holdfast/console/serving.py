@@ -10,6 +10,7 @@ from holdfast.console.login import Login
 from holdfast.console.pages.again import AgainPages
 from holdfast.console.pages.approvals import ApprovalsPages
 from holdfast.console.pages.catalog import CatalogPages
+from holdfast.console.pages.compare import ComparePages
 from holdfast.console.pages.home import HomePages
 from holdfast.console.pages.run import RunPages
 from holdfast.console.pages.runs import RunsPages
@@ -67,6 +68,7 @@ class Console:
             CatalogPages(site),
             AgainPages(site),
             RunPages(site),
+            ComparePages(site),
         )
         first = Policy("ConsolePlace", Needs.NOTHING, Reach.ALL)
         begin = Route("GET", PREFIX.rstrip("/"), _to_first_page, first)

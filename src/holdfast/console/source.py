@@ -9,6 +9,7 @@ from holdfast.console.sources.approvals import ApprovalsSource
 from holdfast.console.sources.audit import AuditSource
 from holdfast.console.sources.bulk import BulkSource
 from holdfast.console.sources.catalog import CatalogSource
+from holdfast.console.sources.compare import CompareSource
 from holdfast.console.sources.cost import CostSource
 from holdfast.console.sources.home import HomeSource
 from holdfast.console.sources.keys import KeysSource
@@ -99,6 +100,11 @@ class Source:
     def again(self) -> AgainSource:
         """Restarts and retries."""
         return AgainSource(self.viewer)
+
+    @cached_property
+    def compare(self) -> CompareSource:
+        """Comparisons of two runs."""
+        return CompareSource(self.viewer)
 
     @cached_property
     def run(self) -> RunSource:

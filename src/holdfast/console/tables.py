@@ -198,6 +198,8 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     following: str = ""
     """The address of the next page, if there is one."""
     following_label: str = "Next"
+    narrow: bool = False
+    """It is as wide as its cells, not as the page."""
     cut: str = ""
     """What is left out, as a sentence."""
 
@@ -222,6 +224,8 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     title: str = ""
     note: str = ""
+    """Words between backticks are shown as code."""
+    buttons: tuple[Button, ...] = ()
     facts: tuple[tuple[str, Cell], ...] = ()
     table: Table | None = None
     form: Form | None = None

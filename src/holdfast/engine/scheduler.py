@@ -55,7 +55,7 @@ from holdfast.engine.live_parents import LiveParents
 from holdfast.engine.loop_watch import LoopWatch
 from holdfast.engine.outbox import Outbox
 from holdfast.engine.poller import Poller, StartPoller
-from holdfast.engine.registry import Registry
+from holdfast.engine.registry import Capacity, Registry
 from holdfast.engine.timetable import Timetable
 from holdfast.engine.upkeep import Chore, Upkeep
 from holdfast.engine.writer import Writer
@@ -117,6 +117,8 @@ class Scheduler:
         self._suspect_asked_at: float | None = None
         self._troubled: dict[str, float] = {}
         """Executions that could not be fired or claimed, and when each is tried again: no other execution waits for them."""
+        self._admitted: set[Capacity] = set()
+        """Where the last admission found something."""
         self._task: asyncio.Task[None] | None = None
         self._poller: Poller | None = None
         self._loop_watch = None if clock.virtual else LoopWatch(loop)
@@ -260,16 +262,21 @@ class Scheduler:
         await self._claim_suspect()
 
     async def _admit(self, now: int) -> None:
-        """Let the store admit what waits in queues, where there is room. The store is asked first, so that no room is kept in vain."""
-        agenda = self._agenda
-        agenda.queued = False
+        """Let the store admit what waits in queues, where there is room. The store is asked first, so that no room is kept in vain; but not
+        right after an admission that found something, because the next one will probably find more.
+        """
+        agenda, before = self._agenda, self._admitted
+        agenda.queued, self._admitted = False, set()
         for capacity, targets in self._registry.claimable().items():
-            if not self._store.has_open_lane(targets, now):
+            if capacity not in before and not self._store.has_open_lane(targets, now):
                 continue
             room = min(capacity.free, _BATCH)
             if room > 0:  # else a start has taken the room meanwhile
                 capacity.free -= room
-                if await self._invocations.admissions.admit(targets, capacity, room) == room:
+                taken = await self._invocations.admissions.admit(targets, capacity, room)
+                if taken:
+                    self._admitted.add(capacity)
+                if taken == room:
                     agenda.queued = True
                     agenda.ring()
         agenda.queued |= self._registry.is_full()

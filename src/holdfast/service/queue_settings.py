@@ -45,6 +45,8 @@ def read_assignment(text: str) -> tuple[str, Any]:
             return name, float(said)
         except ValueError:
             raise InvalidParameter(f"{name} is {said!r:.50}; write dollars as a number.") from None
+    if last in _WHOLE and not (said.isascii() and said.isdigit()):
+        raise InvalidParameter(f"{name} is {said!r:.50}; write a whole number, or none for no limit.")
     return name, int(said) if (last in _WHOLE or last in ("oldest", "ttl")) and said.isascii() and said.isdigit() else said
 
 

@@ -18,6 +18,7 @@ _MOST_OPERATIONS: Final = 5_000
 
 
 _MOST_TOLD: Final = 3
+_ORDER: Final = (Type.CALLBACK, Type.CHAINED_INVOKE, Type.STEP, Type.CONTEXT, Type.EXECUTION, Type.WAIT)
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +77,8 @@ def _pending(store: Store, header: Execution) -> list[Operation]:
 
 
 def _waits_for(pending: list[Operation]) -> str:
-    told = [_waited_for(op) for op in pending[:_MOST_TOLD]]
+    """People come first, then what else comes from outside; what only the clock ends comes last."""
+    told = [_waited_for(op) for op in sorted(pending, key=lambda op: (op.sub_type != APPROVAL, _ORDER.index(op.type)))[:_MOST_TOLD]]
     more = f" and {len(pending) - _MOST_TOLD:,} more" if len(pending) > _MOST_TOLD else ""
     return f"It waits for {', '.join(told)}{more}."
 

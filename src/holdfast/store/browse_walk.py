@@ -81,7 +81,7 @@ class Walk:
         return named + former if named < most and former < most else None
 
     def _functions(self) -> Sequence[str] | None:
-        """The functions of the kinds that are asked for; None if a function that nobody has published may be of them."""
+        """The functions of the kinds that are asked for; None if a function that no runner has published may be of them."""
         if not only_published(self._wanted.kinds):
             return None
         return [row[0] for row in self._ask(self._looks.functions_of_kinds, {"kinds": self._asked["kinds"]})]

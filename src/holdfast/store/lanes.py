@@ -31,7 +31,7 @@ from holdfast.store.seam import Committed, Target
 
 ROOT: Final = ""
 """The lane above all queues: it only has a clock."""
-_PAGE: Final = 32
+PAGE: Final = 32
 """Lanes that are read at once."""
 _MOST_LOOKS: Final = 2000
 """Lanes that one walk looks at, beside those that it admits from."""
@@ -156,8 +156,8 @@ class _Siblings:
     def first(self) -> LaneRow | None:
         """The lane whose turn it is."""
         while not self._is_read and (not self._heap or self._heap[0][:2] > self._last):
-            page = self._reads.open_lanes(self._parent, self._last, _PAGE)
-            self._is_read = len(page) < _PAGE
+            page = self._reads.open_lanes(self._parent, self._last, PAGE)
+            self._is_read = len(page) < PAGE
             for lane in page:
                 self._last = (lane.turn, lane.key)
                 heapq.heappush(self._heap, (lane.turn, lane.key, lane))
@@ -319,10 +319,13 @@ class Walk:
         if parent in self._unordered:
             return True
         if parent not in self._next_leaf:
+            if level_of(parent) != Level.KEY:  # no read is needed
+                self._unordered.add(parent)
+                return True
             queue = parent.partition("/")[0]
             if queue not in self._ordered:
                 self._ordered[queue] = self._reads.is_ordered(queue)
-            if not self._ordered[queue] or level_of(parent) != Level.KEY:
+            if not self._ordered[queue]:
                 self._unordered.add(parent)
                 return True
             self._next_leaf[parent] = self._reads.next_of_key(parent)

@@ -5,7 +5,7 @@ how a question is asked.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 
@@ -93,8 +93,11 @@ class Reads(ABC):
 
     def inputs(self, executions: Sequence[str]) -> Mapping[str, str]:
         """The payloads that many executions were started with."""
+        return self._inputs_from(self._read("inputs", (self._array(executions),)))
+
+    def _inputs_from(self, read: Iterable[rows.Row]) -> Mapping[str, str]:
         found: dict[str, str] = {}
-        for execution, stored in self._read("inputs", (self._array(executions),)):
+        for execution, stored in read:
             with suppress(HoldfastError):  # the invocation that needs it reads it alone, and fails alone
                 found[execution] = rows.payload_from(self._stored(stored), execution, 1, self._codec) or ""
         return found

@@ -23,7 +23,7 @@ from holdfast.model.operations import Operation, Status, Type
 from holdfast.model.payloads import PayloadCodec, decoded, decoded_graph, decoded_schedule, encoded, encoded_schedule
 from holdfast.model.schedules import ScheduleState
 from holdfast.model.seal import Seal
-from holdfast.model.summary import Summary
+from holdfast.model.summary import NO_SUMMARY, Summary
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -99,6 +99,31 @@ def execution_row(key: int, x: Execution) -> Row:
         1 if x.cascade else 0,
         x.tenant,
         x.started_at,
+        *_course_row(x),
+        x.trace,
+        x.superseded_by,
+        None if x.quarantine is None else x.quarantine._value_,
+        x.quarantine_event,
+        x.graph,
+        *(_NO_PLACE if x.place is None else _place_row(x.place)),
+        1 if x.parked else 0,
+        None if x.place is None else x.place.money,
+        *(_NO_SUMMARY if x.summary is None else _summary_row(x.summary)),
+    )
+
+
+def changed_row(key: int, x: Execution) -> Row:
+    """The columns of an execution that a write may change after its start."""
+    quarantine = None if x.quarantine is None else x.quarantine._value_
+    admitted_at = None if x.place is None else x.place.admitted_at
+    told = x.summary or NO_SUMMARY
+    ended = (told.outcome, told.error_code, told.cost, told.attempt, told.attempts)
+    return (key, *_course_row(x), x.superseded_by, quarantine, x.quarantine_event, admitted_at, 1 if x.parked else 0, *ended)
+
+
+def _course_row(x: Execution) -> Row:
+    """From the deadline to the end of the retention, in the order of the columns."""
+    return (
         x.deadline,
         x.status._value_,
         x.state._value_,
@@ -124,15 +149,6 @@ def execution_row(key: int, x: Execution) -> Row:
         x.stored,
         x.continued_as,
         x.expires_at,
-        x.trace,
-        x.superseded_by,
-        None if x.quarantine is None else x.quarantine._value_,
-        x.quarantine_event,
-        x.graph,
-        *(_NO_PLACE if x.place is None else _place_row(x.place)),
-        1 if x.parked else 0,
-        None if x.place is None else x.place.money,
-        *(_NO_SUMMARY if x.summary is None else _summary_row(x.summary)),
     )
 
 

@@ -74,7 +74,8 @@ def error_page(request: Request, status: int, code: str, message: str, headers: 
     title = HTTPStatus(status).phrase
     body = (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f'<title>{title} · Holdfast</title><link rel="stylesheet" href="{root}static/console.css"></head>'
+        f'<title>{title} · Holdfast</title><link rel="icon" href="{root}static/holdfast.svg">'
+        f'<link rel="stylesheet" href="{root}static/console.css"></head>'
         f'<body class="lone"><main><h1>{title}</h1><p class="problem">{shown(message)}</p>'
         f'<p class="muted">{status} <code>{shown(code)}</code></p><p><a href="{root}">To the console</a></p></main></body></html>'
     )

@@ -163,8 +163,10 @@ class ApprovalsPages:
             made = visit.source.approvals.link(visit.label, visit.field("person"), seconds)
         except Rejected as refused:
             return self._refused(visit, refused)
+        base = visit.source.approvals.link_base
         reached = f"{visit.request.scope.get('scheme', 'http')}://{visit.request.header(b'host') or ''}"
-        return self._one(visit, visit.label, link=made, url=f"{reached}{made.path}")
+        url = made.path if base is None else f"{(base or reached).rstrip('/')}{made.path}"
+        return self._one(visit, visit.label, link=made, url=url)
 
 
 def _comment(visit: Visit) -> str | None:
@@ -193,5 +195,8 @@ def _json(text: str, what: str) -> Any:
 
 
 def _pretty(value: Any) -> str:
-    """A value as people edit it."""
-    return json.dumps(value, ensure_ascii=False, indent=2, default=str)
+    """A value as people read and edit it: characters that hide or turn others are escaped, as JSON has it."""
+    text = json.dumps(value, ensure_ascii=False, indent=2, default=str)
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(one if one.isprintable() or one == "\n" else json.dumps(one)[1:-1] for one in text)

@@ -111,10 +111,9 @@ def _filters(given: dict[str, str]) -> Form:
 
 def _row(noted: Noted) -> tuple[Cell, ...]:
     note = noted.note
-    refused = note.kind is NoteKind.REFUSAL
     return (
         Age(note.at),
-        Mark("failed" if refused else "ok", note.kind.value),
+        Mark("failed", note.kind.value) if note.kind is NoteKind.REFUSAL else Text(note.kind.value, muted=True),
         Link(note.who, address("audit", who=note.who)),
         Link(note.what, address("audit", what=note.what)),
         _subject(note.on),

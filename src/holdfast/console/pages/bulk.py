@@ -63,14 +63,13 @@ class BulkPages:
         """How far a job is."""
         job = self._found(visit)
         above = (("Runs", "runs"), ("Act on all matches", address("runs/-/bulk", q=job.question)))
-        stop = Button(label="Cancel", to=f"runs/-/bulk/{job.name}/cancel", needs="operate", style="danger")
+        stop = Button(label="Cancel", to=f"runs/-/bulk/{job.name}/cancel", needs="operate", style="small danger")
         page = Page(
             title=f"{job.verb.value.capitalize()} {len(job.items):,} {_runs(len(job.items))}",
             path=f"runs/-/bulk/{job.name}",
             above=above,
             lead=_MEMORY,
-            buttons=(stop,) if job.ended_at is None else (),
-            sections=(_progress(job), *((_failures(job),) if job.failed else ())),
+            sections=(_progress(job, stop), _failures(job)),
         )
         return shown(self._site.rendering, visit, page)
 
@@ -126,6 +125,7 @@ def _matches(plan: Plan, verb: Verb, text: str, back: str, reason: str) -> Secti
         empty=f"There is nothing to {verb.value}.",
         hint="Change the question in the list, or choose another action.",
         cut=cut,
+        narrow=True,
     )
     bounded = f" There may be more: an action counts at most {MOST:,}." if plan.bounded else ""
     hidden = (("q", text), ("verb", verb.value), ("newest", plan.newest), ("count", str(count)))
@@ -144,7 +144,7 @@ def _row(item: Item) -> tuple[Cell, ...]:
     return (Mark(item.standing.value), Link(item.name, f"runs/{item.id}", mono=True), Text(item.function), Age(item.started_at))
 
 
-def _progress(job: Job) -> Section:
+def _progress(job: Job, stop: Button) -> Section:
     whole = max(1, len(job.items))
     facts: tuple[tuple[str, Cell], ...] = (
         ("State", Mark(_STATES[job.state], job.state)),
@@ -157,7 +157,8 @@ def _progress(job: Job) -> Section:
         ("By", Text(job.source.owner)),
         ("Question", Text(job.question or "everything", mono=True)),
     )
-    return Section(id="progress", facts=facts, every=0 if job.ended_at is not None else 1)
+    going_on = job.ended_at is None
+    return Section(id="progress", title="Progress", facts=facts, buttons=(stop,) if going_on else (), every=1 if going_on else 0)
 
 
 def _failures(job: Job) -> Section:
@@ -167,9 +168,10 @@ def _failures(job: Job) -> Section:
             (Link(one.item.name, f"runs/{one.item.id}", mono=True), Text(one.item.function), Text(one.reason, wraps=True))
             for one in job.failures
         ),
+        empty="Nothing has failed.",
         cut=f"The first {MOST_FAILURES} of {job.failed:,} failures." if job.failed > MOST_FAILURES else "",
     )
-    return Section(id="failures", title="Not done", table=table)
+    return Section(id="failures", title="Not done", table=table, every=1 if job.ended_at is None else 0)
 
 
 def _all(jobs: list[Job]) -> Section:

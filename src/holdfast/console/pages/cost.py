@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from holdfast.console.pages.table_pages import csv_reply, shown
+from holdfast.console.pages.table_pages import csv_reply, runs_of, shown
 from holdfast.console.rendering import address, usd
 from holdfast.console.site import Site
 from holdfast.console.sources.cost import DIMENSIONS
@@ -129,10 +129,7 @@ def _name(line: CostLine, by: Dimension) -> Cell:
     if not value:
         return Text({Dimension.PIPELINE: "no pipeline", Dimension.NODE: "no node"}.get(by, "—"), muted=True)
     key = _QUALIFIERS.get(by)
-    if key is None:
-        return Text(value)
-    quoted = f'"{value}"' if any(letter.isspace() for letter in value) else value
-    return Link(value, address("runs", q=f"{key}:{quoted}"))
+    return Text(value) if key is None else Link(value, runs_of(key, value))
 
 
 def _amounts(line: CostLine) -> tuple[Cell, ...]:

@@ -7,18 +7,25 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from markupsafe import Markup
+
 from holdfast.console.charts import Slice, bars
 from holdfast.console.query import quoted
 from holdfast.console.rendering import usd
 from holdfast.console.site import Site
-from holdfast.console.sources.home import HomeView, Part
+from holdfast.console.sources.home import HOUR_MS, MOST_IN_PART, HomeSource, HomeView, Part
 from holdfast.console.visit import Visit
 from holdfast.model.clock import monotonic
 from holdfast.web.replies import Reply
 from holdfast.web.routing import Route
 
 _FRESH_SECONDS: Final = 4.0
+_PAST_SECONDS: Final = 60.0
+"""How long the count of a slice of time is kept that is past, while runs of it still go on."""
+_OVER_SECONDS: Final = 600.0
+"""How long it is kept if all its runs are over."""
 _MOST_KEPT: Final = 100
+_MOST_PARTS: Final = 5_000
 
 
 class HomePages:
@@ -29,6 +36,8 @@ class HomePages:
         self._tick = tick
         self._kept: dict[str | None, tuple[float, HomeView]] = {}
         """The view of each tenant, for a few seconds: however many pages are open, the store is asked seldom."""
+        self._parts: dict[tuple[str | None, int, int], tuple[float, Part]] = {}
+        """The slices of time of each tenant's charts."""
 
     def routes(self) -> list[Route]:
         """The routes of these pages."""
@@ -36,16 +45,28 @@ class HomePages:
         return [
             site.page("", self.home, "HomePage"),
             site.page("home/-/needs", self.needs, "HomeNeeds"),
+            site.page("home/-/runs", self.runs, "HomeRuns"),
             site.page("home/-/body", self.body, "HomeBody"),
         ]
 
     def home(self, visit: Visit) -> Reply:
-        """The whole page."""
+        """The whole page. Its charts of runs follow by themselves, because they may take a second to count."""
         return self._site.rendering.page(visit, "home.html", needs=visit.source.home.needs(), **self._values(visit))
 
     def needs(self, visit: Visit) -> Reply:
         """What needs a person, alone: it is read again at every tick."""
         return self._site.rendering.page(visit, "home_needs.html", needs=visit.source.home.needs())
+
+    def runs(self, visit: Visit) -> Reply:
+        """The charts of runs, alone."""
+        source, now = visit.source.home, visit.source.home.now
+        told = []
+        for name, query, unit, count, length in (("hour", "1h", "5 minutes", 12, HOUR_MS // 12), ("day", "24h", "1 hour", 24, HOUR_MS)):
+            parts = [self._part(source, since, length, now) for since in _slices(now, count, length)]
+            told.append(
+                {"name": name, "query": query, "unit": unit, "parts": parts, "chart": _throughput(parts, f"Runs of the last {name}")}
+            )
+        return self._site.rendering.page(visit, "home_runs.html", charts=told, most=MOST_IN_PART)
 
     def body(self, visit: Visit) -> Reply:
         """The rest of the page, alone."""
@@ -53,15 +74,12 @@ class HomePages:
 
     def _values(self, visit: Visit) -> dict[str, Any]:
         view = self._view(visit)
+        days = [Slice(f"{day}: {usd(nanos)}", (("cost", nanos),)) for day, nanos in view.spent.days]
         return {
             "view": view,
             "commands": _first_commands(visit.source.home.place),
             "quoted": quoted,
-            "hour_chart": _throughput(view.hour, "%H:%M", "Runs started in the last hour"),
-            "day_chart": _throughput(view.day, "%H:%M", "Runs started in the last day"),
-            "cost_chart": bars(
-                [Slice(f"{day}: {usd(nanos)}", (("cost", nanos),)) for day, nanos in view.spent.days], "Spent on models by day", height=56
-            ),
+            "cost_chart": bars(days, "Spent on models by day"),
         }
 
     def _view(self, visit: Visit) -> HomeView:
@@ -74,12 +92,35 @@ class HomePages:
             self._kept[tenant] = (now, view)
         return view
 
+    def _part(self, source: HomeSource, since: int, length: int, now: int) -> Part:
+        key, tick = (source.tenant, since, length), self._tick()
+        at, part = self._parts.get(key, (None, None))
+        if at is not None and part is not None and tick - at <= _fresh(part, now):
+            return part
+        part = source.part(since, since + length)
+        if len(self._parts) >= _MOST_PARTS:
+            self._parts.clear()
+        self._parts[key] = (tick, part)
+        return part
 
-def _throughput(parts: Sequence[Part], clock: str, label: str) -> Any:
+
+def _fresh(part: Part, now: int) -> float:
+    if part.until > now:
+        return _FRESH_SECONDS
+    return _PAST_SECONDS if part.going_on else _OVER_SECONDS
+
+
+def _slices(now: int, count: int, length: int) -> list[int]:
+    """The beginnings of slices of equal length; now is in the last one."""
+    last = now // length * length
+    return [last - back * length for back in reversed(range(count))]
+
+
+def _throughput(parts: Sequence[Part], label: str) -> Markup:
     total = sum(part.started for part in parts)
     slices = [
         Slice(
-            f"{_at(part.since, clock)} to {_at(part.until, clock)} UTC: {part.started:,}{' or more' if part.bounded else ''} started, "
+            f"{_at(part.since)} to {_at(part.until)} UTC: {part.started:,}{' or more' if part.bounded else ''} started, "
             f"{part.ok:,} ok, {part.failed:,} failed, {part.stopped:,} stopped, {part.going_on:,} going on",
             (("ok", part.ok), ("open", part.going_on), ("stopped", part.stopped), ("failed", part.failed)),
         )
@@ -88,8 +129,8 @@ def _throughput(parts: Sequence[Part], clock: str, label: str) -> Any:
     return bars(slices, f"{label}: {total:,}")
 
 
-def _at(ms: int, clock: str) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime(clock)
+def _at(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%H:%M")
 
 
 def _first_commands(place: str | None) -> list[tuple[str, str]]:

@@ -22,6 +22,7 @@ from holdfast.console.tables import (
     Link,
     Mark,
     Page,
+    Pile,
     Section,
     Table,
     Text,
@@ -37,6 +38,7 @@ from holdfast.web.replies import Reply
 from holdfast.web.routing import Route
 
 _LEAD = "Who may use this server. The console makes tokens; `holdfast keys create` also makes access keys for AWS's clients."
+_HOLDS = "Who holds it. All keys of one person are that one person in decisions."
 _OPEN = "This server was started without credentials, so it asks for none until it is started again."
 _ROLES: Final = {
     Role.VIEWER: "viewer: look",
@@ -60,7 +62,7 @@ class KeysPages:
         who: dict[str, Any] = {"needs": Needs.ADMINISTER, "reach": Reach.NONE}
         return [
             site.page("keys", self.list, "ListKeysPage", **who),
-            site.page(f"{_ID}/revoke", self.ask_revoke, "AskRevokeKey", **who),
+            site.page(_ID, self.show, "ShowKeyPage", **who),
             *site.action("keys", self.make, "MakeKeyPage", **who),
             *site.action(f"{_ID}/revoke", self.revoke, "RevokeKeyPage", **who),
             *site.action(f"{_ID}/assign", self.assign, "AssignKeyPage", **who),
@@ -83,16 +85,9 @@ class KeysPages:
         return shown(self._site.rendering, visit, _made(visit, issued))
 
     @missing_is_no_page(KeyNotFound)
-    def ask_revoke(self, visit: Visit) -> Reply:
-        """What revoking means, before it is done."""
-        found = visit.source.keys.find(visit.label)
-        own = found.id == visit.request.identity.name
-        note = "The server refuses it within about a second, and every browser that logged in with it is logged out. This cannot be undone."
-        form = Form(to=f"keys/{found.id}/revoke", submit="Revoke", needs="administer", style="danger", back="keys")
-        section = Section(id="revoke", note=note, facts=_facts(found, visit.now), form=form)
-        problem = "You are logged in with this credential: you lose your access." if own else ""
-        page = Page(title=f"Revoke {found.id}", path="keys", above=(("Keys", "keys"),), notice=problem, sections=(section,))
-        return shown(self._site.rendering, visit, page)
+    def show(self, visit: Visit) -> Reply:
+        """One credential: who holds it, and what revoking it means."""
+        return self._credential(visit)
 
     @missing_is_no_page(KeyNotFound)
     def revoke(self, visit: Visit) -> Reply:
@@ -103,8 +98,32 @@ class KeysPages:
     @missing_is_no_page(KeyNotFound)
     def assign(self, visit: Visit) -> Reply:
         """Say who holds a credential."""
-        visit.source.keys.assign(visit.label, visit.field("person"))
+        try:
+            visit.source.keys.assign(visit.label, visit.field("person"))
+        except InvalidParameter as wrong:
+            return self._credential(visit, str(wrong))
         return redirect(visit, "keys")
+
+    def _credential(self, visit: Visit, problem: str = "") -> Reply:
+        found = visit.source.keys.find(visit.label)
+        own = found.id == visit.request.identity.name
+        note = "The server refuses it within about a second, and every browser that logged in with it is logged out. This cannot be undone."
+        person = Field(name="person", label="Person", value=visit.field("person") or found.person or "", required=True, hint=_HOLDS)
+        held = Form(to=f"keys/{found.id}/assign", fields=(person,), submit="Assign", needs="administer", style="")
+        gone = Form(to=f"keys/{found.id}/revoke", submit="Revoke", needs="administer", style="danger", back="keys")
+        page = Page(
+            title=found.id,
+            path=f"keys/{found.id}",
+            above=(("Keys", "keys"),),
+            notice="You are logged in with this credential: if you revoke it, you lose your access." if own else "",
+            problem=problem,
+            sections=(
+                Section(id="facts", facts=_facts(found, visit.now)),
+                Section(id="held", title="Held by", form=held),
+                Section(id="revoke", title="Revoke", note=note, form=gone),
+            ),
+        )
+        return shown(self._site.rendering, visit, page, 422 if problem else 200)
 
     def _page(self, visit: Visit, asked: TokenAsked | None = None, problem: str = "") -> Reply:
         found = visit.source.keys.all()
@@ -131,7 +150,7 @@ def _table(found: Sequence[Credential], visit: Visit) -> Table:
             Text(one.note, muted=True),
             Age(one.created_at),
             _end(one, visit.now),
-            Actions((Button(label="Revoke…", to=f"keys/{one.id}/revoke", needs="administer", is_link=True),)),
+            Actions((Button(label="Assign, revoke…", to=f"keys/{one.id}", needs="administer", is_link=True),)),
         )
         for one in found[:MOST_ROWS]
     )
@@ -145,8 +164,8 @@ def _table(found: Sequence[Credential], visit: Visit) -> Table:
 
 
 def _named(one: Credential, visit: Visit) -> Cell:
-    yours = one.id == visit.request.identity.name
-    return Chips((one.id, "you")) if yours else Link(one.id, f"audit?who={part_of_path(one.id)}", mono=True)
+    link = Link(one.id, f"keys/{part_of_path(one.id)}", mono=True)
+    return Pile((link, Text("you are logged in with it", muted=True))) if one.id == visit.request.identity.name else link
 
 
 def _end(one: Credential, now: int) -> Cell:
@@ -163,9 +182,7 @@ def _new(asked: TokenAsked) -> Section:
         Field(
             name="tenant", label="Tenant", value=asked.tenant, hint="It sees and starts only executions of this tenant. Empty: all tenants."
         ),
-        Field(
-            name="person", label="Person", value=asked.person, hint="Who holds it. All keys of one person are that one person in decisions."
-        ),
+        Field(name="person", label="Person", value=asked.person, hint=_HOLDS),
         Field(name="days", label="Days", value=asked.days, type="number", hint="How long it is valid. Empty: until it is revoked."),
         Field(name="note", label="Note", value=asked.note, hint="For people, such as what it is for."),
     )
@@ -188,4 +205,5 @@ def _facts(one: Credential, now: int) -> tuple[tuple[str, Cell], ...]:
         ("Person", NOTHING if one.person is None else Text(one.person)),
         ("Expires", _end(one, now)),
         ("Note", Text(one.note) if one.note else NOTHING),
+        ("What it did", Link("Audit log", f"audit?who={part_of_path(one.id)}")),
     )

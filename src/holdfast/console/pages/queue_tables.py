@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from holdfast.console.pages.table_pages import part_of_path
+from holdfast.console.pages.table_pages import part_of_path, runs_of
 from holdfast.console.rendering import address
 from holdfast.console.sources.queues import LanePage, ParkedPage, settings_of
 from holdfast.console.tables import (
@@ -89,7 +89,7 @@ def _turns(mode: Mode, here: str) -> tuple[Button, ...]:
 
 
 def _limits(row: QueueRow) -> Cell:
-    """The limits that somebody has set, and who."""
+    """The limits that code or an operator has set, and which of them."""
     told = [one for one in settings_of(row) if one.setter != "default"]
     if not told:
         return Text("none set", muted=True)
@@ -114,8 +114,7 @@ def standing(view: QueueView, spark: tuple[int, ...] | None, visit: Visit) -> Se
     facts += [("Parked", Number(stands.parked, quiet=False)), ("Next admission", Text(view.next_admission))]
     if spark is not None:
         facts.append(("Admissions, last five minutes", Spark(spark, _SPARK)))
-    link = address("runs", q=f"queue:{view.row.name}")
-    facts.append(("Runs", Link("All runs of this queue", link)))
+    facts.append(("Runs", Link("All runs of this queue", runs_of("queue", view.row.name))))
     return Section(id="standing", facts=tuple(facts), live=True)
 
 
@@ -140,13 +139,13 @@ def parked(page: ParkedPage, here: str, count: int) -> Section:
         hint="A run that fails waits here for a person, if the queue parks.",
         following=address(here, parked=page.beyond) if page.beyond else "",
     )
-    every = Form(to=f"{here}/redrive", submit=f"Redrive all {count:,}…", get=True, style="")
-    return Section(id="parked", title="Parked runs, oldest first", table=table, form=every if rows and len(rows) > 1 else None)
+    every = Button(label=f"Redrive all {count:,}…", to=f"{here}/redrive", needs="operate", is_link=True)
+    return Section(id="parked", title="Parked runs, oldest first", table=table, buttons=(every,) if len(rows) > 1 else ())
 
 
 def settings(row: QueueRow, here: str, said: Mapping[str, str] | None, *, may_set: bool) -> Section:
     """The settings: what the code says beside what the operator says, and what counts."""
-    columns = (Column("Setting"), Column("Meaning"), Column("Code says"), Column("Operator says"), Column("Counts"), Column("Set by"))
+    columns = (Column("Setting"), Column("Code says"), Column("Operator says"), Column("Counts"), Column("Set by"))
     rows = []
     for one in settings_of(row):
         value = (one.operator or "") if said is None else said.get(one.name, "")
@@ -154,8 +153,7 @@ def settings(row: QueueRow, here: str, said: Mapping[str, str] | None, *, may_se
         given: Cell = field if may_set else NOTHING if one.operator is None else Text(one.operator, mono=True)
         rows.append(
             (
-                Text(one.name, mono=True),
-                Text(_MEANINGS.get(one.name, ""), muted=True, wraps=True),
+                Pile((Text(one.name, mono=True), Text(_MEANINGS.get(one.name, ""), muted=True))),
                 NOTHING if one.declared is None else Text(one.declared, mono=True),
                 given,
                 Text(one.counts, mono=True),
@@ -173,7 +171,7 @@ def lanes(page: LanePage, here: str, visit: Visit) -> Section:
     columns = (Column("Lane", fill=True), Column("Level"), Column("Waiting", number=True), Column("Held", number=True), Column("Opens"))
     rows = tuple(
         (
-            Text(lane.key, mono=True),
+            Text(lane.key, mono=True, wraps=True),
             Text(lane.level, muted=True),
             Number(lane.waiting),
             Number(lane.held, of=None if lane.at_once is None or lane.at_once >= UNLIMITED else lane.at_once),

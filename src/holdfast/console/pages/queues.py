@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
 from holdfast.console.admissions import Admissions
 from holdfast.console.pages.queue_tables import lanes, parked, queues, settings, standing
-from holdfast.console.pages.table_pages import missing_is_no_page, part_of_path, shown
+from holdfast.console.pages.table_pages import missing_is_no_page, part_asked, part_of_path, shown
 from holdfast.console.rendering import address
 from holdfast.console.site import Site, redirect
 from holdfast.console.sources.queues import MOST_REDRIVEN
@@ -128,12 +129,13 @@ class QueuesPages:
         view = source.show(name)
         here = f"queues/{part_of_path(name)}"
         path = address(here, lane=visit.text("lane"), parked=visit.text("parked"))
-        sections = [
-            standing(view, self._spark(visit, view), visit),
-            parked(source.parked(name, visit.text("parked")), here, view.standing.parked),
-            settings(view.row, here, said, may_set=visit.may("operate") and visit.source.viewer.tenant is None),
-            lanes(source.lanes(name, visit.text("lane")), here, visit),
-        ]
+        may_set = visit.may("operate") and visit.source.viewer.tenant is None
+        made: dict[str, Callable[[], Section]] = {
+            "standing": lambda: standing(view, self._spark(visit, view), visit),
+            "parked": lambda: parked(source.parked(name, visit.text("parked")), here, view.standing.parked),
+            "settings": lambda: settings(view.row, here, said, may_set=may_set),
+            "lanes": lambda: lanes(source.lanes(name, visit.text("lane")), here, visit),
+        }
         page = Page(
             title=name,
             path=path,
@@ -141,7 +143,7 @@ class QueuesPages:
             mark=_MARKS[view.row.mode],
             buttons=self._buttons(visit, view, here),
             problem=problem,
-            sections=tuple(sections),
+            sections=tuple(make() for part, make in made.items() if part == (part_asked(visit) or part)),
         )
         return shown(self._site.rendering, visit, page, 422 if problem else 200)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.console.pages.table_pages import part_of_path, shown
-from holdfast.console.rendering import address
+from holdfast.console.pages.table_pages import part_of_path, runs_of, shown
 from holdfast.console.site import Site
 from holdfast.console.sources.runners import RunnersView
 from holdfast.console.tables import MOST_ROWS, NOTHING, Cell, Column, Link, Mark, Number, Page, Section, Table, Text, Until
@@ -71,7 +70,7 @@ def _hosted(view: RunnersView) -> Section:
             Link(one.function, f"workers/{part_of_path(one.function)}") if one.kind is not Kind.FUNCTION else Text(one.function),
             Text(one.kind.value, muted=True),
             Text(one.version, mono=True, muted=True),
-            Link("Runs", address("runs", q=_question(one.function))),
+            Link("Runs", runs_of("function", one.function)),
         )
         for one in view.hosted[:MOST_ROWS]
     )
@@ -83,7 +82,3 @@ def _hosted(view: RunnersView) -> Section:
     )
     note = "What runners have published in this store. The store does not keep which runner published what, nor whether one still hosts it."
     return Section(id="hosted", title="Functions, workers and pipelines", note=note, table=table)
-
-
-def _question(function: str) -> str:
-    return f'function:"{function}"' if any(letter.isspace() for letter in function) else f"function:{function}"

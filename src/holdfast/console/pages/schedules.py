@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from holdfast.console.pages.table_pages import missing_is_no_page, part_of_path, shown
+from holdfast.console.pages.table_pages import missing_is_no_page, part_of_path, runs_of, shown
 from holdfast.console.rendering import address, moment
 from holdfast.console.site import Site, redirect
 from holdfast.console.tables import (
@@ -35,7 +35,7 @@ from holdfast.model.errors import InvalidParameter, Rejected
 from holdfast.model.schedule_errors import ScheduleNotFound
 from holdfast.model.schedules import Handled, ScheduleState
 from holdfast.model.standing import Standing
-from holdfast.model.timing import in_words
+from holdfast.model.timing import Timing, in_words
 from holdfast.service.schedule_descriptions import expression, in_zone, next_times
 from holdfast.web.policy import Needs
 from holdfast.web.replies import Reply
@@ -77,7 +77,7 @@ class SchedulesPages:
             columns=columns,
             rows=tuple(_row(state, visit) for state in found),
             empty="There are no schedules.",
-            hint='Declare one in code with holdfast.Schedule(…), or add one: holdfast schedules add NAME FUNCTION --cron "0 9 * * 1-5".',
+            hint="Declare one in code with `holdfast.Schedule(…)`, or add one with `holdfast schedules add`.",
             first="schedules" if beyond else "",
             following=address("schedules", beyond=following) if following else "",
         )
@@ -172,7 +172,11 @@ class SchedulesPages:
         title = f"{count:,} {'occurrence' if count == 1 else 'occurrences'} would start"
         cut = f"The first {_EXAMPLES} of {count:,}." if count > _EXAMPLES else ""
         table = Table(
-            columns=(Column("Due"),), rows=tuple((Time(at),) for at in plan.due[:_EXAMPLES]), empty="Nothing was due in that time.", cut=cut
+            columns=(Column("Due"),),
+            rows=tuple((Time(at),) for at in plan.due[:_EXAMPLES]),
+            empty="Nothing was due in that time.",
+            cut=cut,
+            narrow=True,
         )
         hidden = (Field(name="begin", label="", value=begin, type="hidden"), Field(name="end", label="", value=end, type="hidden"))
         confirm = Field(name="confirm", label=f"Type {count} to confirm", required=True)
@@ -194,13 +198,19 @@ def _row(state: ScheduleState, visit: Visit) -> tuple[Cell, ...]:
     timing = state.definition.timing
     return (
         Link(state.name, f"schedules/{part_of_path(state.name)}"),
-        Pile((Text(in_words(timing)), Text(expression(timing), mono=True, muted=True))),
-        Link(state.definition.function, address("runs", q=f"function:{state.definition.function}")),
+        _when(timing),
+        Link(state.definition.function, runs_of("function", state.definition.function)),
         Until(coming[0]) if coming else NOTHING,
         _last(state.recent[0]) if state.recent else NOTHING,
         _mark(state),
         Actions(_turns(state, "small")),
     )
+
+
+def _when(timing: Timing) -> Cell:
+    if timing.cron is None:
+        return Text(in_words(timing))
+    return Pile((Text(in_words(timing)), Text(expression(timing), mono=True, muted=True)))
 
 
 def _mark(state: ScheduleState) -> Mark:
@@ -228,7 +238,7 @@ def _facts(state: ScheduleState) -> Section:
     target = defined.function if defined.version is None else f"{defined.function}:{defined.version}"
     facts: list[tuple[str, Cell]] = [
         ("Expression", Text(expression(defined.timing), mono=True)),
-        ("Runs", Link(target, address("runs", q=f"function:{defined.function}"))),
+        ("Runs", Link(target, runs_of("function", defined.function))),
         ("If the run before still goes on", Text(defined.overlap.value)),
         ("What no runner could start in time", Text(defined.catch_up.value)),
         ("Declared in", Text(state.origin.value)),
@@ -251,7 +261,7 @@ def _coming(state: ScheduleState, now: int) -> Section:
     columns = (Column("When"), Column("In the schedule's zone"), Column("UTC"))
     rows = tuple((Until(at), Text(in_zone(at, zone)), Time(at)) for at in times)
     empty = "Nothing is due while it is paused." if state.paused else "It has no next time."
-    return Section(id="next", title="Next five", table=Table(columns=columns, rows=rows, empty=empty), live=True)
+    return Section(id="next", title="Next five", table=Table(columns=columns, rows=rows, empty=empty, narrow=True), live=True)
 
 
 def _history(state: ScheduleState, standings: Mapping[str, Standing]) -> Section:

@@ -80,13 +80,13 @@ def _subscribers(view: SignalsView) -> Section:
             else Mark("retrying" if backlog >= _LARGE else "running", "behind" if backlog >= _LARGE else "delivering")
         )
         if one.runner is None:
-            state = Mark("failed" if backlog else "waiting", "nobody delivers")
+            state = Mark("failed" if backlog else "waiting", "no runner delivers")
         by: Cell = Text("no runner", muted=True) if one.runner is None else Link(one.runner, "runners", mono=True)
         rows.append((Text(one.name), state, Number(one.delivered), Number(one.newest), Number(backlog), by))
     table = Table(
         columns=columns,
         rows=tuple(rows),
-        empty="Nobody subscribes, so the store writes no signals.",
+        empty="There are no subscribers, so the store writes no signals.",
         hint="Give holdfast.open subscribers={…}, or `holdfast serve` a file of sinks.",
     )
     return Section(id="subscribers", title="Subscribers", table=table, live=True)

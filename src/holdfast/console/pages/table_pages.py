@@ -6,7 +6,8 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import quote
 
-from holdfast.console.rendering import Rendering
+from holdfast.console.query import Query
+from holdfast.console.rendering import Rendering, address
 from holdfast.console.tables import Page, csv_text
 from holdfast.console.visit import Visit
 from holdfast.model.errors import HoldfastError
@@ -17,13 +18,18 @@ from holdfast.web.replies import Reply
 
 def shown(rendering: Rendering, visit: Visit, page: Page, status: int = 200) -> Reply:
     """The page, or only its part `?part=` for a script."""
-    wanted = visit.text("part")
-    if not wanted or not visit.is_fragment:
+    wanted = part_asked(visit)
+    if not wanted:
         return rendering.page(visit, "table.html", status, page=page)
     section = page.section(wanted)
     if section is None:
         raise Refused(404, "NotFound", "There is no such part of this page.")
     return rendering.page(visit, "table_part.html", page=page, section=section)
+
+
+def part_asked(visit: Visit) -> str:
+    """The part of the page that a script asks for; empty for the whole page."""
+    return visit.text("part") if visit.is_fragment else ""
 
 
 def csv_reply(name: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Reply:
@@ -40,6 +46,11 @@ def missing_is_no_page(*kinds: type[HoldfastError]) -> Iterator[None]:
         yield
     except kinds as missing:
         raise Refused(404, missing.code, str(missing)) from None
+
+
+def runs_of(key: str, value: str) -> str:
+    """The address of the list of runs, asked for one value of a qualifier."""
+    return address("runs", q=Query(values=((key, value),)))
 
 
 def part_of_path(text: str) -> str:

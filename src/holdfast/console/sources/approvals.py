@@ -17,7 +17,7 @@ from holdfast.model.audit import NoteFilter, NoteKind
 from holdfast.model.credentials import Credential
 from holdfast.model.errors import CodecFailed, ExecutionNotFound, RowDamaged
 from holdfast.service.approval_desk import ApprovalDesk
-from holdfast.service.estimates import rest_in_words, without_workers
+from holdfast.service.estimates import Estimates, rest_in_words, without_workers
 from holdfast.store.seam import Filter
 from holdfast.workers.approval_pages import approval_page
 from holdfast.workers.approvals import Approval, ApprovalNotFound, ApproverRefused, approvals_of, is_approval_id, run_of
@@ -61,7 +61,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
         asked = self.approval
         if asked.kind == "unknown_outcome":
             return f"Did the call of {asked.tool} happen?"
-        return asked.question or f"May {asked.tool} be called with these arguments?"
+        return asked.question or f"May {asked.worker_id} call {asked.tool} with these arguments?"
 
 
 class Inbox(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,10 +162,17 @@ class ApprovalsSource:
         return ()
 
     def _cards(self, approvals: Iterable[Approval]) -> list[Card]:
-        told = without_workers(self._viewer.store).with_rests(approvals)
+        told = self._estimates.with_rests(approvals)
         return [
             Card(approval=one, refusal=self._refusal(one), rest="" if one.may_cost is None else rest_in_words(one.may_cost)) for one in told
         ]
+
+    @property
+    def _estimates(self) -> Estimates:
+        """With the contracts and prices of the workers that are served beside this console, if there are any."""
+        workers = None if self._viewer.served is None else self._viewer.served.workers
+        known = None if workers is None else workers.estimates
+        return known if isinstance(known, Estimates) and known.store is not None else without_workers(self._viewer.store)
 
     def _refusal(self, approval: Approval) -> str:
         """Why the caller may not decide. The write of a decision checks it again."""
@@ -201,12 +208,15 @@ class ApprovalsSource:
         edited_arguments: dict[str, Any] | None = None,
     ) -> Approval:
         """Decide in the name of the caller, or vote where several persons must approve."""
-        return self._desk.decide(approval_id, verdict, comment=comment, result=result, edited_arguments=edited_arguments)
+        decided = self._desk.decide(approval_id, verdict, comment=comment, result=result, edited_arguments=edited_arguments)
+        self._look()
+        return decided
 
     def decide_many(self, verdict: BatchVerdict, approvals: Sequence[str], comment: str | None) -> list[Told]:
         """Decide many, each by itself: a refused one stops no other."""
         titles = {card.id: card for card in self.chosen(approvals)}
-        results = self._desk.decide_many(verdict, [one for one in approvals if one in titles], comment=comment)
+        results = self._desk.decide_many(verdict, list(titles), comment=comment) if titles else ()
+        self._look()
         return [
             Told(
                 id=one.approval_id,
@@ -229,6 +239,19 @@ class ApprovalsSource:
             if approval_id in known[run]:
                 found.append(Card(approval=known[run][approval_id], refusal=self._refusal(known[run][approval_id])))
         return found
+
+    def _look(self) -> None:
+        """A run that waits on the server beside this console goes on at once."""
+        if self._viewer.served is not None:
+            self._viewer.served.look()
+
+    # --- links
+
+    @property
+    def link_base(self) -> str | None:
+        """Where links lead: the address that the operator set; empty: the address of this server; None: this process serves no links."""
+        workers = None if self._viewer.served is None else self._viewer.served.workers
+        return None if workers is None else workers.policy.link_base or ""
 
     def link(self, approval_id: str, person: str, seconds: int) -> MadeLink:
         """A link by which a person may decide an approval, once."""

@@ -13,11 +13,12 @@ from holdfast.engine.restarts import check_restartable, restarted
 from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.model.life import next_try
-from holdfast.model.operations import Failure, Kind, Word
+from holdfast.model.operations import Failure, Word
 from holdfast.model.standing import Standing
 from holdfast.model.starts import Restart
 from holdfast.service.run_restarts import RETRY, prepare, restart_in_store
 from holdfast.store.browsing import BrowsedRow
+from holdfast.workers.run_lookup import accepted_in
 
 MOST: Final = 10_000
 """The most runs that one action counts and acts on."""
@@ -54,7 +55,6 @@ class Item(msgspec.Struct, frozen=True):
     id: str
     name: str
     function: str
-    kind: Kind
     standing: Standing
     started_at: int
 
@@ -125,9 +125,9 @@ class BulkSource:
         header = self._viewer.find(item.id)
         match verb:
             case Verb.STOP:
-                self._stop(header, item.kind, reason)
+                self._stop(header, reason)
             case Verb.RETRY:
-                self._retry(header, item.kind)
+                self._retry(header)
             case Verb.RELEASE:
                 self._viewer.client.release(header.id)
             case Verb.REDRIVE:
@@ -144,17 +144,17 @@ class BulkSource:
         if actor is not None:
             self._viewer.store.note(actor.did(f"bulk {verb.value}", on, outcome, self._viewer.now))
 
-    def _stop(self, header: Execution, kind: Kind, reason: str) -> None:
-        if kind is Kind.FUNCTION:
+    def _stop(self, header: Execution, reason: str) -> None:
+        if accepted_in(self._viewer.store, header) is None:
             done = self._viewer.client.stop(header.id, Failure(message=reason, type="StoppedByOperator"))[1]
         else:
             done = self._viewer.client.cancel(header.id)[1]
         if not done:
             raise InvalidParameter("It was over already.")
 
-    def _retry(self, header: Execution, kind: Kind) -> None:
+    def _retry(self, header: Execution) -> None:
         viewer = self._viewer
-        if kind is not Kind.FUNCTION:
+        if accepted_in(viewer.store, header) is not None:
             restart_in_store(viewer.store, prepare(viewer.store, header.id, viewer.asker, RETRY), viewer.asker, viewer.clock, viewer.ids)
             return
         check_restartable(header)
@@ -185,4 +185,4 @@ def _can(verb: Verb, header: Execution) -> bool:
 
 def _item(row: BrowsedRow) -> Item:
     header = row.header
-    return Item(header.id, header.name, header.function, row.kind, row.standing, header.started_at)
+    return Item(header.id, header.name, header.function, row.standing, header.started_at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final
 
 import msgspec
@@ -15,8 +16,11 @@ from holdfast.pipelines.graph.graph import Graph
 from holdfast.pipelines.graph.refusals import PipelineInvalid
 from holdfast.pipelines.graph.text import graph_from
 from holdfast.workers.accepted_request import AcceptedRequest
+from holdfast.workers.input_secrets import secrets_in
 
 _MOST_DEPTH: Final = 100
+_PREFIX: Final = 60
+"""Of a longer secret, already so many characters are taken out."""
 
 
 def graph_of(viewer: Viewer, header: Execution) -> Graph | None:
@@ -64,3 +68,37 @@ def with_secrets(edited: Any, shown: Any, original: Any, depth: int = 0) -> Any:
 def same(one: Any, other: Any) -> bool:
     """Whether two JSON values are equal: true is not 1."""
     return msgspec.json.encode(one, order="sorted") == msgspec.json.encode(other, order="sorted")
+
+
+class Cleaner:
+    """Takes the secrets of inputs out of texts that are made of JSON: whole ones, escaped ones, and the beginnings of long ones that a text
+    shows cut."""
+
+    def __init__(self, inputs: Any, contract: Contract | None) -> None:
+        found = {} if contract is None else secrets_in(inputs, contract.input_schema)
+        self._all = found is None
+        texts = {text for text in (found or {}).values() if text}
+        forms = {form for text in texts for form in (text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1])}
+        self._forms = sorted(forms, key=len, reverse=True)
+        self._long = [form[:_PREFIX] for form in self._forms if len(form) > _PREFIX]
+
+    def text(self, text: str) -> str:
+        """The text without the secrets."""
+        if self._all:
+            return REDACTED
+        for form in self._forms:
+            text = text.replace(form, REDACTED)
+        return REDACTED if any(form in text for form in self._long) else text
+
+    def value(self, value: Any, depth: int = 0) -> Any:
+        """A JSON value without the secrets, in all its texts and names."""
+        if self._all or depth > _MOST_DEPTH:
+            return REDACTED
+        if isinstance(value, dict):
+            return {self.text(str(name)): self.value(one, depth + 1) for name, one in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.value(one, depth + 1) for one in value]
+        if isinstance(value, str):
+            return self.text(value)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return REDACTED if is_number and str(value) in self._forms else value

@@ -28,6 +28,8 @@ from holdfast.store.browsing import Browse, Facet, Facets
 
 HOUR_MS: Final = 3_600_000
 MOST_COUNTED: Final = 1_000
+MOST_IN_PART: Final = 5_000
+"""The most runs of one slice of time that are counted."""
 _MOST_LINES: Final = 6
 _MOST_QUEUES: Final = 100
 _MOST_SCHEDULES: Final = 500
@@ -112,7 +114,7 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HomeView(msgspec.Struct, frozen=True, kw_only=True):
-    """All of the first page but what needs a person."""
+    """The first page, without what needs a person and without its charts of runs."""
 
     is_new: bool
     """Nothing has been started in this store yet."""
@@ -125,8 +127,6 @@ class HomeView(msgspec.Struct, frozen=True, kw_only=True):
     """Queues in which something waits, or that are not open, that are not shown."""
     reasons: tuple[Reason, ...]
     looked_at: int
-    hour: tuple[Part, ...]
-    day: tuple[Part, ...]
     spent: Spent
     runners: int
     held: int
@@ -139,6 +139,11 @@ class HomeSource:
 
     def __init__(self, viewer: Viewer) -> None:
         self._viewer = viewer
+
+    @property
+    def now(self) -> int:
+        """The time that counts in the store."""
+        return self._viewer.now
 
     @property
     def tenant(self) -> str | None:
@@ -183,8 +188,6 @@ class HomeSource:
             more_queues=max(0, len(queues) - _MOST_LINES),
             reasons=reasons,
             looked_at=looked_at,
-            hour=self._parts(now, 12, HOUR_MS // 12),
-            day=self._parts(now, 24, HOUR_MS),
             spent=self._spent(now),
             runners=len(runners),
             held=sum(one.holds for one in runners) if self._viewer.tenant is None else 0,
@@ -239,13 +242,9 @@ class HomeSource:
 
     # --- what was done and spent
 
-    def _parts(self, now: int, count: int, length: int) -> tuple[Part, ...]:
-        """Slices of equal length; the last one ends with the slice of now."""
-        last = (now // length + 1) * length
-        return tuple(self._part(last - (count - place) * length, last - (count - place - 1) * length) for place in range(count))
-
-    def _part(self, since: int, until: int) -> Part:
-        told = self._counts(Browse(since=since, until=until, roots=True))
+    def part(self, since: int, until: int) -> Part:
+        """What was started in a slice of time, by the newest runs of it."""
+        told = self._counts(Browse(since=since, until=until, roots=True), MOST_IN_PART)
         standings = told.counts.get(Facet.STANDING, {})
         ok = standings.get(Standing.OK, 0) + standings.get(Standing.PARTIAL, 0)
         failed, stopped = standings.get(Standing.FAILED, 0), standings.get(Standing.STOPPED, 0)

@@ -61,6 +61,11 @@
     if (event.ctrlKey || event.metaKey || event.altKey || (help && help.open)) return;
     const card = current();
     if (event.key === "Escape" && card) { card.focus(); return; }
+    if (event.key === "Enter" && card && event.target.matches("[data-reason]")) {
+      const next = card.querySelector("[data-reject]") || card.querySelector("[data-approve]");
+      if (next && event.target.value.trim()) { event.preventDefault(); next.focus(); }
+      return;
+    }
     if (event.target.matches("input:not([type=checkbox]), textarea, select")) return;
     if (event.key === "?" && help) { event.preventDefault(); help.showModal(); return; }
     if (event.key in steps && cards().length > 1) { event.preventDefault(); move(steps[event.key]); return; }

@@ -20,6 +20,7 @@ from holdfast.pipelines.graph.references import resolved
 from holdfast.pipelines.graph.structure import Structure
 from holdfast.pipelines.graph.templates import INPUTS, references_in
 from holdfast.pipelines.record.operations import node_at
+from holdfast.workers.accepted_request import SHARD
 
 What: TypeAlias = Literal["reused", "again", "depends"]
 Package: TypeAlias = Callable[[str], tuple[str, str] | None]
@@ -131,6 +132,8 @@ def _node(
     if _changed(node, *inputs):
         return "again", "its inputs changed"
     for result in past.results:
+        if result.package.startswith(SHARD):  # it has the code of the pipeline, which is not what its items depend on
+            continue
         served = package(result.worker) if result.node == node.name and result.package else None
         if served is not None and served != (result.version, result.package):
             version = f"version {served[0]}" if served[0] != result.version else "other code"

@@ -60,7 +60,7 @@ def question_page(
 ) -> Reply:
     """What is asked, and the form by which this person decides."""
     told = f'<p class="problem" role="alert">{shown(problem)}</p>' if problem else ""
-    asked = approval.question or f"May {approval.tool} be called with these arguments?"
+    asked = approval.question or f"May {approval.worker_id} call {approval.tool} with these arguments?"
     form = "".join(drawn(field, (given or {}).get(field.key, "")) for field in _fields(approval))
     yes = ("answer", "Send the answer") if approval.kind == "question" else ("approve", "Approve")
     comment = shown((given or {}).get("comment", ""))

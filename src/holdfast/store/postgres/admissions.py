@@ -8,7 +8,7 @@ admission that has locked nothing yet may wait for that lane, and no two process
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -32,21 +32,19 @@ _NOTHING: Final = Committed(())
 
 
 class Asked(NamedTuple):
-    """What an admission is asked for, and what is known before it begins."""
+    """What an admission is asked for."""
 
     targets: Sequence[Target]
     by: Sequence[Claimant]
     now: int
-    clock: int
-    """Of the lane above all queues."""
-    reopens: bool
-    """Closed lanes may open."""
 
 
 class Admissions(Doubts):
     """The part of a store that admits queued executions."""
 
     _foreign: bool
+    _inputs: Mapping[str, str] = {}
+    """Inputs that the last admission read, as they are stored: its caller asks for them next."""
 
     @abstractmethod
     def _put(self, done: PostgresBatch, now: int, walked: Sequence[LaneRow] | None = None) -> Written:
@@ -61,22 +59,20 @@ class Admissions(Doubts):
         """Drop the views that a batch was decided on."""
 
     def admit(self, targets: Sequence[Target], by: Sequence[Claimant], now: int) -> Committed:
-        """Admit queued executions and claim them, in a transaction of their own. Without an open lane nothing is written.
+        """Admit queued executions and claim them, in a transaction of their own. Without an open lane nothing is written: `has_open_lane`
+        is the question that needs no transaction.
 
         If other processes had locked all open queues, the call waits a moment for one of them. A queue that it still could not have counts
         as a change by another process (`changed`), so that the engine tries again.
 
         If the connection is lost, it may be unknown whether something was claimed. Then the error is raised, and `held` finds it out.
         """
-        if not by:
-            return _NOTHING
-        ((is_open, reopens, clock),) = self._read("has_open_lane", {**hosted(targets), "now": now})
-        if not is_open and not reopens:
+        if not by or not targets:
             return _NOTHING
         with self._writer.lock:
             try:
                 self._resolve()
-                asked = Asked(targets, by, now, clock or 0, reopens)
+                asked = Asked(targets, by, now)
                 done, passed = self._admit(asked, None)
                 if passed is not None and not done.answers:
                     with suppress(psycopg.errors.LockNotAvailable):
@@ -97,12 +93,11 @@ class Admissions(Doubts):
                 if first is not None:
                     self._await(first)
                 self._ask_ahead((), {}, now)
-                if asked.reopens:
-                    self._writer.run(self._sql["reopen_lanes"], (now,))
                 reads = WalkReads(self._writer, self._sql, asked.targets, len(asked.by), lambda row: self._based(row, done).header)
-                walk = Walk(reads.of(asked.clock), asked.targets, now, lambda write: self._admitted(write, now, done, reads.locked))
+                walk = Walk(reads.begun(now), asked.targets, now, lambda write: self._admitted(write, now, done, reads.locked))
                 taken = walk.take(asked.by)
-                if len(taken) < len(asked.by):
+                self._inputs = reads.inputs
+                if reads.may_pass and len(taken) < len(asked.by):
                     found = self._writer.run(self._sql["passed_queue"], {**hosted(asked.targets), "locked": texts(reads.locked)})
                     passed = found[0][0] if found else None
                 walked = walk.changed()
@@ -122,7 +117,7 @@ class Admissions(Doubts):
             signalled = True
         else:
             self._remember(done)
-        return Walk.committed(taken, done.changes, done.followed, signalled=signalled), passed
+        return (Walk.committed(taken, done.changes, done.followed, signalled=signalled) if done.changes else _NOTHING), passed
 
     def _admitted(self, write: Admit, now: int, done: PostgresBatch, locked: set[str]) -> Answer | HoldfastError:
         """Decide an admission. One that changes other executions, because its execution is over, is left to the write that fires its
@@ -142,6 +137,13 @@ class Admissions(Doubts):
             return False
         lanes = {key for header in changed if header.place is not None for key in path(header.place.lane)} - locked
         return not lanes or {key for (key,) in self._writer.run(self._sql["free_lanes"], (texts(lanes),))} == lanes
+
+    def inputs(self, executions: Sequence[str]) -> Mapping[str, str]:
+        """The inputs of many executions. Those of the last admission are at hand."""
+        known, self._inputs = self._inputs, {}
+        found = self._inputs_from([(execution, known[execution]) for execution in executions if execution in known])
+        others = [execution for execution in executions if execution not in known]
+        return {**found, **super().inputs(others)} if others else found
 
     def _await(self, queue: str) -> None:
         """Lock a queue as the first thing of a transaction. It is waited for only for a moment."""

@@ -6,8 +6,9 @@ parts that a batch needs. Rows come as arrays, so there are few different statem
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from holdfast.model.rates import MAX_SPAN_NS, NS_PER_MS
 from holdfast.store import rows
@@ -15,7 +16,10 @@ from holdfast.store.postgres.columns import arguments, numbers
 from holdfast.store.postgres.reads import PostgresReads
 from holdfast.store.postgres.session import Session
 
-_PARTS = ("executions", "touches", "operations", "events", "lanes", "rates", "cooled", "signals")
+_PARTS = ("changes", "executions", "touches", "operations", "events", "lanes", "rates", "cooled", "signals")
+
+
+_NAMED: Final = re.compile(r"%\((\w+)\)s")
 
 
 class Written(NamedTuple):
@@ -29,7 +33,8 @@ class BatchStatement(PostgresReads):
     """The part of a store that writes batches."""
 
     _writer: Session
-    _statements: dict[tuple[str, ...], bytes]
+    _statements: dict[tuple[str, ...], tuple[bytes, Sequence[str]]]
+    """By its parts: the statement, and the names of its parameters in the order of their numbers."""
     _channel: str
     _member: str
 
@@ -53,23 +58,28 @@ class BatchStatement(PostgresReads):
         if clock is not None:
             values["clock"] = clock
         parts = _parts(put, decides=bool(decided_on), moves_clock=clock is not None)
-        ((agreed, signalled, _),) = self._writer.run(self._statement(parts), values)
+        statement, names = self._statement(parts)
+        ((agreed, signalled, _),) = self._writer.run(statement, [values[name] for name in names], numbered=True)
         return Written(agreed, signalled)
 
-    def _statement(self, parts: tuple[str, ...]) -> bytes:
+    def _statement(self, parts: tuple[str, ...]) -> tuple[bytes, Sequence[str]]:
         made = self._statements.get(parts)
         if made is None:
             tables = ",\n".join(self._texts[f"write_{part}"] for part in parts)
-            made = self._statements[parts] = f"{self._texts['write_start']} {tables}\n{self._texts['write_end']}".encode()
+            text = f"{self._texts['write_start']} {tables}\n{self._texts['write_end']}"
+            names = list(dict.fromkeys(_NAMED.findall(text)))
+            numbered = _NAMED.sub(lambda found: f"${names.index(found[1]) + 1}", text)
+            made = self._statements[parts] = (numbered.encode(), names)
         return made
 
 
 def _parts(put: Mapping[str, Sequence[rows.Row]], *, decides: bool, moves_clock: bool) -> tuple[str, ...]:
     """The parts of the statement. Where one part waits for another that the batch does not need, an empty part takes its place."""
-    signals, lanes = bool(put.get("signals")), bool(put.get("lanes"))
+    signals, lanes, born = bool(put.get("signals")), bool(put.get("lanes")), bool(put.get("executions"))
     return (
         "agreed" if decides else "unopposed",
-        *(["no_executions"] if lanes and not put.get("executions") else []),
+        *(["no_changes"] if (born or lanes or signals) and not put.get("changes") else []),
+        *(["no_executions"] if (lanes or signals) and not born else []),
         *(["no_lanes"] if signals and not lanes else []),
         *(part for part in _PARTS if put.get(part)),
         *(["root"] if moves_clock else []),

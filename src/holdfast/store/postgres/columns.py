@@ -12,6 +12,7 @@ from holdfast.store.rows import Row
 
 KINDS: Final[Mapping[str, str]] = {
     "executions": "nttttt" + "nnnn" + "ttnt" + "nntt" + "nnnnn" + "tt" + "nnnnnnnnn" + "tnnntnt" + "ttnt" + "ttnnnnnnn" + "tttnnn",
+    "changes": "nnttnnnnn" + "ttnnnnnnnnntnnn" + "tn" + "ttnnn" + "ttnnn",
     "touches": "nnnnnnnnn",
     "operations": "ntttntttnnnnnnnnn",
     "events": "nntnnpt",

@@ -36,7 +36,7 @@ def load_queries(schema: str) -> Mapping[str, str]:
     """The statements of an open store by name, for this schema."""
     texts = together(load_statements("queries.sql"), with_values(load_statements("browse.sql")))
     found = {name: with_columns(body.replace("{schema}", schema)) for name, body in texts.items()}
-    for table in ("executions", "touches", "operations", "events", "lanes", "rates", "cooled", "signals"):
+    for table in ("executions", "changes", "touches", "operations", "events", "lanes", "rates", "cooled", "signals"):
         found[f"write_{table}"] = found[f"write_{table}"].replace("{rows}", placeholders(table))
     bulk = {"put_notes": "notes", "put_graphs": "graphs", "renew_graphs": "graphs", "make_lanes": "new_lanes", "make_rates": "new_rates"}
     bulk |= {"put_ledger": "ledger", "put_ledger_days": "ledger_days"}

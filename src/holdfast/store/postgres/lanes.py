@@ -64,8 +64,7 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
 
     def has_open_lane(self, targets: Sequence[Target], now: int) -> bool:
         """Whether a lane is open, or one whose time has come may be opened."""
-        ((is_open, reopens, _),) = self._read("has_open_lane", {**hosted(targets), "now": now})
-        return bool(is_open or reopens)
+        return bool(self._read("has_open_lane", {**hosted(targets), "now": now})[0][0])
 
     # --- what an operator and the code say
 

@@ -467,20 +467,34 @@ agreed AS MATERIALIZED (
 -- Nothing but new executions: there is nothing to agree with. A name that another process took meanwhile is an error of the index.
 agreed AS (SELECT TRUE AS yes)
 
+-- name: write_changes
+-- Executions that were there before. Only what may change after a start is sent.
+changed AS (
+    UPDATE executions AS x SET
+        deadline = v.deadline, status = v.status, state = v.state, epoch = v.epoch, revision = v.revision, sequence = v.sequence,
+        events = v.events, pending = v.pending, runner = v.runner, invocation = v.invocation, invoked_at = v.invoked_at, seen =
+        v.seen, ended_at = v.ended_at, result_event = v.result_event, due_at = v.due_at, ready_at = v.ready_at, touched_at =
+        v.touched_at, failures = v.failures, deaths = v.deaths, client = v.client, client_revision = v.client_revision, operations
+        = v.operations, stored = v.stored, continued_as = v.continued_as, expires_at = v.expires_at, superseded_by =
+        v.superseded_by, quarantine = v.quarantine, quarantine_event = v.quarantine_event, admitted_at = v.admitted_at, parked =
+        v.parked, outcome = v.outcome, error_code = v.error_code, cost = v.cost, attempt = v.attempt, attempts = v.attempts
+    FROM unnest({rows}) AS v (
+        key, deadline, status, state, epoch, revision, sequence, events, pending, runner, invocation, invoked_at, seen, ended_at,
+        result_event, due_at, ready_at, touched_at, failures, deaths, client, client_revision, operations, stored, continued_as,
+        expires_at, superseded_by, quarantine, quarantine_event, admitted_at, parked, outcome, error_code, cost, attempt, attempts
+    )
+    WHERE x.key = v.key AND (SELECT yes FROM agreed)
+    RETURNING 1
+)
+
+-- name: write_no_changes
+changed AS (SELECT 1 WHERE FALSE)
+
 -- name: write_executions
+-- New executions, after the changes: one of these may give up the name that a new one takes.
 put AS (
-    INSERT INTO executions ({execution}) SELECT {v.execution} FROM unnest({rows}) AS v ({execution}) WHERE (SELECT yes FROM agreed)
-    ON CONFLICT (key) DO UPDATE SET
-        status = excluded.status, state = excluded.state, epoch = excluded.epoch, revision = excluded.revision,
-        sequence = excluded.sequence, events = excluded.events, pending = excluded.pending, runner = excluded.runner,
-        invocation = excluded.invocation, invoked_at = excluded.invoked_at, seen = excluded.seen, ended_at = excluded.ended_at,
-        result_event = excluded.result_event, due_at = excluded.due_at, ready_at = excluded.ready_at,
-        touched_at = excluded.touched_at, failures = excluded.failures, deaths = excluded.deaths, client = excluded.client,
-        client_revision = excluded.client_revision, operations = excluded.operations, stored = excluded.stored,
-        continued_as = excluded.continued_as, expires_at = excluded.expires_at, superseded_by = excluded.superseded_by,
-        quarantine = excluded.quarantine, quarantine_event = excluded.quarantine_event, deadline = excluded.deadline,
-        admitted_at = excluded.admitted_at, parked = excluded.parked, outcome = excluded.outcome, error_code = excluded.error_code,
-        cost = excluded.cost, attempt = excluded.attempt, attempts = excluded.attempts
+    INSERT INTO executions ({execution}) SELECT {v.execution} FROM unnest({rows}) AS v ({execution})
+    WHERE (SELECT yes FROM agreed) AND (SELECT count(*) FROM changed) >= 0
     RETURNING 1
 )
 
@@ -516,7 +530,8 @@ happened AS (
 -- nothing waited begins at the clock of the lane above.
 slots AS MATERIALIZED (
     SELECT key FROM lanes
-    WHERE key = ANY(%(lanes_0)s::text[]) AND (SELECT yes FROM agreed) AND (SELECT count(*) FROM put) >= 0 ORDER BY key FOR UPDATE
+    WHERE key = ANY(%(lanes_0)s::text[]) AND (SELECT yes FROM agreed) AND (SELECT count(*) FROM changed) + (SELECT count(*) FROM put) >= 0
+    ORDER BY key FOR UPDATE
 ),
 moved AS (
     UPDATE lanes AS l SET
@@ -567,7 +582,7 @@ rooted AS (
 -- Numbered last of all: after the row of the number is locked, the statement waits for no other lock.
 numbered AS (
     UPDATE numbering SET last = last + %(signals)s
-    WHERE (SELECT yes FROM agreed) AND (SELECT count(*) FROM put) > 0 AND (SELECT count(*) FROM slots) >= 0
+    WHERE (SELECT yes FROM agreed) AND (SELECT count(*) FROM changed) + (SELECT count(*) FROM put) > 0 AND (SELECT count(*) FROM slots) >= 0
       AND EXISTS (SELECT 1 FROM subscribers)
     RETURNING last - %(signals)s AS before
 ),
@@ -722,19 +737,57 @@ SELECT ready_at FROM executions WHERE queue = %s AND state = 'queued' ORDER BY r
 
 -- name: has_open_lane
 -- Whether a queue is open and something waits for these functions, or a closed lane may open: only then is admission worth a transaction.
--- And the clock above all queues.
 SELECT EXISTS (SELECT 1 FROM lanes WHERE parent = '' AND waiting > 0 AND held < at_once AND closed_until = 0 AND paused = 0)
        AND EXISTS (SELECT 1 FROM unnest(%(functions)s::text[], %(versions)s::text[]) AS hosted (function, version), LATERAL (
            SELECT 1 FROM lanes AS l WHERE l.function = hosted.function AND l.version = hosted.version AND l.waiting > 0 LIMIT 1
-       ) AS leaf),
-       EXISTS (SELECT 1 FROM lanes WHERE closed_until > 0 AND waiting > 0 AND closed_until <= %(now)s),
-       (SELECT clock FROM lanes WHERE key = '')
+       ) AS leaf)
+       OR EXISTS (SELECT 1 FROM lanes WHERE closed_until > 0 AND waiting > 0 AND closed_until <= %(now)s)
 
 -- name: reopen_lanes
 UPDATE lanes SET closed_until = 0 WHERE key = ANY(ARRAY(
     SELECT key FROM lanes WHERE closed_until > 0 AND waiting > 0 AND closed_until <= %s
     ORDER BY closed_until LIMIT 10000 FOR UPDATE SKIP LOCKED
 ))
+
+-- name: open_queues
+-- What an admission begins with: the clock above all queues, whether a closed lane may open, how many queues are open, and the first of
+-- them. A lane that is alone at its level is followed down, so that most walks need no other read of lanes.
+WITH queue AS MATERIALIZED (
+    SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version FROM lanes
+    WHERE parent = '' AND waiting > 0 AND held < at_once AND closed_until = 0 AND paused = 0 ORDER BY turn, key LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+), second AS MATERIALIZED (
+    SELECT l.key, l.held, l.waiting, l.at_once, l.closed_until, l.paused, l.turn, l.clock, l.admitted, l.drain, l.drained_at, l.function, l.version
+    FROM (SELECT min(key) AS key FROM queue HAVING count(*) = 1) AS above
+    CROSS JOIN LATERAL (
+        SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version FROM lanes
+        WHERE parent = above.key AND waiting > 0 AND held < at_once AND closed_until = 0 AND paused = 0 ORDER BY turn, key LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+    ) AS l
+), third AS MATERIALIZED (
+    SELECT l.key, l.held, l.waiting, l.at_once, l.closed_until, l.paused, l.turn, l.clock, l.admitted, l.drain, l.drained_at, l.function, l.version
+    FROM (SELECT min(key) AS key FROM second HAVING count(*) = 1) AS above
+    CROSS JOIN LATERAL (
+        SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version FROM lanes
+        WHERE parent = above.key AND waiting > 0 AND held < at_once AND closed_until = 0 AND paused = 0 ORDER BY turn, key LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+    ) AS l
+), fourth AS MATERIALIZED (
+    SELECT l.key, l.held, l.waiting, l.at_once, l.closed_until, l.paused, l.turn, l.clock, l.admitted, l.drain, l.drained_at, l.function, l.version
+    FROM (SELECT min(key) AS key FROM third HAVING count(*) = 1) AS above
+    CROSS JOIN LATERAL (
+        SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version FROM lanes
+        WHERE parent = above.key AND waiting > 0 AND held < at_once AND closed_until = 0 AND paused = 0 ORDER BY turn, key LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+    ) AS l
+)
+SELECT root.clock, EXISTS (SELECT 1 FROM lanes WHERE closed_until > 0 AND waiting > 0 AND closed_until <= %(now)s),
+       (SELECT count(*) FROM (SELECT 1 FROM lanes WHERE parent = '' AND waiting > 0 AND held < at_once AND closed_until = 0 AND paused = 0 LIMIT %(limit)s) AS few),
+       l.key, l.held, l.waiting, l.at_once, l.closed_until, l.paused, l.turn, l.clock, l.admitted, l.drain, l.drained_at, l.function, l.version, EXISTS (SELECT 1 FROM rates WHERE lane = l.key)
+FROM lanes AS root
+LEFT JOIN (
+    SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version FROM queue
+    UNION ALL SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version FROM second
+    UNION ALL SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version FROM third
+    UNION ALL SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version FROM fourth
+) AS l ON TRUE
+WHERE root.key = ''
 
 -- name: open_lanes
 -- The lanes that another process has locked are passed over: admission waits for nothing.
@@ -761,12 +814,16 @@ WHERE q.parent = '' AND q.waiting > 0 AND q.held < q.at_once AND q.closed_until 
 ORDER BY q.turn, q.key LIMIT 1
 
 -- name: heads
-SELECT {execution} FROM executions
-WHERE lane = %s AND state = 'queued' AND (order_at, id) > (%s, %s) ORDER BY order_at, id LIMIT %s FOR UPDATE SKIP LOCKED
+-- With the input of each that begins for the first time, if it is small.
+SELECT {x.execution}, (SELECT payload FROM events WHERE execution = x.key AND number = 1 AND x.epoch = 0 AND x.stored <= 65536) FROM (
+    SELECT {execution} FROM executions
+    WHERE lane = %s AND state = 'queued' AND (order_at, id) > (%s, %s) ORDER BY order_at, id LIMIT %s FOR UPDATE SKIP LOCKED
+) AS x
 
 -- name: heads_below
--- The first executions of each of several leaves.
-SELECT {x.execution} FROM unnest(%s::text[]) AS leaf (key)
+-- The first executions of each of several leaves, with their inputs as above.
+SELECT {x.execution}, (SELECT payload FROM events WHERE execution = x.key AND number = 1 AND x.epoch = 0 AND x.stored <= 65536)
+FROM unnest(%s::text[]) AS leaf (key)
 CROSS JOIN LATERAL (
     SELECT {execution} FROM executions WHERE lane = leaf.key AND state = 'queued' ORDER BY order_at, id LIMIT %s FOR UPDATE SKIP LOCKED
 ) AS x

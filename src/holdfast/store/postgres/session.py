@@ -49,6 +49,7 @@ class Session:
             raise
         self.connection = connection
         self._cursor = connection.cursor()
+        self._numbered = psycopg.RawCursor(connection)
 
     @property
     def is_lost(self) -> bool:
@@ -60,9 +61,13 @@ class Session:
         if self.is_lost:
             self._open()
 
-    def run(self, statement: bytes, parameters: Parameters = None, *, prepare: bool = True) -> list[Row]:
-        """Run one statement, once. If it fails, the caller gets psycopg's error."""
-        cursor = self._cursor
+    def run(self, statement: bytes, parameters: Parameters = None, *, prepare: bool = True, numbered: bool = False) -> list[Row]:
+        """Run one statement, once. If it fails, the caller gets psycopg's error.
+
+        The parameters of a `numbered` statement are $1, $2 and so on. The driver need not parse it, which it does at each run of a long
+        statement with names.
+        """
+        cursor = self._numbered if numbered else self._cursor
         cursor.execute(statement, parameters, prepare=prepare)
         return cursor.fetchall() if cursor.description is not None else []
 

@@ -212,12 +212,13 @@ class PostgresStore(
             key = bases[change.header.id].key
             for operation in change.operations.values():
                 operations[key, operation.id] = operation
-        # In the same order for all processes, so that two batches never wait for names of each other. An execution that gives up a name is
-        # written before the one that takes the name.
-        new_and_changed = sorted(wide, key=lambda x: (headers[x].name, headers[x].function, headers[x].superseded_by is None))
+        # In the same order for all processes, so that two batches never wait for names of each other. Of two that had the same name one
+        # after the other in this batch, the one that gave it up is written first.
+        new = sorted(wide & done.born, key=lambda x: (headers[x].name, headers[x].function, headers[x].superseded_by is None))
         return self._write(
             {
-                "executions": [rows.execution_row(bases[x].key, headers[x]) for x in new_and_changed],
+                "changes": [rows.changed_row(bases[x].key, headers[x]) for x in headers if x in wide and x not in done.born],
+                "executions": [rows.execution_row(bases[x].key, headers[x]) for x in new],
                 "touches": [(bases[x].key, *rows.touched_row(h), h.due_at) for x, h in headers.items() if x not in wide],
                 "operations": [rows.operation_row(key, operation) for (key, _), operation in operations.items()],
                 "events": done.events,

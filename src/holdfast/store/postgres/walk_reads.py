@@ -1,7 +1,7 @@
 """What an admission reads and locks: open lanes by their turns, and the executions at the heads of leaves.
 
-Each read is a round trip. So what stands below several lanes is read with one statement, before the walk asks for it. What another process
-has locked is passed over.
+Each read is a round trip. So the walk begins with one statement that follows lanes down as long as each is alone at its level, and what
+stands below several lanes is read with one statement, before the walk asks for it. What another process has locked is passed over.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 from holdfast.model.errors import RowDamaged
 from holdfast.model.execution import Execution
 from holdfast.model.places import Level, level_of, parent_of, path
-from holdfast.store.lanes import ROOT, Head, LaneReads, LaneRow
+from holdfast.store.lanes import PAGE, ROOT, Head, LaneReads, LaneRow
 from holdfast.store.postgres.columns import texts
 from holdfast.store.postgres.session import Session
 from holdfast.store.queue_reads import lane_from, queue_from
@@ -40,18 +40,39 @@ class WalkReads:
         self._wanted = wanted
         self.locked: set[str] = set()
         """The lanes that the walk has met."""
+        self.may_pass = False
+        """There may be an open queue that the walk does not meet."""
         self._below: dict[str, list[LaneRow]] = {}
-        """All open lanes below a lane, read ahead."""
+        """The first open lanes below a lane, read ahead: all of them, or a page."""
         self._ahead: dict[str, tuple[int, list[Row]]] = {}
         """The first executions of a leaf, read ahead: at most so many."""
         self._read: dict[str, tuple[int, str]] = {}
         """The last execution that was read of each leaf."""
         self._ordered: dict[str, bool] = {}
+        self.inputs: dict[str, str] = {}
+        """The inputs that were read with executions, as they are stored."""
 
-    def of(self, clock: int) -> LaneReads:
-        """The reads as a walk takes them, below a clock."""
-        root = LaneRow(key=ROOT, clock=clock, at_once=0)
-        return LaneReads(self.open_lanes, self.heads, self.is_ordered, self.next_of_key, root)
+    def begun(self, now: int) -> LaneReads:
+        """The reads as a walk takes them. Closed lanes whose time has come are opened first."""
+        asked = {"now": now, "limit": PAGE}
+        found = self._run(self._sql["open_queues"], asked)
+        if found[0][1]:
+            self._run(self._sql["reopen_lanes"], (now,))
+            found = self._run(self._sql["open_queues"], asked)
+        clock, _, count = found[0][:3]
+        lanes = self._met([row[3:] for row in found if row[3] is not None])
+        self._below = {lane.key: [] for lane in lanes if not lane.is_leaf}
+        self._below[ROOT] = []
+        for lane in lanes:
+            self._below[parent_of(lane.key)].append(lane)
+        queues = self._below[ROOT]
+        self.may_pass = count > len(queues) or count >= PAGE
+        for siblings in list(self._below.values()):
+            if len(siblings) > 1:  # the others below them are not read yet
+                for lane in siblings:
+                    self._below.pop(lane.key, None)
+                self._look_ahead_of(siblings, PAGE)
+        return LaneReads(self.open_lanes, self.heads, self.is_ordered, self.next_of_key, LaneRow(key=ROOT, clock=clock, at_once=0))
 
     # --- lanes
 
@@ -68,8 +89,11 @@ class WalkReads:
                 break
             after = max((row[_TURN], row[0]) for row in found)
         if len(lanes) > 1:
-            self._look_ahead(lanes[: self._wanted], 1 if len(lanes) >= limit else -(-self._wanted // len(lanes)))
+            self._look_ahead_of(lanes, limit)
         return lanes
+
+    def _look_ahead_of(self, lanes: Sequence[LaneRow], limit: int) -> None:
+        self._look_ahead(lanes[: self._wanted], 1 if len(lanes) >= limit else -(-self._wanted // len(lanes)))
 
     def _met(self, found: Sequence[Row]) -> list[LaneRow]:
         """Lanes that are locked now, with their rates."""
@@ -120,6 +144,8 @@ class WalkReads:
         heads: list[Head | None] = []
         for row in found:
             self._read[lane] = (row[_ORDER_AT], row[_ID])
+            if row[-1] is not None:
+                self.inputs[row[_ID]] = row[-1]
             try:
                 header = self._based(row)
             except RowDamaged:

@@ -28,6 +28,7 @@ class SqliteBrowsing(SqliteReads, BrowseReads):
 
     _looker: sqlite3.Connection | None
     """Opened with the first look."""
+    _look_at: str
     _look_lock: threading.RLock
 
     @contextmanager
@@ -52,8 +53,7 @@ class SqliteBrowsing(SqliteReads, BrowseReads):
         if self._where == MEMORY:
             return self._reader
         if self._looker is None:
-            address = f"{Path(self._where).absolute().as_uri()}?mode=ro"
-            self._looker = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False, timeout=1.0)
+            self._looker = sqlite3.connect(self._look_at, uri=True, isolation_level=None, check_same_thread=False, timeout=1.0)
             self._looker.execute("PRAGMA query_only = ON")
             self._looker.execute("PRAGMA temp_store = MEMORY")
             self._looker.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
@@ -63,6 +63,11 @@ class SqliteBrowsing(SqliteReads, BrowseReads):
         if self._looker is not None:
             with self._look_lock:
                 self._looker.close()
+
+
+def look_address(where: str) -> str:
+    """The address of a file that is only read. It is made when the store is opened, because a program may change its folder later."""
+    return f"{Path(where).absolute().as_uri()}?mode=ro"
 
 
 def _asked(connection: sqlite3.Connection, question: str, asked: Mapping[str, object], until: float) -> list[Row]:

@@ -28,7 +28,7 @@ from holdfast.store.isolation import Spoilt, committed_apart, refused
 from holdfast.store.lanes import Head, LaneReads, LaneRow, Walk
 from holdfast.store.list_query import ListQuery
 from holdfast.store.seam import Committed, Hosted, Target
-from holdfast.store.sqlite.browsing import SqliteBrowsing
+from holdfast.store.sqlite.browsing import SqliteBrowsing, look_address
 from holdfast.store.sqlite.connection import MEMORY, all_statements, connect, prepare, seal_of
 from holdfast.store.sqlite.console import SqliteConsole
 from holdfast.store.sqlite.credentials import SqliteCredentials
@@ -77,7 +77,7 @@ class SqliteStore(
         self._sql = all_statements()
         self._lists = ListQuery(self._sql, DIALECT)
         self._looks = BrowseQuery(self._sql, DIALECT)
-        self._looker = None
+        self._looker, self._look_at = None, look_address(where)
         self._bulk = bulk(self._sql)
         self._presence: Presence | None = None
         self._wal_space: WalSpace | None = None

@@ -1,0 +1,34 @@
+"""Compare two runs: choose the second one, then facts, inputs, results and parts side by side."""
+
+from __future__ import annotations
+
+from holdfast.console.site import Site
+from holdfast.console.visit import Visit
+from holdfast.model.errors import InvalidParameter
+from holdfast.web.replies import Reply
+from holdfast.web.routing import Route
+
+_LONGEST = 200
+
+
+class ComparePages:
+    """The page of a comparison."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def routes(self) -> list[Route]:
+        """The routes of this page."""
+        return [self._site.page("compare", self.show, "ComparePage")]
+
+    def show(self, visit: Visit) -> Reply:
+        """Two runs, or the runs that one can be compared with."""
+        left, right = visit.text("left")[:_LONGEST], visit.text("right")[:_LONGEST]
+        if not left:
+            raise InvalidParameter("Open a run, and choose Compare there: the address needs ?left=ID.")
+        if right and right != left:
+            view = visit.source.compare.view(left, right)
+            return self._site.rendering.page(visit, "compare.html", view=view, everything=visit.text("all") == "1")
+        text = visit.text("q")[:_LONGEST].strip()
+        facts, rows = visit.source.compare.candidates(left, text)
+        return self._site.rendering.page(visit, "compare_choose.html", facts=facts, rows=rows, text=text)

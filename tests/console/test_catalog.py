@@ -1,0 +1,139 @@
+"""Workers, pipelines and functions: the list, the contract as a page, figures, gates beside people, and the form that starts a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.model.audit import NoteFilter
+from holdfast.store.browsing import Browse
+from tests.console.scene import Scene
+from tests.console.serving_scene import ServingScene, serving
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[ServingScene]:
+    with serving(tmp_path) as opened:
+        yield opened
+
+
+async def test_the_list_has_every_kind_with_the_figures_of_the_day(stage: ServingScene) -> None:
+    stage.engine.run("say", {"text": "a"})
+    stage.engine.run("say", {"text": "bad"})
+    async with stage.browser() as person:
+        shown = await person.text("workers")
+        assert "All 3 Workers 1 Pipelines 1 Functions 1" in shown
+        assert "say worker 1.0 Be tested. 2 50 %" in shown
+        assert "flow pipeline 1.0" in shown
+        assert "Figures of all runs that began in the last 24 hours." in shown
+        only = await person.text("workers?kind=pipeline")
+        assert "flow" in only
+        assert "Be tested" not in only
+        assert "Nothing matches." in await person.text("workers?q=nothing-like-it")
+
+
+async def test_a_workers_page_is_its_contract(stage: ServingScene) -> None:
+    async with stage.browser() as person:
+        page = await person.get("workers/say")
+        for fact in ("Be tested.", "What to say.", "40 characters at most", "post", "30.0 s", "secret"):
+            assert fact in page.text
+        assert "none: it runs in the server" in page.text
+        assert 'type="password"' in page.text
+        assert "There is no worker, pipeline or function" in await person.text("workers/nobody", expect=404)
+
+
+async def test_a_pipelines_page_has_its_graph_and_its_text(stage: ServingScene) -> None:
+    async with stage.browser() as person:
+        page = await person.get("workers/flow")
+        assert '<svg xmlns="http://www.w3.org/2000/svg" class="hf-graph"' in page.text
+        assert "sign-off" in page.text
+        assert "style=" not in page.text
+        assert "workers/flow/gates" in page.text
+
+
+async def test_a_gates_verdicts_stand_beside_what_people_decided(stage: ServingScene) -> None:
+    for n, verdict in ((5, "approve"), (6, "reject"), (40, "approve")):
+        run = stage.engine.run("flow", {"n": n}, wait=0.0).run_id
+        stage.over_or_asks(run)
+        stage.decide(run, verdict)
+    async with stage.browser() as person:
+        shown = await person.text("workers/flow/gates")
+    assert "allow 2 1 0 0 1 0 0" in shown
+    assert "block 1 1 0 0 0 0 0" in shown
+    assert "People decided against the gate 2 times." in shown
+
+
+async def test_the_form_starts_a_run_that_the_contract_has_checked(stage: ServingScene) -> None:
+    async with stage.browser("operator") as person:
+        fields: dict[str, Any] = {"in.text": "hello", "in.times": "2", "in.tone": '"kind"', "version": "1.0"}
+        answer = await person.post("workers/say/start", **fields)
+        run = answer.headers["location"].rpartition("/")[2]
+        stage.over(run)
+        header = stage.store.find(run)
+        assert header is not None
+        assert header.function == "say"
+        noted = [one.note for one in stage.store.audit(NoteFilter(limit=50)) if one.note.what == "start"]
+    assert [(note.on, note.outcome) for note in noted] == [(run, "of say")]
+    assert noted[0].who.startswith("hft-")
+
+
+async def test_a_form_that_does_not_fit_says_where(stage: ServingScene) -> None:
+    async with stage.browser() as person:
+        fields = {"in.text": "x" * 50, "in.times": "0", "in.tags": "[1", "version": "1.0"}
+        unread = await person.post("workers/say/start", expect=422, **fields)
+        assert "This is not JSON" in unread.text
+        refused = await person.post("workers/say/start", expect=422, **(fields | {"in.tags": "[]"}))
+        assert refused.text.count('class="said small"') == 2
+        assert "x" * 50 in refused.text
+        whole = await person.post("workers/say/start", expect=422, **{"as": "json", "inputs": "{nope", "version": "1.0"})
+        assert "This is no JSON" in whole.text
+    assert list(stage.store.browse(Browse(functions=("say",)), 5).rows) == []
+
+
+async def test_a_function_starts_with_json_and_a_name(stage: ServingScene) -> None:
+    async with stage.browser() as person:
+        answer = await person.post("workers/order/start", inputs='{"price": 3}', name="o-1")
+        execution = answer.headers["location"].rpartition("/")[2]
+        stage.over(execution)
+        again = await person.post("workers/order/start", inputs='{"price": 3}', name="o-1")
+        assert again.headers["location"] == answer.headers["location"]
+        other = await person.post("workers/order/start", expect=422, inputs='{"price": 4}', name="o-1")
+        assert 'class="problem"' in other.text
+    header = stage.store.find(execution)
+    assert header is not None
+    assert (header.name, header.status.value) == ("o-1", "SUCCEEDED")
+
+
+async def test_a_viewer_reads_and_starts_nothing(stage: ServingScene) -> None:
+    async with stage.browser("viewer") as person:
+        assert "Starting a run needs the role operator or admin." in await person.text("workers/say")
+        await person.post("workers/say/start", expect=403, **{"in.text": "hello"})
+
+
+async def test_another_tenant_sees_no_run(stage: ServingScene) -> None:
+    run = stage.engine.run("say", {"text": "a"}).run_id
+    async with stage.browser("operator", tenant="other") as person:
+        assert run not in (await person.get("workers/say")).text
+        assert "It has not run yet." in await person.text("workers/say")
+    async with stage.browser("operator", tenant="default") as person:
+        assert run in (await person.get("workers/say")).text
+
+
+async def test_a_console_with_a_store_alone_says_why_it_starts_nothing(stage: ServingScene) -> None:
+    stage.engine.run("flow", {"n": 1}, wait=0.0)
+    stage.served = None
+    async with stage.browser() as person:
+        assert "This console has only the store" in await person.text("workers/say")
+        assert "The contract of say is in its page" in await person.text("workers/say")
+        flow = await person.get("workers/flow")
+        assert "hf-graph" in flow.text  # the graph is in the store, with the run
+        assert "needs the role" not in await person.text("workers/order")
+        await person.post("workers/say/start", expect=422, **{"in.text": "hello"})
+
+
+async def test_an_empty_store_says_how_to_begin(scene: Scene) -> None:
+    async with scene.browser() as person:
+        assert "No runner has published anything in this store yet." in await person.text("workers")
