@@ -232,6 +232,51 @@ async def test_another_tenant_sees_nothing_of_a_run_and_cannot_act_on_it(scene: 
         assert "step pay" in await browser.text(f"runs/{done.id}")
 
 
+def other_code() -> Any:
+    """The same function after a change that its running executions cannot bear."""
+
+    @durable_execution
+    async def order(event: dict[str, Any], context: AsyncDurableContext) -> Any:
+        return await context.wait(Duration.from_hours(1), name="something else")
+
+    return order
+
+
+async def test_a_quarantined_run_says_why_and_is_released(scene: Scene) -> None:
+    execution = await ran(scene, {"asks": True})
+    async with scene.browser("operator") as browser:
+        await browser.post(f"runs/{execution}/op/{callback_of(scene, execution)}/succeed", result="1")
+        async with holdfast.open(scene.where, functions=[other_code()]):
+            while (header := scene.store.find(execution)) is None or header.state is not State.QUARANTINED:
+                await asyncio.sleep(0.01)
+        page = await browser.text(f"runs/{execution}")
+        assert "quarantined order-17" in page
+        assert "replay_mismatch" in page
+        assert " Release " in page
+        await browser.post(f"runs/{execution}/release")
+        assert " Release " not in await browser.text(f"runs/{execution}")
+    assert ("release", execution, "released") in noted(scene)
+
+
+async def test_a_parked_run_is_redriven_and_the_page_of_the_new_one_opens(scene: Scene) -> None:
+    async with holdfast.open(scene.where, functions=[order]) as engine:
+        parked = await engine.enqueue(order, {"fails": "not today"}, queue="letters", key="k", idempotency_key="letter")
+        with contextlib.suppress(HoldfastError):
+            await parked.result()
+    async with scene.browser("operator") as browser:
+        page = await browser.text(f"runs/{parked.id}")
+        assert "Queue letters key k" in page
+        assert " Redrive " in page
+        moved = await browser.post(f"runs/{parked.id}/redrive")
+        new = moved.headers["location"].rpartition("/")[2]
+        assert new != parked.id
+        old = (await browser.get(f"runs/{parked.id}")).text
+        assert "superseded by" in plain(old)
+        assert f'runs/{new}"' in old
+        assert " Redrive " not in plain(old)
+    assert ("queue_redrive", "letters", "1 started again") in noted(scene)
+
+
 async def test_a_console_that_is_read_only_has_no_actions(scene: Scene) -> None:
     execution = await ran(scene, {"asks": True})
     async with scene.browser(read_only=True) as browser:

@@ -11,6 +11,7 @@ import msgspec
 from holdfast.console.sources.viewer import Viewer
 from holdfast.contract.protocol import Response
 from holdfast.model import codec
+from holdfast.model.error_text import place_of
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.model.history import event_to_wire
@@ -23,6 +24,7 @@ from holdfast.pipelines.draw.svg import draw_svg
 from holdfast.pipelines.run.served import PACKAGE
 from holdfast.service.costs import CostLine, CostQuestion
 from holdfast.service.execution_descriptions import arn_of
+from holdfast.service.failure_path import failed_in
 from holdfast.service.pipeline_view import PipelineView, pipeline_view
 from holdfast.service.queue_places import QueuePlace, queue_place
 from holdfast.service.why import Why, why
@@ -38,7 +40,7 @@ _LONG_NAME: Final = 32
 _MOST_REASON: Final = 1_000
 _MOST_RESULT: Final = 256 * 1024
 _MOST_GRAPH: Final = 5_000
-"""A pipeline's run of more operations is not drawn again and again."""
+"""The operations of a run of more are not all read for the top of its page."""
 
 
 class Near(msgspec.Struct, frozen=True, kw_only=True):
@@ -184,7 +186,11 @@ class RunSource:
         if header.status in (ExecutionStatus.RUNNING, ExecutionStatus.SUCCEEDED):
             return None
         failure = codec.failure_from(self._viewer.store.result(header) or "{}")
-        return ": ".join(part for part in (failure.type, failure.message) if part) or None
+        told = ": ".join(part for part in (failure.type, failure.message) if part)
+        inside = failed_in(self._viewer.store, header, failure) if header.operations <= _MOST_GRAPH else None
+        told += "" if inside is None else f" (in {inside})"
+        place = place_of(failure)
+        return (told if place is None else f"{told} at {place}") or None
 
     def _near(
         self, header: Execution, restart: tuple[str, str | None] | None, accepted: AcceptedRequest | None, children: Sequence[Execution]
@@ -331,4 +337,4 @@ def _kind_of(accepted: AcceptedRequest | None) -> Kind:
 
 
 def _text(value: Any) -> str:
-    return codec.dumps(value)
+    return codec.dumps(value, sort=False)

@@ -26,7 +26,7 @@ from holdfast.model.standing import standing_of
 from holdfast.store.seam import Filter
 from holdfast.store.values import HistoryEntry
 from holdfast.workers.accepted_request import AcceptedRequest
-from holdfast.workers.approvals import approval_id
+from holdfast.workers.approvals import Requested, approval_id, request_of
 from holdfast.workers.artifacts import Artifacts
 from holdfast.workers.calls import Intent, Receipt
 from holdfast.workers.run_lookup import accepted_in, response_of
@@ -119,6 +119,8 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
     logs: tuple[Mapping[str, Any], ...] = ()
     artifacts: tuple[ArtifactRef, ...] = ()
     approval: str | None = None
+    asked: Requested | None = None
+    """What a person is asked."""
 
     @property
     def may_answer(self) -> bool:
@@ -170,6 +172,7 @@ class OperationSource:
             logs=self._logs(header, op, accepted),
             artifacts=_artifacts(op),
             approval=approval_id(header.id, op.id) if op.sub_type == APPROVAL else None,
+            asked=self._asked(header, op, entry),
         )
 
     def raw(self, header: Execution, trees: Trees, operation: str) -> bytes:
@@ -215,6 +218,14 @@ class OperationSource:
             estimated=usage is not None and usage.is_estimated,
             approval=intent.approval,
         )
+
+    def _asked(self, header: Execution, op: Operation, entry: Entry) -> Requested | None:
+        if op.sub_type != APPROVAL or entry.intent is None:
+            return None
+        try:
+            return request_of(self._whole(header, entry.intent))
+        except (msgspec.MsgspecError, ValueError):
+            return None
 
     # --- items
 

@@ -232,7 +232,7 @@ def _waited(op: Operation) -> str:
         return ""
     seconds = max(0, until - op.started_at) / 1000
     if seconds < 120:
-        return f"{round(seconds, 1) if seconds > 2 else seconds:g} s"
+        return f"{round(seconds, 1) if seconds >= 1 else seconds:g} s"
     return (
         f"{seconds / 60:.4g} min" if seconds < 7_200 else f"{seconds / 3600:.4g} h" if seconds < 172_800 else f"{seconds / 86_400:.4g} days"
     )

@@ -115,6 +115,6 @@ def _gaps(start: int, end: int, busy: Iterable[tuple[int, int]]) -> list[tuple[i
 def _folded(gaps: list[tuple[int, int]], whole: int) -> list[tuple[int, int]]:
     """The gaps that are folded: long beside what ran, the longest of them."""
     ran = whole - sum(end - start for start, end in gaps)
-    long = [(begin, end) for begin, end in gaps if end - begin > max(_LEAST_IDLE, ran // 2, whole // 50)]
+    long = [(begin, end) for begin, end in gaps if end - begin > max(_LEAST_IDLE, ran // 2)]
     longest = sorted(long, key=lambda gap: gap[0] - gap[1])[:_MOST_FOLDS]
     return sorted(longest)
