@@ -129,8 +129,8 @@ class Crowd:
             all(value in values for values, value in fields if values)
             and wanted.tenant in (None, tenant)
             and (not wanted.text or header.id.startswith(wanted.text) or header.name.startswith(wanted.text))
-            and (wanted.since is None or header.started_at >= wanted.since)
-            and (wanted.until is None or header.started_at < wanted.until)
+            and (wanted.since is None or _made_at(header) >= wanted.since)
+            and (wanted.until is None or _made_at(header) < wanted.until)
             and not (wanted.roots and header.parent is not None)
             and (wanted.beyond is None or header.id < wanted.beyond)
         )
@@ -170,6 +170,11 @@ def all_pages(store: Store, wanted: Browse) -> list[BrowsedRow]:
         assert wanted.beyond is None or beyond < wanted.beyond, "every page makes progress"
         wanted = msgspec.structs.replace(wanted, beyond=beyond)
     raise AssertionError("the pages have no end")
+
+
+def _made_at(header: Execution) -> int:
+    """The time in an id. It is later than the start where this process has made ids of a later time before."""
+    return int(header.id.replace("-", "")[:12], 16)
 
 
 def ids(found: Iterable[BrowsedRow | Execution]) -> list[str]:
