@@ -129,8 +129,8 @@ class Crowd:
             all(value in values for values, value in fields if values)
             and wanted.tenant in (None, tenant)
             and (not wanted.text or header.id.startswith(wanted.text) or header.name.startswith(wanted.text))
-            and (wanted.since is None or _made_at(header) >= wanted.since)
-            and (wanted.until is None or _made_at(header) < wanted.until)
+            and (wanted.since is None or time_of(header) >= wanted.since)
+            and (wanted.until is None or time_of(header) < wanted.until)
             and not (wanted.roots and header.parent is not None)
             and (wanted.beyond is None or header.id < wanted.beyond)
         )
@@ -157,6 +157,11 @@ class Crowd:
         return Browse(**asked)  # type: ignore[arg-type]
 
 
+def time_of(header: Execution) -> int:
+    """The time in an execution's id. Ids of queued executions grow from test to test, so that it may be later than their start."""
+    return int(header.id[:8] + header.id[9:13], 16)
+
+
 def all_pages(store: Store, wanted: Browse) -> list[BrowsedRow]:
     """All rows of a look, page after page. Every page goes on where the one before ended."""
     found: list[BrowsedRow] = []
@@ -170,11 +175,6 @@ def all_pages(store: Store, wanted: Browse) -> list[BrowsedRow]:
         assert wanted.beyond is None or beyond < wanted.beyond, "every page makes progress"
         wanted = msgspec.structs.replace(wanted, beyond=beyond)
     raise AssertionError("the pages have no end")
-
-
-def _made_at(header: Execution) -> int:
-    """The time in an id. It is later than the start where this process has made ids of a later time before."""
-    return int(header.id.replace("-", "")[:12], 16)
 
 
 def ids(found: Iterable[BrowsedRow | Execution]) -> list[str]:
