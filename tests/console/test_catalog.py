@@ -42,7 +42,7 @@ async def test_a_workers_page_is_its_contract(stage: ServingScene) -> None:
             assert fact in page.text
         assert "none: it runs in the server" in page.text
         assert 'type="password"' in page.text
-        assert "There is no worker, pipeline or function" in await person.text("workers/nobody", expect=404)
+        assert "There is no worker, pipeline or function" in await person.text("workers/missing", expect=404)
 
 
 async def test_a_pipelines_page_has_its_graph_and_its_text(stage: ServingScene) -> None:

@@ -13,6 +13,7 @@ from holdfast.console.pages.catalog import CatalogPages
 from holdfast.console.pages.compare import ComparePages
 from holdfast.console.pages.home import HomePages
 from holdfast.console.pages.run import RunPages
+from holdfast.console.pages.run_tests import RunTestPages
 from holdfast.console.pages.runs import RunsPages
 from holdfast.console.pages.tables import TablePages
 from holdfast.console.rendering import Rendering
@@ -69,6 +70,7 @@ class Console:
             AgainPages(site),
             RunPages(site),
             ComparePages(site),
+            RunTestPages(site),
         )
         first = Policy("ConsolePlace", Needs.NOTHING, Reach.ALL)
         begin = Route("GET", PREFIX.rstrip("/"), _to_first_page, first)

@@ -16,6 +16,7 @@ from holdfast.console.sources.keys import KeysSource
 from holdfast.console.sources.queues import QueuesSource
 from holdfast.console.sources.run import RunSource
 from holdfast.console.sources.run_operation import OperationSource
+from holdfast.console.sources.run_tests import RunTestSource
 from holdfast.console.sources.runners import RunnersSource
 from holdfast.console.sources.runs import RunsSource
 from holdfast.console.sources.schedules import SchedulesSource
@@ -120,3 +121,8 @@ class Source:
     def operations(self) -> OperationSource:
         """One operation of a run."""
         return OperationSource(self.viewer)
+
+    @cached_property
+    def run_tests(self) -> RunTestSource:
+        """Runs as tests."""
+        return RunTestSource(self.viewer)

@@ -23,7 +23,7 @@ from holdfast.model.operations import Operation, Status, Type
 from holdfast.model.payloads import PayloadCodec, decoded, decoded_graph, decoded_schedule, encoded, encoded_schedule
 from holdfast.model.schedules import ScheduleState
 from holdfast.model.seal import Seal
-from holdfast.model.summary import NO_SUMMARY, Summary
+from holdfast.model.summary import Summary
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -116,7 +116,7 @@ def changed_row(key: int, x: Execution) -> Row:
     """The columns of an execution that a write may change after its start."""
     quarantine = None if x.quarantine is None else x.quarantine._value_
     admitted_at = None if x.place is None else x.place.admitted_at
-    told = x.summary or NO_SUMMARY
+    told = x.summary or Summary()
     ended = (told.outcome, told.error_code, told.cost, told.attempt, told.attempts)
     return (key, *_course_row(x), x.superseded_by, quarantine, x.quarantine_event, admitted_at, 1 if x.parked else 0, *ended)
 

@@ -16,7 +16,7 @@ from holdfast.workers.approvals import Approval, approvals_of
 from holdfast.workers.run_operations import NODE
 
 VERDICTS: Final = ("allow", "revise", "block")
-DECISIONS: Final = ("approved", "edited", "answered", "rejected", "undecided", "nobody asked")
+DECISIONS: Final = ("approved", "edited", "answered", "rejected", "undecided", "no person asked")
 _WORDS: Final = {"approve": "approved", "reject": "rejected", "answer": "answered"}
 _MOST_OPERATIONS: Final = 5_000
 """A run with more operations is left out."""
@@ -90,4 +90,4 @@ def _decided(gate: Operation, operations: Sequence[Operation], asked: Sequence[A
             if approval.edited_arguments is not None:
                 return "edited"
             return _WORDS.get(approval.state, "undecided")
-    return "nobody asked"
+    return "no person asked"

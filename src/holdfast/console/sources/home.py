@@ -73,7 +73,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     function: str
     """The function of one of them."""
     missing: bool = False
-    """A runner is missing: somebody must start one."""
+    """A runner is missing: an operator must start one."""
 
 
 class Coming(msgspec.Struct, frozen=True):

@@ -1,0 +1,46 @@
+"""Copy as a test: a run as the text of a Python test, to copy or to download."""
+
+from __future__ import annotations
+
+from holdfast.console.run_as_test import RecordedRun, written
+from holdfast.console.site import Site
+from holdfast.console.visit import Visit
+from holdfast.model.errors import InvalidParameter
+from holdfast.web.page_errors import SAFE_HEADERS
+from holdfast.web.replies import Reply
+from holdfast.web.routing import Route
+
+_PLAIN = (b"content-type", b"text/plain; charset=utf-8")
+_LOCKED = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
+
+
+class RunTestPages:
+    """The page of a test."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def routes(self) -> list[Route]:
+        """The routes of this page."""
+        return [
+            self._site.page("runs/([^/]+)/test", self.show, "RunAsTestPage"),
+            self._site.page("runs/([^/]+)/test/file", self.file, "RunAsTestFile"),
+        ]
+
+    def show(self, visit: Visit) -> Reply:
+        """The text on a page."""
+        header = visit.source.viewer.find(visit.label)
+        try:
+            recorded: RecordedRun | None = visit.source.run_tests.recorded(visit.label)
+            problem = ""
+        except InvalidParameter as refused:
+            recorded, problem = None, str(refused)
+        text = "" if recorded is None else written(recorded)
+        return self._site.rendering.page(visit, "run_test.html", header=header, recorded=recorded, text=text, problem=problem)
+
+    def file(self, visit: Visit) -> Reply:
+        """The text as a file."""
+        recorded = visit.source.run_tests.recorded(visit.label)
+        name = f"test_{recorded.run}.py".replace("-", "_")
+        disposition = (b"content-disposition", f'attachment; filename="{name}"'.encode())
+        return Reply(200, written(recorded).encode("utf-8", "backslashreplace"), (_PLAIN, *SAFE_HEADERS[1:], _LOCKED, disposition))

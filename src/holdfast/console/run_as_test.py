@@ -1,0 +1,245 @@
+"""A run as the text of a Python test: the input, the answers of everything that the run asked, and what came out. Pure.
+
+The text holds only what it is given: what is secret is taken out before (sources/run_tests.py). Every value becomes a literal of Python, so
+no text of a stranger can become code.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pprint import pformat
+from typing import Any, Final
+
+import msgspec
+
+MOST_CHARACTERS: Final = 50_000
+"""A larger value is left out, and the text says so."""
+_WIDTH: Final = 100
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
+
+
+class Gave(msgspec.Struct, frozen=True, kw_only=True):
+    """One recorded answer: a value, or an error with a code."""
+
+    given: Any = None
+    value: Any = None
+    error: str | None = None
+    message: str = ""
+
+
+class Called(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a callback."""
+
+    name: str | None
+    text: str | None = None
+    error: str | None = None
+
+
+class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a test of a run needs."""
+
+    kind: str
+    """function, worker or pipeline."""
+    function: str
+    run: str
+    day: str
+    module: str = "your_module"
+    attribute: str = ""
+    file: str = ""
+    inputs: Any = None
+    workers: Mapping[str, Sequence[Gave]] = {}
+    """The answers of workers, by id."""
+    functions: Mapping[str, Sequence[Gave]] = {}
+    """The answers of functions that were invoked, by name."""
+    tools: Mapping[str, Sequence[Gave]] = {}
+    """The answers of tools, in the order of the calls."""
+    callbacks: Sequence[Called] = ()
+    decisions: Mapping[str, Sequence[Any]] = {}
+    """What people decided, by node, tool or question."""
+    status: str = ""
+    outputs: Any = None
+    compares: bool = True
+    """Whether the outputs are compared: not if something was taken out of them."""
+    error: str | None = None
+    notes: Sequence[str] = ()
+
+
+def written(recorded: RecordedRun) -> str:
+    """The text of the test."""
+    return "\n".join(_lines(recorded)) + "\n"
+
+
+def _lines(one: RecordedRun) -> Iterator[str]:
+    yield f"# A test of {one.function!r}, made from the {'execution' if one.kind == 'function' else 'run'} {one.run} of {one.day}."
+    for note in one.notes:
+        yield f"# {note}"
+    yield ""
+    yield from _imports(one)
+    yield ""
+    yield from _value("INPUT", one.inputs)
+    if one.compares and one.error is None:
+        yield from _value("OUTPUT", one.outputs)
+    for name, answers in (("WORKERS", one.workers), ("FUNCTIONS", one.functions)):
+        if answers:
+            yield from _answers(name, answers)
+    if one.tools:
+        yield from _tools(one.tools)
+    if one.decisions:
+        yield from _value("DECISIONS", {name: list(said) if len(said) > 1 else said[0] for name, said in one.decisions.items()})
+    if one.workers or one.functions:
+        yield from _recorded_answer()
+    yield ""
+    yield ""
+    yield from (_function(one) if one.kind == "function" else _run(one))
+
+
+def _imports(one: RecordedRun) -> Iterator[str]:
+    errors = any(gave.error for answers in one.workers.values() for gave in answers)
+    tool_errors = any(gave.error for answers in one.tools.values() for gave in answers)
+    if one.workers or one.functions:
+        yield "from collections.abc import Callable, Sequence"
+        yield "from typing import Any"
+        yield ""
+    if one.kind == "function":
+        module = one.module if _NAME.fullmatch(one.module) and not _has_keyword(one.module) else "your_module"
+        attribute = _attribute(one)
+        yield f"from {module} import {attribute}" + ("  # change this: the module that has the function" if module == "your_module" else "")
+        yield ""
+    if errors:
+        yield "from holdfast import WorkerError"
+    yield {
+        "function": "from holdfast.testing import Runner, crash_everywhere",
+        "worker": "from holdfast.testing import worker_kit",
+        "pipeline": "from holdfast.testing import pipeline_kit",
+    }[one.kind]
+    if tool_errors:
+        yield "from holdfast.workers.tools.seam import ToolFailed"
+    if one.kind != "function":
+        yield ""
+        yield f"FILE = {one.file!r}  # change this: the file that declares it, from where pytest runs"
+
+
+def _function(one: RecordedRun) -> Iterator[str]:
+    attribute = _attribute(one)
+    more = (", stubs=stubs" if one.functions else "") + (", workers=workers" if one.workers else "")
+    yield f"def test_{_identifier(one.function)}_{'ends_as_it_did' if one.error is None else 'fails_as_it_did'}() -> None:"
+    yield from _local(one)
+    yield f"    with Runner({attribute}{more}) as runner:"
+    if one.callbacks:
+        yield "        execution = runner.run_async(INPUT)"
+        for called in one.callbacks:
+            verb, said = ("success", called.text) if called.error is None else ("failure", called.error)
+            yield f"        runner.send_callback_{verb}(runner.wait_for_callback(execution, {called.name!r}), {said!r})"
+        yield "        result = runner.wait_for_result(execution)"
+    else:
+        yield "        result = runner.run(INPUT)"
+    yield f"    assert result.status == {one.status!r}"
+    if one.error is not None:
+        yield f"    assert result.error is not None and result.error.type == {one.error!r}"
+    elif one.compares:
+        yield "    assert result.result == OUTPUT"
+    if one.error is None and all(called.error is None for called in one.callbacks):
+        answers = {called.name or "": called.text or "" for called in one.callbacks}
+        yield ""
+        yield ""
+        yield f"def test_a_crash_of_{_identifier(one.function)}_at_any_point_changes_nothing() -> None:"
+        yield from _local(one)
+        yield f"    assert crash_everywhere({attribute}, INPUT{f', answers={answers!r}' if answers else ''}{more}) > 0"
+
+
+def _local(one: RecordedRun) -> Iterator[str]:
+    if one.functions:
+        yield "    stubs = {name: recorded(answers) for name, answers in FUNCTIONS.items()}"
+    if one.workers:
+        yield "    workers = {name: recorded(answers) for name, answers in WORKERS.items()}"
+
+
+def _run(one: RecordedRun) -> Iterator[str]:
+    kit = "worker_kit" if one.kind == "worker" else "pipeline_kit"
+    which = f", worker={one.function!r}" if one.kind == "worker" else f", name={one.function!r}"
+    more = (", workers=workers" if one.workers else "") + (", tools=TOOLS" if one.tools else "")
+    more += ", decisions=DECISIONS" if one.decisions else ""
+    yield f"def test_{_identifier(one.function)}_{'ends_as_it_did' if one.error is None else 'fails_as_it_did'}() -> None:"
+    yield from _local(one)
+    yield f"    ran = {kit}.run(FILE, INPUT{more}{which})"
+    yield f"    assert ran.status == {one.status!r}, ran.error"
+    if one.error is not None:
+        yield f"    assert ran.error is not None and ran.error.error_code == {one.error!r}"
+    elif one.compares:
+        yield "    assert ran.outputs == OUTPUT"
+    if one.error is None:
+        yield ""
+        yield ""
+        yield f"def test_a_crash_of_{_identifier(one.function)}_at_any_point_changes_nothing() -> None:"
+        yield from _local(one)
+        yield f"    assert {kit}.crash_everywhere(FILE, INPUT{more}{which}) > 0"
+
+
+def _recorded_answer() -> Iterator[str]:
+    yield ""
+    yield ""
+    yield "def recorded(answers: Sequence[tuple[Any, Any]]) -> Callable[[Any], Any]:"
+    yield '    """Answers as the run was answered: by what was asked."""'
+    yield ""
+    yield "    def answer(asked: Any) -> Any:"
+    yield "        gave = next((gave for given, gave in answers if given == asked), None)"
+    yield '        assert gave is not None, f"The run never asked this: {asked!r}"'
+    yield "        if isinstance(gave[0], Exception):"
+    yield "            raise gave[0]"
+    yield "        return gave[0]"
+    yield ""
+    yield "    return answer"
+
+
+def _answers(name: str, answers: Mapping[str, Sequence[Gave]]) -> Iterator[str]:
+    yield f"{name}: dict[str, list[tuple[Any, Any]]] = {{"
+    for worker, all_ in answers.items():
+        yield f"    {worker!r}: ["
+        for gave in all_:
+            yield f"        ({_literal(gave.given, 8)}, ({_answer(gave, 'WorkerError', 8)},)),"
+        yield "    ],"
+    yield "}"
+
+
+def _tools(tools: Mapping[str, Sequence[Gave]]) -> Iterator[str]:
+    yield "TOOLS = {"
+    for tool, answers in tools.items():
+        yield f"    {tool!r}: ["
+        for gave in answers:
+            yield f"        {_answer(gave, 'ToolFailed', 8)},"
+        yield "    ],"
+    yield "}"
+
+
+def _answer(gave: Gave, error: str, indent: int) -> str:
+    return _literal(gave.value, indent) if gave.error is None else f"{error}({gave.error!r}, {gave.message!r})"
+
+
+def _value(name: str, value: Any) -> Iterator[str]:
+    yield f"{name} = {_literal(value)}"
+
+
+def _literal(value: Any, indent: int = 0) -> str:
+    """A JSON value as Python writes it."""
+    try:
+        size = len(repr(value))
+        if size > MOST_CHARACTERS:
+            return f"None  # left out: it has {size:,} characters\n{' ' * indent}".rstrip() if not indent else "None"
+        return pformat(value, width=_WIDTH - indent, sort_dicts=False).replace("\n", "\n" + " " * indent)
+    except RecursionError:
+        return "None"
+
+
+def _attribute(one: RecordedRun) -> str:
+    name = one.attribute or one.function
+    return name if name.isidentifier() and not keyword.iskeyword(name) else "function"
+
+
+def _has_keyword(module: str) -> bool:
+    return any(keyword.iskeyword(part) for part in module.split("."))
+
+
+def _identifier(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")[:60] or "it"

@@ -1,0 +1,254 @@
+"""A run as a test, for one caller: what was asked and answered, without what is secret.
+
+Places that a contract marks as secret are replaced, and so is every other occurrence of their texts. Of a worker whose contract this
+console does not know, no value is shown at all. A durable function has no contract: values under names such as `password` are replaced.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.console.run_as_test import Called, Gave, RecordedRun
+from holdfast.console.schema_form import loads
+from holdfast.console.sources.contracts import Cleaner, contract_of, same, without_secrets
+from holdfast.console.sources.viewer import Viewer
+from holdfast.contract.codes import Status
+from holdfast.contract.protocol import Response
+from holdfast.contract.redaction import REDACTED, redacted
+from holdfast.contract.terms import Contract
+from holdfast.model import codec
+from holdfast.model.errors import InvalidParameter
+from holdfast.model.execution import Execution, ExecutionStatus
+from holdfast.model.operations import APPROVAL, CANCEL, OPEN, Type
+from holdfast.pipelines.run.served import PACKAGE
+from holdfast.store.seam import Filter
+from holdfast.workers.accepted_request import AcceptedRequest
+from holdfast.workers.approvals import approvals_of, decision_of
+from holdfast.workers.run_lookup import accepted_in, calls_of, response_of
+
+MOST_CHILDREN: Final = 200
+_SECRET_NAME: Final = re.compile(r"passw|secret|token|api_?key|authorization|credential|private_?key|cookie", re.IGNORECASE)
+_MOST_DEPTH: Final = 100
+_SECRETS_NOTE: Final = "Secrets were taken out: put values for tests in the places of '[redacted]'."
+_OUTPUTS_NOTE: Final = "The outputs are not compared, because something was taken out of them."
+
+
+class RunTestSource:
+    """Makes tests of runs that one caller may see."""
+
+    def __init__(self, viewer: Viewer) -> None:
+        self._viewer = viewer
+
+    def recorded(self, execution: str) -> RecordedRun:
+        """The run as a test needs it."""
+        header = self._viewer.find(execution)
+        if header.status is ExecutionStatus.RUNNING:
+            raise InvalidParameter("It is not over yet: a test needs its end.")
+        accepted = accepted_in(self._viewer.store, header)
+        day = datetime.fromtimestamp(header.started_at / 1000, UTC).date().isoformat()
+        blank = RecordedRun(kind="function", function=header.function, run=header.id, day=day)
+        return self._function(header, blank) if accepted is None else self._run(header, accepted, blank)
+
+    # --- runs
+
+    def _run(self, header: Execution, accepted: AcceptedRequest, blank: RecordedRun) -> RecordedRun:
+        viewer, is_pipeline = self._viewer, accepted.package.startswith(PACKAGE)
+        contract, response = contract_of(viewer, header, accepted), response_of(viewer.store, header, accepted)
+        cleaner, given = Cleaner(accepted.request.inputs, contract), accepted.request.inputs
+        inputs = _unnamed(cleaner.value(without_secrets(given, contract))) if contract is not None else _shape(given)
+        outputs, whole = self._outputs(response, contract, cleaner)
+        notes = [] if contract is not None and same(inputs, given) else [_SECRETS_NOTE if contract is not None else _NO_CONTRACT]
+        notes += [] if whole or response.status is not Status.OK else [_OUTPUTS_NOTE]
+        workers, cut = self._answers(header, cleaner) if is_pipeline and contract is not None else ({}, False)
+        notes += [f"Only the first {MOST_CHILDREN} runs that it asked for are here."] if cut else []
+        return msgspec.structs.replace(
+            blank,
+            kind="pipeline" if is_pipeline else "worker",
+            file=f"{header.function.replace('-', '_')}.py",
+            inputs=inputs,
+            workers=workers,
+            tools={} if is_pipeline or contract is None else self._tools(header, accepted, cleaner),
+            decisions=self._decisions(header, cleaner) if contract is not None else {},
+            status=response.status.value,
+            outputs=outputs,
+            compares=whole,
+            error=None if response.error is None else response.error.error_code,
+            notes=tuple(notes),
+        )
+
+    def _outputs(self, response: Response, contract: Contract | None, cleaner: Cleaner) -> tuple[Any, bool]:
+        """The outputs without secrets, and whether nothing had to be taken out."""
+        if contract is None:
+            return None, False
+        outputs = msgspec.to_builtins(response.outputs)
+        clean = _unnamed(cleaner.value(redacted(outputs, contract.output_schema)))
+        return clean, same(clean, outputs)
+
+    def _answers(self, header: Execution, cleaner: Cleaner) -> tuple[dict[str, list[Gave]], bool]:
+        """What the runs below a pipeline's run were asked and answered, by worker."""
+        found: dict[str, list[Gave]] = {}
+        cut = False
+        for number, (child, accepted) in enumerate(self._children(header)):
+            if number >= MOST_CHILDREN:
+                cut = True
+                break
+            contract, response = contract_of(self._viewer, child, accepted), response_of(self._viewer.store, child, accepted)
+            own = Cleaner(accepted.request.inputs, contract)
+            given = _unnamed(cleaner.value(own.value(without_secrets(accepted.request.inputs, contract))))
+            if response.error is None:
+                value = msgspec.to_builtins(response.outputs)
+                value = value if contract is None else redacted(value, contract.output_schema)
+                gave = Gave(given=given, value=_unnamed(cleaner.value(own.value(value))))
+            else:
+                gave = Gave(given=given, error=response.error.error_code, message=cleaner.text(own.text(response.error.message))[:500])
+            found.setdefault(child.function, []).append(gave)
+        return found, cut
+
+    def _children(self, header: Execution) -> Iterator[tuple[Execution, AcceptedRequest]]:
+        """The runs that a run asked for, also through the shards of its maps; not those below them."""
+        for child in _all(self._viewer, header.id):
+            accepted = accepted_in(self._viewer.store, child)
+            if accepted is None or child.status is not ExecutionStatus.SUCCEEDED:
+                continue
+            if accepted.is_shard:
+                yield from self._children(child)
+            else:
+                yield child, accepted
+
+    def _tools(self, header: Execution, accepted: AcceptedRequest, cleaner: Cleaner) -> dict[str, list[Gave]]:
+        found: dict[str, list[Gave]] = {}
+        for made in calls_of(self._viewer.store, header, accepted)[:MOST_CHILDREN]:
+            if made.receipt is None or made.receipt.void:
+                continue
+            error = made.receipt.error
+            if error is None:
+                gave = Gave(value=_unnamed(cleaner.value(made.receipt.result)))
+            else:
+                gave = Gave(error=error.error_code, message=cleaner.text(error.message)[:500])
+            found.setdefault(made.intent.tool, []).append(gave)
+        return found
+
+    def _decisions(self, header: Execution, cleaner: Cleaner) -> dict[str, list[Any]]:
+        """What people decided: by the node that asked, else by the question or the tool."""
+        found: dict[str, list[Any]] = {}
+        for approval, callback, _ in approvals_of(header, self._viewer.store.operations(header.id)):
+            decision = None if callback.status in OPEN else decision_of(callback)
+            if decision is None:
+                continue
+            said: dict[str, Any] = {"verdict": decision.verdict}
+            said |= {} if decision.edited_arguments is None else {"edited_arguments": cleaner.value(decision.edited_arguments)}
+            said |= {} if decision.result is None else {"result": cleaner.value(msgspec.to_builtins(decision.result))}
+            key = approval.node or approval.question or approval.tool
+            found.setdefault(cleaner.text(key), []).append(said["verdict"] if len(said) == 1 else said)
+        return found
+
+    # --- executions
+
+    def _function(self, header: Execution, blank: RecordedRun) -> RecordedRun:
+        store = self._viewer.store
+        given = _value(store.history(header.id, 0, 1)[0].event.payload)
+        inputs, ended_well = _unnamed(given), header.status is ExecutionStatus.SUCCEEDED
+        result = _value(store.result(header)) if ended_well else None
+        outputs = _unnamed(result)
+        failure = None if ended_well else codec.failure_from(store.result(header) or "{}")
+        notes = [] if same(inputs, given) else [_SECRETS_NOTE]
+        notes += [] if same(outputs, result) else [_OUTPUTS_NOTE]
+        workers, functions = self._invoked(header)
+        hosted = None if self._viewer.served is None else self._viewer.served.function(header.function)
+        handler = None if hosted is None else hosted.handler
+        return msgspec.structs.replace(
+            blank,
+            module=str(getattr(handler, "__module__", None) or "your_module"),
+            attribute=str(getattr(handler, "__name__", "")),
+            inputs=inputs,
+            workers=workers,
+            functions=functions,
+            callbacks=tuple(self._callbacks(header)),
+            status=header.status.value,
+            outputs=outputs,
+            compares=same(outputs, result),
+            error=None if failure is None else failure.type or "",
+            notes=(*notes, "Its steps run as they are written: replace what they call, if it must not be called."),
+        )
+
+    def _callbacks(self, header: Execution) -> Iterable[Called]:
+        for op in self._viewer.store.operations(header.id):
+            if op.type is Type.CALLBACK and op.status not in OPEN and op.sub_type not in (APPROVAL, CANCEL):
+                text = None if op.result is None else _text(op.result)
+                error = None if op.error is None else op.error.message or "failed"
+                yield Called(name=op.name, text=text, error=error)
+
+    def _invoked(self, header: Execution) -> tuple[dict[str, list[Gave]], dict[str, list[Gave]]]:
+        """What the workers and the functions that it asked have answered."""
+        workers: dict[str, list[Gave]] = {}
+        functions: dict[str, list[Gave]] = {}
+        store = self._viewer.store
+        for number, child in enumerate(_all(self._viewer, header.id)):
+            if number >= MOST_CHILDREN or child.status is not ExecutionStatus.SUCCEEDED:
+                continue
+            accepted = accepted_in(store, child)
+            if accepted is None:
+                given = _value(store.history(child.id, 0, 1)[0].event.payload)
+                gave = Gave(given=_unnamed(given), value=_unnamed(_value(store.result(child))))
+                functions.setdefault(child.function, []).append(gave)
+                continue
+            contract, response = contract_of(self._viewer, child, accepted), response_of(store, child, accepted)
+            cleaner = Cleaner(accepted.request.inputs, contract)
+            given = _unnamed(cleaner.value(without_secrets(accepted.request.inputs, contract)))
+            if response.error is None:
+                gave = Gave(given=given, value=_unnamed(cleaner.value(msgspec.to_builtins(response.outputs))))
+            else:
+                gave = Gave(given=given, error=response.error.error_code, message=cleaner.text(response.error.message)[:500])
+            workers.setdefault(child.function, []).append(gave)
+        return workers, functions
+
+
+_NO_CONTRACT: Final = "This console does not know the contract, so no value of the run is here: put values for tests in their places."
+
+
+def _all(viewer: Viewer, parent: str) -> Iterator[Execution]:
+    return iter(viewer.store.list(Filter(parent=parent, oldest_first=True, limit=MOST_CHILDREN + 1)))
+
+
+def _value(text: str | None) -> Any:
+    if text is None:
+        return None
+    try:
+        return loads(text)
+    except ValueError:
+        return text
+
+
+def _text(text: str) -> str:
+    """A callback's answer, without values under names that tell of secrets."""
+    value = _value(text)
+    clean = _unnamed(value)
+    return text if isinstance(value, str) or same(clean, value) else codec.dumps(clean)
+
+
+def _unnamed(value: Any, depth: int = 0) -> Any:
+    """A value without what stands under a name that tells of a secret."""
+    if depth > _MOST_DEPTH:
+        return REDACTED
+    if isinstance(value, dict):
+        return {
+            name: REDACTED if isinstance(one, str) and _SECRET_NAME.search(str(name)) else _unnamed(one, depth + 1)
+            for name, one in value.items()
+        }
+    return [_unnamed(one, depth + 1) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _shape(value: Any, depth: int = 0) -> Any:
+    """A value of the same shape, without any value in it."""
+    if isinstance(value, dict) and depth < _MOST_DEPTH:
+        return {name: _shape(one, depth + 1) for name, one in value.items()}
+    if isinstance(value, list) and depth < _MOST_DEPTH:
+        return [_shape(one, depth + 1) for one in value[:1]]
+    if isinstance(value, bool) or value is None:
+        return value
+    return 0 if isinstance(value, int | float) else REDACTED

@@ -1,0 +1,148 @@
+"""A run as a Python test: its text compiles whatever was in the run, runs green, and has no secret."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.console.run_as_test import Called, Gave, RecordedRun, written
+from tests.console.serving_scene import ServingScene, serving
+
+_ROOT = Path(__file__).parents[2]
+_texts = st.text(max_size=20)
+_json: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | _texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_texts, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[ServingScene]:
+    with serving(tmp_path) as opened:
+        yield opened
+
+
+async def _text(stage: ServingScene, run: str) -> str:
+    async with stage.browser() as person:
+        answer = await person.get(f"runs/{run}/test/file")
+    assert answer.headers["content-disposition"].startswith('attachment; filename="test_')
+    compile(answer.text, "test_run.py", "exec")
+    return answer.text
+
+
+def _pytest(asked: list[str]) -> subprocess.CompletedProcess[str]:
+    environment = {"PYTHONPATH": str(_ROOT), "PATH": ""}
+    return subprocess.run(asked, cwd=_ROOT, capture_output=True, text=True, timeout=60, check=False, env=environment)
+
+
+def _green(text: str, file: str | Path = "") -> None:
+    """Run the tests of a text, in this process."""
+    scope: dict[str, Any] = {"__name__": "test_run"}
+    exec(compile(text, "test_run.py", "exec"), scope)
+    if file:
+        scope["FILE"] = str(file)
+    tests = [one for name, one in scope.items() if name.startswith("test_")]
+    assert tests
+    for test in tests:
+        test()
+
+
+async def test_a_function_becomes_a_test_that_pytest_runs_green(stage: ServingScene, tmp_path: Path) -> None:
+    execution = stage.engine.start("order", {"price": 3}).id
+    stage.over(execution)
+    text = await _text(stage, execution)
+    assert "from tests.console.serving_scene import order" in text
+    assert "INPUT = {'price': 3}" in text
+    (tmp_path / "test_order_again.py").write_text(text)
+    asked = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", str(tmp_path / "test_order_again.py")]
+    ran = await asyncio.to_thread(_pytest, asked)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "2 passed" in ran.stdout
+
+
+async def test_a_failed_function_becomes_a_test_of_its_failure(stage: ServingScene) -> None:
+    execution = stage.engine.start("order", {"price": 200, "password": "hunter2-secret"}).id
+    stage.over(execution)
+    text = await _text(stage, execution)
+    assert "hunter2-secret" not in text
+    assert "result.status == 'FAILED'" in text
+    await asyncio.to_thread(_green, text)
+
+
+async def test_a_worker_becomes_a_test_with_the_answers_of_its_tools(stage: ServingScene, tmp_path: Path) -> None:
+    run = stage.engine.run("say", {"text": "hello", "token": "s3cr3t-value"}).run_id
+    text = await _text(stage, run)
+    assert "s3cr3t-value" not in text
+    assert "'token': '[redacted]'" in text
+    assert "TOOLS" in text
+    await asyncio.to_thread(_green, text, tmp_path / "code" / "worker.py")
+
+
+async def test_a_secret_that_a_worker_says_again_is_nowhere(stage: ServingScene) -> None:
+    run = stage.engine.run("say", {"text": "my s3cr3t-value is out", "token": "s3cr3t-value"}).run_id
+    text = await _text(stage, run)
+    assert "s3cr3t-value" not in text
+    assert "The outputs are not compared" in text
+
+
+async def test_a_pipeline_becomes_a_test_with_what_people_decided(stage: ServingScene, tmp_path: Path) -> None:
+    for n in (5, 60):
+        run = stage.engine.run("flow", {"n": n}, wait=0.0).run_id
+        stage.over_or_asks(run)
+        stage.decide(run)
+        text = await _text(stage, run)
+        assert "DECISIONS = {'sign-off': 'approve'}" in text
+        await asyncio.to_thread(_green, text, tmp_path / "code" / "flow.py")
+
+
+async def test_without_the_contract_no_value_of_a_worker_is_shown(stage: ServingScene) -> None:
+    run = stage.engine.run("say", {"text": "hello-there", "times": 77, "token": "s3cr3t-value"}).run_id
+    stage.served = None
+    text = await _text(stage, run)
+    for value in ("hello-there", "77", "s3cr3t-value"):
+        assert value not in text
+
+
+async def test_what_goes_on_is_no_test_yet_and_other_tenants_get_none(stage: ServingScene) -> None:
+    run = stage.engine.run("flow", {"n": 1}, wait=0.0).run_id
+    stage.over_or_asks(run)
+    over = stage.engine.run("say", {"text": "a"}).run_id
+    async with stage.browser() as person:
+        assert "It is not over yet: a test needs its end." in await person.text(f"runs/{run}/test")
+        assert "def test_say_ends_as_it_did" in await person.text(f"runs/{over}/test")
+    async with stage.browser("viewer", tenant="other") as person:
+        await person.get(f"runs/{over}/test", expect=404)
+        await person.get(f"runs/{over}/test/file", expect=404)
+
+
+@given(_texts, _json, _json, st.sampled_from(["function", "worker", "pipeline"]), st.none() | _texts)
+def test_any_run_becomes_a_text_that_compiles(name: str, inputs: Any, outputs: Any, kind: str, error: str | None) -> None:
+    answers = {name: [Gave(given=inputs, value=outputs), Gave(given=inputs, error=error or "x", message=name)]}
+    recorded = RecordedRun(
+        kind=kind,
+        function=name,
+        run="0",
+        day="2026-01-31",
+        module=name,
+        attribute=name,
+        file=name,
+        inputs=inputs,
+        outputs=outputs,
+        workers=answers,
+        functions={} if kind != "function" else answers,
+        tools=answers,
+        callbacks=[Called(name=name, text=name), Called(name=None, error=error)],
+        decisions={name: [outputs]},
+        status="ok",
+        error=error,
+    )
+    compile(written(recorded), "test_run.py", "exec")
