@@ -340,3 +340,21 @@ async def test_an_attempt_has_its_log_and_a_run_its_artifacts_with_a_preview(sce
             assert "attachment" in got.headers["content-disposition"]
             assert "sandbox" in got.headers["content-security-policy"]
             await browser.get(f"runs/{run.id}/artifact/{'0' * 32}", expect=422)
+
+
+async def test_what_the_contract_marks_as_secret_is_nowhere_on_the_page(scene: Scene, tmp_path: Path) -> None:
+    secret = "s3cr3t-of-the-caller"
+    takes = {"type": "object", "properties": {"token": {"type": "string", "writeOnly": True}}}
+    graph = graph_of(WorkerNode(name="one", worker="w", inputs={"n": ref("inputs", "token")}), takes=takes)
+    async with stage(
+        msgspec.structs.replace(graph, steps=None), worker("w", page_body), folder=tmp_path, where=scene.where, clock=PatientClock()
+    ) as made:
+        await made.run({"token": secret})
+    (run,) = [header for header in scene.store.list(Filter(function="p", limit=10)) if header.parent is None]
+    async with scene.browser() as browser:
+        assert "[redacted]" in await browser.text(f"runs/{run.id}?tab=data")
+        rows = (await slice_of(browser, run.id))["rows"]
+        parts = ["", "?tab=data", "?tab=events", "/timeline", "/export"]
+        parts += [f"?op={row['i']}" for row in rows] + [f"/op/{row['i']}/raw" for row in rows]
+        for part in parts:
+            assert secret not in (await browser.get(f"runs/{run.id}{part}")).text, part

@@ -22,8 +22,12 @@ HOUR = 3_600_000
 START = 1_790_000_000_000
 
 
+def viewer(scene: Scene) -> Viewer:
+    return Viewer(scene.store, scene.where, clock=scene.clock, ids=id_at, asker=Asker(), actor=None, tenant=None)
+
+
 def source(scene: Scene) -> TimelineSource:
-    return TimelineSource(Viewer(scene.store, scene.where, clock=scene.clock, ids=id_at, asker=Asker(), actor=None, tenant=None))
+    return TimelineSource(viewer(scene))
 
 
 def rows(found: Slice) -> list[str]:
@@ -181,12 +185,12 @@ def test_the_tree_of_a_long_run_is_read_once_and_only_payloads_of_shown_rows(
 
 def test_trees_are_bounded_together(scene: Scene, large: Execution) -> None:
     trees, small = Trees(most=2, operations=3_100), order(scene)
-    trees.of(scene.store, large, START)
-    first = trees.of(scene.store, small, START)
-    assert trees.of(scene.store, small, START) is first or trees.of(scene.store, small, START)[0] is first[0]
+    trees.of(viewer(scene), large)
+    first = trees.of(viewer(scene), small)
+    assert trees.of(viewer(scene), small)[0] is first[0]
     assert len(trees._kept) == 2
     other = History("other", START + 1)
     for number in range(200):
         other.step(f"s{number}")
-    trees.of(scene.store, other.kept(scene.store), START)
+    trees.of(viewer(scene), other.kept(scene.store))
     assert large.id not in trees._kept

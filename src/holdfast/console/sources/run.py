@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from holdfast.console.sources.run_secrets import Veil
 from holdfast.console.sources.viewer import Viewer
 from holdfast.contract.protocol import Response
 from holdfast.model import codec
@@ -166,7 +167,7 @@ class RunSource:
         return head if accepted is None else self._with_limits(head, accepted)
 
     def _with_limits(self, head: RunHead, accepted: AcceptedRequest) -> RunHead:
-        limits, response = accepted.limits, self._response(head.header, accepted)
+        limits, response, veil = accepted.limits, self._response(head.header, accepted), Veil(self._viewer, head.header)
         seen = None if response is None else response.observability
         return msgspec.structs.replace(
             head,
@@ -176,7 +177,9 @@ class RunSource:
             calls=None if seen is None else seen.usage.tool_calls,
             attempt=head.attempt if head.attempt is not None or seen is None else seen.attempt,
             requested_by=accepted.requested_by,
-            error=None if response is None or response.error is None else f"{response.error.error_code}: {response.error.message}",
+            error=None
+            if response is None or response.error is None
+            else veil.text(f"{response.error.error_code}: {response.error.message}"),
         )
 
     def _response(self, header: Execution, accepted: AcceptedRequest) -> Response | None:
@@ -241,17 +244,19 @@ class RunSource:
         accepted, given, result = accepted_in(store, header), store.input(header.id), store.result(header)
         if accepted is None:
             return {"input": given, "result": result}
-        response = self._response(header, accepted)
-        told: dict[str, str | None] = {"input": _text(accepted.request.inputs), "request": given, "result": result}
+        response, veil = self._response(header, accepted), Veil(self._viewer, header)
+        told = {"request": veil.given(given), "result": veil.given(result)}
+        told["input"] = _text(veil.inputs(accepted.request.inputs))
         if response is not None:
-            told |= {"result": None if response.outputs is None else _text(response.outputs), "response": result}
-            told["logs"] = _text(list(response.logs)) if response.logs else None
+            told["response"] = told["result"]
+            told["result"] = None if response.outputs is None else veil.text(_text(response.outputs))
+            told["logs"] = veil.text(_text(list(response.logs))) if response.logs else None
         return told
 
     def events(self, header: Execution, after: int) -> tuple[list[EventRow], bool]:
         """A page of the history, with AWS's names, and whether there is more."""
         lines = self._viewer.store.history(header.id, max(0, after), EVENTS + 1)
-        rows = []
+        rows, veil = [], Veil(self._viewer, header)
         for line in lines[:EVENTS]:
             wire = event_to_wire(line.event, (header.id, header.name), line.operation, include_data=True)
             details = wire[f"{wire['EventType']}Details"]
@@ -263,14 +268,15 @@ class RunSource:
                     at=line.event.at,
                     operation=own,
                     name=None if line.operation is None else line.operation.name,
-                    details=json.dumps(details, ensure_ascii=False, default=str)[:2_000] if details else "",
+                    details=veil.text(json.dumps(details, ensure_ascii=False, default=str))[:2_000] if details else "",
                 )
             )
         return rows, len(lines) > EVENTS
 
     def export(self, header: Execution) -> bytes:
         """The whole execution as one JSON document."""
-        return json.dumps(self._viewer.client.export(header.id), ensure_ascii=False, default=str).encode("utf-8", "replace")
+        document = Veil(self._viewer, header).value(self._viewer.client.export(header.id))
+        return json.dumps(document, ensure_ascii=False, default=str).encode("utf-8", "replace")
 
     # --- actions
 

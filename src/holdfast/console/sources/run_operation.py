@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from holdfast.console.sources.run_secrets import Veil
 from holdfast.console.sources.timeline import Trees
 from holdfast.console.sources.timeline_tree import Entry, Tree
 from holdfast.console.sources.timeline_words import bare
@@ -148,9 +149,10 @@ class OperationSource:
     def detail(self, header: Execution, trees: Trees, operation: str, items_at: int = 0) -> Detail:
         """The operation with this id."""
         store = self._viewer.store
-        tree, children = trees.of(store, header, self._viewer.now)
+        tree, children = trees.of(self._viewer, header)
+        veil = Veil(self._viewer, header)
         at, entry = _found(tree, operation)
-        op = self._whole(header, entry.op.place)
+        op = veil.operation(self._whole(header, entry.op.place))
         child = children.get(op.id)
         if child is not None and not self._viewer.may_see(child):
             child = None
@@ -161,26 +163,27 @@ class OperationSource:
             verb=entry.verb,
             name=entry.name,
             standing=entry.standing,
-            input=next((line.event.payload for line in lines if line.event.type is EventType.CHAINED_INVOKE_STARTED), None),
+            input=self._input(lines, veil, child),
             output=None if op.result is None else bare(op.result),
             error=op.error,
             line=None if op.error is None else place_of(op.error),
-            attempts=tuple(attempts_of(lines)),
-            call=self._call(header, op, entry),
+            attempts=tuple(attempts_of(lines, veil)),
+            call=self._call(header, op, entry, veil),
             child=child,
             items=self._items(tree, at, entry, children, items_at),
             logs=self._logs(header, op, accepted),
             artifacts=_artifacts(op),
             approval=approval_id(header.id, op.id) if op.sub_type == APPROVAL else None,
-            asked=self._asked(header, op, entry),
+            asked=self._asked(header, op, entry, veil),
         )
 
     def raw(self, header: Execution, trees: Trees, operation: str) -> bytes:
         """The operation and its events, as JSON."""
-        tree, _ = trees.of(self._viewer.store, header, self._viewer.now)
+        tree, _ = trees.of(self._viewer, header)
         place = _found(tree, operation)[1].op.place
         events = [msgspec.to_builtins(line.event) for line in self._viewer.store.attempts(header.id, place)]
-        return msgspec.json.encode({"operation": msgspec.to_builtins(self._whole(header, place)), "events": events})
+        document = {"operation": msgspec.to_builtins(self._whole(header, place)), "events": events}
+        return msgspec.json.encode(Veil(self._viewer, header).value(document))
 
     def operation(self, header: Execution, operation: str) -> Operation:
         """An operation as it stands now, for an action on it."""
@@ -189,14 +192,19 @@ class OperationSource:
             raise ExecutionNotFound(f"There is no operation {operation!r:.100} in this run.")
         return found
 
+    def _input(self, lines: Sequence[HistoryEntry], veil: Veil, child: Execution | None) -> str | None:
+        given = next((line.event.payload for line in lines if line.event.type is EventType.CHAINED_INVOKE_STARTED), None)
+        cleaned = veil.given(given)
+        return cleaned if cleaned is None or child is None else Veil(self._viewer, child).text(cleaned)
+
     def _whole(self, header: Execution, place: int) -> Operation:
         return self._viewer.store.operations(header.id, after=place - 1, limit=1)[0]
 
-    def _call(self, header: Execution, op: Operation, entry: Entry) -> Call | None:
+    def _call(self, header: Execution, op: Operation, entry: Entry, veil: Veil) -> Call | None:
         if op.sub_type != RECEIPT or entry.intent is None:
             return None
         try:
-            intent = _intents.decode(self._whole(header, entry.intent).result or "{}")
+            intent = _intents.decode(veil.operation(self._whole(header, entry.intent)).result or "{}")
             receipt = None if op.result is None else _receipts.decode(op.result)
         except (msgspec.MsgspecError, ValueError):
             return None
@@ -219,11 +227,11 @@ class OperationSource:
             approval=intent.approval,
         )
 
-    def _asked(self, header: Execution, op: Operation, entry: Entry) -> Requested | None:
+    def _asked(self, header: Execution, op: Operation, entry: Entry, veil: Veil) -> Requested | None:
         if op.sub_type != APPROVAL or entry.intent is None:
             return None
         try:
-            return request_of(self._whole(header, entry.intent))
+            return request_of(veil.operation(self._whole(header, entry.intent)))
         except (msgspec.MsgspecError, ValueError):
             return None
 
@@ -283,7 +291,7 @@ class OperationSource:
         if op.sub_type != ATTEMPT or accepted is None or header.status is not ExecutionStatus.SUCCEEDED:
             return ()
         number = (op.name or "").removeprefix("attempt-")
-        logs = response_of(self._viewer.store, header, accepted).logs
+        logs = Veil(self._viewer, header).value(list(response_of(self._viewer.store, header, accepted).logs))
         return tuple(line for line in logs if str(line.get("attempt", "1")) == number)
 
     def artifacts(self, header: Execution) -> list[Shown]:
@@ -328,7 +336,7 @@ def _found(tree: Tree, operation: str) -> tuple[int, Entry]:
     return found
 
 
-def attempts_of(lines: Sequence[HistoryEntry]) -> list[Attempted]:
+def attempts_of(lines: Sequence[HistoryEntry], veil: Veil) -> list[Attempted]:
     """The attempts that the events of an operation tell of, in order."""
     found: list[Attempted] = []
     for line in lines:
@@ -342,8 +350,8 @@ def attempts_of(lines: Sequence[HistoryEntry]) -> list[Attempted]:
             found.append(last := Attempted(number=len(found) + 1))
         last.ended, last.ended_at = event.type.value, event.at
         if event.payload is not None and carries_error(event.type):
-            last.error = codec.failure_from(event.payload)
-            last.line = place_of(last.error)
+            failure = codec.failure_from(event.payload)
+            last.error, last.line = veil.failure(failure), place_of(failure)
         retry = (event.detail or {}).get("RetryDetails")
         if isinstance(retry, dict) and retry.get("NextAttemptDelaySeconds") is not None:
             last.detail = f"next attempt after {retry['NextAttemptDelaySeconds']} s"

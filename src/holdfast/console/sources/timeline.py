@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from holdfast.console.sources.run_secrets import Veil
 from holdfast.console.sources.timeline_tree import Choice, Entry, Tree
 from holdfast.console.sources.timeline_words import Said
 from holdfast.console.sources.viewer import Viewer
@@ -92,14 +93,14 @@ class Trees:
         self._kept: OrderedDict[str, tuple[Tree, Mapping[str, Execution]]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def of(self, store: Store, header: Execution, now: int) -> tuple[Tree, Mapping[str, Execution]]:
+    def of(self, viewer: Viewer, header: Execution) -> tuple[Tree, Mapping[str, Execution]]:
         """The tree of an execution at its present revision, and the executions that its operations started."""
         with self._lock:
             kept = self._kept.get(header.id)
         if kept is not None and kept[0].header.revision == header.revision and kept[0].header.status is header.status:
             made = kept
         else:
-            made = _made(store, header, now, None if kept is None else kept[0]), _children(store, header)
+            made = _made(viewer, header, None if kept is None else kept[0]), _children(viewer.store, header)
         with self._lock:
             self._kept[header.id] = made
             self._kept.move_to_end(header.id)
@@ -110,18 +111,19 @@ class Trees:
         return made
 
 
-def _made(store: Store, header: Execution, now: int, before: Tree | None) -> Tree:
+def _made(viewer: Viewer, header: Execution, before: Tree | None) -> Tree:
+    store, now, veil = viewer.store, viewer.now, Veil(viewer, header)
     whole = header.operations <= _WHOLE_OPERATIONS and header.stored <= _WHOLE_BYTES
     kinds: dict[str, str] = {}
     if header.graph is not None and (text := store.graph(header.graph)) is not None:
         kinds = {node.name: kind_of(node) for node in graph_from(text).nodes}
     if whole:
-        return Tree(header, store.operations(header.id), kinds, now, whole=True)
+        return Tree(header, store.operations(header.id), kinds, now, veil, whole=True)
     if before is None:
-        return Tree(header, store.outline(header.id), kinds, now, whole=False)
+        return Tree(header, store.outline(header.id), kinds, now, veil, whole=False)
     known = {op.place: op for op in before.operations}
     known |= {op.place: op for op in store.outline(header.id, before.header.revision)}
-    tree = Tree(header, [known[place] for place in sorted(known)], kinds, now, whole=False)
+    tree = Tree(header, [known[place] for place in sorted(known)], kinds, now, veil, whole=False)
     for entry in before.entries:
         at = tree.by_place.get(entry.op.place)
         if at is not None and entry.said is not None and tree.entries[at].op.revision == entry.op.revision:
@@ -142,8 +144,8 @@ class TimelineSource:
 
     def slice(self, header: Execution, trees: Trees, choice: Choice, at: int = 0, wanted: str | None = None, limit: int = PAGE) -> Slice:
         """Rows from a position on, or around the operation with the id `wanted`."""
-        store, now = self._viewer.store, self._viewer.now
-        tree, children = trees.of(store, header, now)
+        now = self._viewer.now
+        tree, children = trees.of(self._viewer, header)
         scale = tree.scale if tree.is_over else tree.measured(now)
         selected = None
         if wanted is not None and (entry := tree.by_id.get(wanted)) is not None:

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from holdfast.console.sources.run_secrets import Veil
 from holdfast.console.sources.timeline_scale import Scale
 from holdfast.console.sources.timeline_words import BATCHES, Said, counted, name_of, said_of, stands, verb_of
 from holdfast.model.execution import Execution, ExecutionStatus
@@ -63,17 +64,24 @@ class Choice(msgspec.Struct, frozen=True):
     toggled: frozenset[int] = frozenset()
     """Places of rows that are open where they are closed at first, and closed where they are open."""
 
+    def flipped(self, place: int | None = None) -> str:
+        """The places that are toggled, as an address has them; with one more row opened or closed."""
+        return ",".join(map(str, sorted(self.toggled if place is None else self.toggled ^ {place})))
+
 
 class Tree:
     """The rows of one execution at one revision."""
 
-    def __init__(self, header: Execution, operations: Sequence[Operation], kinds: Mapping[str, str], now: int, *, whole: bool) -> None:
+    def __init__(
+        self, header: Execution, operations: Sequence[Operation], kinds: Mapping[str, str], now: int, veil: Veil, *, whole: bool
+    ) -> None:
         """`kinds` are the kinds of a pipeline's nodes. `whole` says that the operations have their payloads."""
         self.header = header
         self.operations = operations
         self.is_over = header.status is not ExecutionStatus.RUNNING
         self.entries: list[Entry] = []
         self._kinds = kinds
+        self._veil = veil
         self._views: dict[Choice, list[int]] = {}
         self._build(operations, whole)
         self.by_place = {entry.op.place: at for at, entry in enumerate(self.entries)}
@@ -197,7 +205,7 @@ class Tree:
 
     def say(self, entry: Entry, half: Operation | None) -> None:
         """Read what the payloads of a row say."""
-        said = said_of(entry.op, half)
+        said = said_of(self._veil.operation(entry.op), None if half is None else self._veil.operation(half))
         if said.standing is not None and entry.op.ended_at is not None:
             entry.standing = said.standing
         entry.said = said

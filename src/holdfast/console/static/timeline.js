@@ -29,6 +29,7 @@
   let toggled = new Set();
   let version = 0;        // grows when rows may have changed, so that the pool is filled again
   let selected = -1, selectedId = home.dataset.op || "";
+  let chosenId = "";      // the operation of the selected row
   let top = 0;            // the first pixel of the list that is shown
   let latest = null;      // totals and axis, as the server told last
 
@@ -227,7 +228,8 @@
   let drawn = "";
   const tell = (found) => {
     latest = found;
-    told.textContent = found.told + (found.total !== found.operations && (search.value || errors.checked) ? " · " + found.total.toLocaleString("en") + " shown" : "");
+    const words = found.told + (found.total !== found.operations && (search.value || errors.checked) ? " · " + found.total.toLocaleString("en") + " shown" : "");
+    if (told.textContent !== words) told.textContent = words;
     none.textContent = search.value || errors.checked ? "Nothing matches." : "No operation has begun yet.";
     const scale = JSON.stringify([found.ticks, found.folds]);
     if (scale === drawn) return;
@@ -272,12 +274,15 @@
     if (found.selected !== null && op) {
       toggled = new Set(found.toggled);
       selected = found.selected;
+      chosenId = op;
       fit();
       tell(found);
       if (selected * ROW < top || (selected + 1) * ROW > top + height()) moveTo(selected * ROW - height() / 2);
       if (found.at % size === 0) keep(found.at / size, found);
     } else {
       keep(Math.floor(found.at / size), found);
+      const moved = found.rows.findIndex((row) => row.i === chosenId); // rows may have begun above it
+      if (selected >= 0 && moved >= 0) selected = found.at + moved;
       fit();
     }
     moveTo(top);
@@ -288,6 +293,7 @@
   const choose = (index, open) => {
     if (!total) return;
     selected = Math.max(0, Math.min(index, total - 1));
+    chosenId = (dataAt(selected) || {}).i || "";
     version++;
     view.setAttribute("aria-activedescendant", "tl-" + selected);
     if (selected * ROW < top) moveTo(selected * ROW);
@@ -300,6 +306,7 @@
     if (!data || !data.k) return;
     if (toggled.has(data.p)) toggled.delete(data.p); else toggled.add(data.p);
     selected = index;
+    chosenId = data.i;
     data.c = !data.c;
     reload();
   };
