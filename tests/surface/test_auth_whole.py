@@ -96,7 +96,7 @@ async def asked(verb: Callable[..., T], **options: Any) -> T:
 
 
 async def invoked(client: Any, **options: Any) -> tuple[Any, bytes]:
-    """The answer and its whole payload; a payload that nobody closes keeps its connection open after its client."""
+    """The answer and its whole payload; a payload that is not closed keeps its connection open after its client."""
     answer = await asked(client.invoke, **options)
     with contextlib.closing(answer["Payload"]) as stream:
         return answer, await asked(stream.read)

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.store.sqlite.migrating import SCHEMA_VERSION
+from holdfast.store.sqlite.migrating import LINEAGE, SCHEMA_VERSION
 from holdfast.store.sqlite.store import SqliteStore
 from tests.postgres import new_schema
 from tests.store.released import old_postgres, old_sqlite
 from tests.surface.cli_program import Program
 
-NEWEST = f"schema version {SCHEMA_VERSION}, for code of version {SCHEMA_VERSION} or newer"
+LEAST = LINEAGE.fresh().least
+NEWEST = f"schema version {SCHEMA_VERSION}, for code of version {LEAST} or newer"
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def test_a_store_is_checked_copied_migrated_and_put_back(holdfast: Program) -> N
     assert told[1] == "applied 007 code of runners"
     assert told[-1] == f"holdfast.db has {NEWEST}"
     again = json.loads(holdfast("db", "migrate", "--after", "--json").stdout)
-    assert again == {"version": SCHEMA_VERSION, "least": SCHEMA_VERSION, "was": SCHEMA_VERSION, "steps": [], "waiting": []}
+    assert again == {"version": SCHEMA_VERSION, "least": LEAST, "was": SCHEMA_VERSION, "steps": [], "waiting": []}
     back = holdfast("db", "restore", "copy.db")
     assert back.stderr == "holdfast.db has the content of copy.db now; the old store is kept as holdfast.db.before-restore\n"
     assert json.loads(holdfast("db", "check", "--json").stdout) == {"version": 6, "least": 6, "behind": True, "findings": []}

@@ -24,7 +24,7 @@ _EXTRA = "`holdfast console` needs packages that are installed on request: pip i
 def console(
     host: HostOption = "127.0.0.1",
     port: PortOption = 9002,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Show everything, and let nobody change anything.")] = False,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Show everything, and offer no action that changes anything.")] = False,
     allow_host: HostsOption = None,
     allow_origin: OriginsOption = None,
     store: Annotated[

@@ -64,7 +64,7 @@ class Browse(msgspec.Struct, frozen=True, kw_only=True):
     text: str | None = None
     """An id, or the beginning of an id or of a name."""
     since: int | None = None
-    """Started at this time or later, in milliseconds."""
+    """Started at this time or later, in milliseconds: the time in the id counts, so that a range of time is a range of ids."""
     until: int | None = None
     """Started before this time."""
     roots: bool = False

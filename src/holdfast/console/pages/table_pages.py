@@ -10,7 +10,6 @@ from holdfast.console.query import Query
 from holdfast.console.rendering import Rendering, address
 from holdfast.console.tables import Page, csv_text
 from holdfast.console.visit import Visit
-from holdfast.model.errors import HoldfastError
 from holdfast.web.page_errors import SAFE_HEADERS
 from holdfast.web.refusals import Refused
 from holdfast.web.replies import Reply
@@ -40,12 +39,12 @@ def csv_reply(name: str, columns: Sequence[str], rows: Iterable[Sequence[object]
 
 
 @contextlib.contextmanager
-def missing_is_no_page(*kinds: type[HoldfastError]) -> Iterator[None]:
+def missing_is_no_page(*kinds: type[Exception]) -> Iterator[None]:
     """What these errors say is not there has no page: the answer is 404."""
     try:
         yield
     except kinds as missing:
-        raise Refused(404, missing.code, str(missing)) from None
+        raise Refused(404, getattr(missing, "code", "not_found"), str(missing)) from None
 
 
 def runs_of(key: str, value: str) -> str:

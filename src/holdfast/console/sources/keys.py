@@ -13,14 +13,12 @@ import msgspec
 from holdfast.console.sources.viewer import Viewer
 from holdfast.model.audit import Notes
 from holdfast.model.credentials import Credential, checked_person, checked_roles
-from holdfast.model.errors import InvalidParameter, Rejected
+from holdfast.model.errors import InvalidParameter
 from holdfast.web.auth.keys import Issued, new_token
 
 
-class KeyNotFound(Rejected):
-    """There is no credential of this id."""
-
-    code = "key_not_found"
+class KeyNotFound(LookupError):
+    """There is no credential of this id. Only the console's pages see it, so it has no code of its own."""
 
 
 class TokenAsked(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,7 +20,13 @@ if TYPE_CHECKING:
     from holdfast.testing.stores.audit_log import AuditSuite as AuditSuite
     from holdfast.testing.stores.audit_log import SharedAuditSuite as SharedAuditSuite
     from holdfast.testing.stores.batches import BatchSuite as BatchSuite
+    from holdfast.testing.stores.browsing import BrowsingSuite as BrowsingSuite
     from holdfast.testing.stores.chained_writes import ChainingSuite as ChainingSuite
+    from holdfast.testing.stores.console_state import ConsoleStateSuite as ConsoleStateSuite
+    from holdfast.testing.stores.console_state import DirectorySuite as DirectorySuite
+    from holdfast.testing.stores.console_state import OutlineSuite as OutlineSuite
+    from holdfast.testing.stores.console_state import SharedConsoleStateSuite as SharedConsoleStateSuite
+    from holdfast.testing.stores.console_state import SummarySuite as SummarySuite
     from holdfast.testing.stores.copies import CopySuite as CopySuite
     from holdfast.testing.stores.counters import ChargingSuite as ChargingSuite
     from holdfast.testing.stores.counters import SharedChargingSuite as SharedChargingSuite
@@ -60,10 +66,13 @@ if TYPE_CHECKING:
 _WHERE = {
     "AuditSuite": "audit_log",
     "BatchSuite": "batches",
+    "BrowsingSuite": "browsing",
     "ChainingSuite": "chained_writes",
     "ChargingSuite": "counters",
+    "ConsoleStateSuite": "console_state",
     "CopySuite": "copies",
     "CredentialsSuite": "credentials",
+    "DirectorySuite": "console_state",
     "FencingSuite": "fencing",
     "GraphSuite": "graphs",
     "IsolationSuite": "isolation",
@@ -72,6 +81,7 @@ _WHERE = {
     "ListingSuite": "lists",
     "Opening": "handles",
     "OutboxSuite": "outbox",
+    "OutlineSuite": "console_state",
     "PickyRunnerSuite": "picky_runners",
     "QueueEndSuite": "queue_ends",
     "QueueSettingSuite": "queue_settings",
@@ -82,6 +92,7 @@ _WHERE = {
     "ScheduleSuite": "scheduled",
     "SharedAuditSuite": "audit_log",
     "SharedChargingSuite": "counters",
+    "SharedConsoleStateSuite": "console_state",
     "SharedCredentialsSuite": "credentials",
     "SharedFencingSuite": "fencing",
     "SharedGraphSuite": "graphs",
@@ -95,6 +106,7 @@ _WHERE = {
     "SharingSuite": "shared_stores",
     "StartingSuite": "starts",
     "StoreSuite": "suite",
+    "SummarySuite": "console_state",
     "TimerSuite": "timers",
     "WakingSuite": "wakeups",
 }
