@@ -108,7 +108,7 @@ async def test_a_card_says_what_is_asked_by_whom_what_was_spent_and_who_is_asked
     assert "<script>alert" not in page
     assert "\u202e" not in html.unescape(page)
     assert "Publish </pre><script>alert(1)</script>\"'&\\u202e?" in said
-    assert "cents : 12900" in said.replace("  ", " ") or "cents: 12900" in said
+    assert '"cents" : 12900' in said
     assert "Asks p , node h" in said
     assert "Spent so far $0.00 · 0 tokens · 0 calls" in said
     assert re.search(r"Asked now ann .*Next bob", said)
@@ -175,7 +175,7 @@ async def test_edited_arguments_are_validated_and_a_wrong_text_is_shown_again(tm
         await ann.post(f"approvals/{approval}/decide", verdict="approve", arguments='{"text": "better"}', comment="mended")
         told = await ann.text(f"approvals/{approval}")
         assert at.audit("approve")[0] == "approve, as ann, edited"
-    assert re.search(r'Edited by ann \{ text ?: "better" \}', told)
+    assert re.search(r'Edited by ann \{ "text" : "better" \}', told)
 
 
 async def test_the_text_of_the_form_unchanged_is_no_edit(tmp_path: Path) -> None:
