@@ -17,7 +17,7 @@ PIP     = $(shell $(BIN)/python -m pip --version >/dev/null 2>&1 && echo $(BIN)/
 INSTALL = $(PIP) install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup browser check format docs test rest test-all demo demo-durable bench crash simulate soak clean
+.PHONY: help setup browser check format docs pictures test rest test-all demo demo-durable bench crash simulate soak clean
 
 help: ## show these words
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -44,6 +44,9 @@ docs: $(VENV)/.dev ## write the pages that are made from code: docs/reference/py
 	$(BIN)/python -m tests.drawings.reference
 	$(BIN)/python -m tests.drawings.states > docs/internals/states.md
 	$(BIN)/python -m tests.drawings.exit_codes > docs/reference/exit-codes.md
+
+pictures: $(VENV)/.dev ## take the pictures of the console's pages again: docs/pictures (needs `make browser`)
+	$(BIN)/python -m tests.browser.pictures
 
 # Bytecode is kept, whatever the shell says: else hundreds of short processes spend most of their time compiling the same files.
 # Up to eight tests that fail beside others run again, alone; those that pass then are named at the end, with their first failure.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import html
 import re
@@ -14,7 +15,7 @@ import httpx
 from holdfast.console.serving import Console
 from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.codec import dumps
-from holdfast.model.execution import Execution, Terms, new_execution
+from holdfast.model.execution import Execution, State, Terms, new_execution
 from holdfast.model.ids import id_at
 from holdfast.model.verbs import Start, Started
 from holdfast.store.backends import open_store
@@ -23,6 +24,7 @@ from holdfast.web.app import App
 from holdfast.web.auth.gate import open_gate
 from holdfast.web.limits import Limits
 from tests.surface.auth_server import BASE, token
+from tests.surface.serve_program import until
 
 _CSRF = re.compile(r'name="csrf" value="([^"]+)"')
 
@@ -99,6 +101,16 @@ class Scene:
         finally:
             await console.close()
             await gate.close()
+
+
+async def reached(scene: Scene, execution: str, state: State = State.SUSPENDED) -> None:
+    """Wait until an execution is in this state; usually until it waits for something outside."""
+
+    def is_there() -> bool:
+        header = scene.store.find(execution)
+        return header is not None and header.state is state
+
+    await asyncio.to_thread(until, is_there, f"{execution} to be {state.value}")
 
 
 @contextlib.contextmanager

@@ -48,5 +48,5 @@ def test_a_lone_surrogate_is_shown_as_its_escape() -> None:
 @given(st.text(max_size=200))
 def test_any_text_is_shown(text: str) -> None:
     page = json_html(text)
-    assert page.startswith('<pre class="json">')
+    assert page.startswith('<pre class="json" ')
     assert "<script" not in page.lower()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import re
@@ -26,7 +25,7 @@ from holdfast.workers.artifacts import Artifacts
 from holdfast.workers.body.errors import WorkerError
 from holdfast.workers.storage.folder import Folder
 from tests.console.histories import History
-from tests.console.scene import Browser, Scene, plain
+from tests.console.scene import Browser, Scene, plain, reached
 from tests.pipelines.stage import PatientClock, graph_of, stage, worker
 from tests.pipelines.templates import ref
 
@@ -57,16 +56,11 @@ async def ran(scene: Scene, event: dict[str, Any], name: str = "order-17") -> st
     async with holdfast.open(scene.where, functions=[order]) as engine:
         started = await engine.start(order, event, name=name)
         if "asks" in event:
-            await suspended(scene, started.id)
+            await reached(scene, started.id)
         else:
             with contextlib.suppress(HoldfastError):
                 await started.result()
     return started.id
-
-
-async def suspended(scene: Scene, execution: str) -> None:
-    while (header := scene.store.find(execution)) is None or header.state is not State.SUSPENDED:
-        await asyncio.sleep(0.01)
 
 
 def callback_of(scene: Scene, execution: str) -> str:
@@ -247,8 +241,7 @@ async def test_a_quarantined_run_says_why_and_is_released(scene: Scene) -> None:
     async with scene.browser("operator") as browser:
         await browser.post(f"runs/{execution}/op/{callback_of(scene, execution)}/succeed", result="1")
         async with holdfast.open(scene.where, functions=[other_code()]):
-            while (header := scene.store.find(execution)) is None or header.state is not State.QUARANTINED:
-                await asyncio.sleep(0.01)
+            await reached(scene, execution, State.QUARANTINED)
         page = await browser.text(f"runs/{execution}")
         assert "quarantined order-17" in page
         assert "replay_mismatch" in page

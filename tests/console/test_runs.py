@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import re
 from typing import Any
@@ -12,8 +11,7 @@ import pytest
 import holdfast
 from holdfast import AsyncDurableContext, Duration, durable_execution
 from holdfast.model.errors import HoldfastError
-from holdfast.model.execution import State
-from tests.console.scene import Scene, plain
+from tests.console.scene import Scene, plain, reached
 
 
 @durable_execution
@@ -33,8 +31,7 @@ async def ran(scene: Scene, **inputs: dict[str, Any]) -> dict[str, str]:
         started = {name: await engine.start(order, given, name=name) for name, given in inputs.items()}
         for name, given in inputs.items():
             if "waits" in given or "asks" in given:
-                while (header := scene.store.find(started[name].id)) is None or header.state is not State.SUSPENDED:
-                    await asyncio.sleep(0.01)
+                await reached(scene, started[name].id)
                 continue
             with contextlib.suppress(HoldfastError):
                 await started[name].result()

@@ -27,7 +27,7 @@ from holdfast.service.open_execution import OpenExecution
 from holdfast.service.settings import Settings
 from holdfast.store.seam import Filter
 from holdfast.store.sqlite.store import SqliteStore
-from tests.flow.harness import Harness, pending, types
+from tests.flow.harness import Harness, eventually, pending, types
 from tests.histories import wire
 
 
@@ -216,11 +216,33 @@ async def test_an_orderly_shutdown_in_mid_step_is_not_a_death(harness: Harness) 
 
 
 async def test_two_engines_on_one_file_share_the_work_and_see_each_others_results(harness: Harness) -> None:
-    async with harness.engine(echo) as one, harness.engine(echo) as two:
+    still = VirtualClock(skipping=False)  # an engine without work moves the clock that both share, while the other one still works
+    async with harness.engine(echo, clock=still) as one, harness.engine(echo, clock=still) as two:
         started = await asyncio.gather(*((one, two)[n % 2].start("echo", n) for n in range(100)))
         assert await asyncio.gather(*(e.result() for e in started)) == list(range(100))
         seen_by_two = await (await two.get(started[0].arn)).result()
     assert seen_by_two == 0
+
+
+async def test_a_virtual_clock_does_not_go_to_the_deadline_of_an_execution_that_has_ended(harness: Harness) -> None:
+    begun, release = asyncio.Event(), asyncio.Event()
+
+    @durable_execution
+    async def held(event: Any, context: AsyncDurableContext) -> Any:
+        begun.set()
+        await release.wait()
+
+    async with harness.engine(held) as engine:
+        before, scheduler = harness.clock.now(), engine._engine._scheduler
+        execution = await engine.start(held)
+        await begun.wait()
+        scheduler._agenda.ring()
+        await eventually(lambda: scheduler._agenda.timer_at)  # as when another process wrote meanwhile
+        release.set()
+        await execution.result()
+        await eventually(lambda: scheduler.idle)
+        assert not await scheduler._skipped()
+        assert harness.clock.now() == before
 
 
 async def test_a_list_is_filtered_and_comes_in_pages(harness: Harness) -> None:

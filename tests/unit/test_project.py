@@ -48,7 +48,8 @@ def test_types_are_checked_everywhere(folder: str) -> None:
 def test_ci_checks_and_runs_every_test_once() -> None:
     lines = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
     assert "set -euo pipefail" in lines
-    assert [line for line in lines if line.startswith("make ")] == ["make setup", "make check", "make test", "make rest"]
+    words = [line.partition(" ||")[0] for line in lines if line.startswith("make ")]
+    assert words == ["make setup", "make browser", "make check", "make test", "make rest"]
     assert (ROOT / ".ci" / "run").stat().st_mode & 0o111, "it is run, not read"
 
 

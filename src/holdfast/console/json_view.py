@@ -49,12 +49,12 @@ def value_html(value: Any, most_lines: int = _MOST_LINES) -> Markup:
         writer.value(value, 0)
     except _Full:
         writer.parts.append(f'\n<span class="muted">… cut after {most_lines:,} lines</span>')
-    return Markup(f'<pre class="json">{"".join(writer.parts)}</pre>')
+    return Markup(f'<pre class="json" tabindex="0">{"".join(writer.parts)}</pre>')
 
 
 def _plain(text: str) -> Markup:
     cut = f'\n<span class="muted">… cut: {len(text):,} characters in all</span>' if len(text) > _CUT else ""
-    return Markup(f'<pre class="json">{shown(text[:_CUT])}{cut}</pre>')
+    return Markup(f'<pre class="json" tabindex="0">{shown(text[:_CUT])}{cut}</pre>')
 
 
 class _Writer:

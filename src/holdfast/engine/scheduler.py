@@ -123,6 +123,8 @@ class Scheduler:
         self._poller: Poller | None = None
         self._loop_watch = None if clock.virtual else LoopWatch(loop)
         self._lease_ms = _VIRTUAL_LEASE_MS if clock.virtual else _LEASE_MS
+        self._planned_idle = False
+        """Nothing ran when the next timer was read. Else it may be the deadline of an execution that has ended since."""
 
     @property
     def idle(self) -> bool:
@@ -195,14 +197,21 @@ class Scheduler:
             await self._claim_ready(now, dead)
         if agenda.queued:
             await self._admit(now)
+        self._plan(now)
+
+    def _plan(self, now: int) -> int | None:
+        """Note the next timer that the store has, and return it."""
+        agenda = self._agenda
+        self._planned_idle = self.idle
         # An execution for which there is no room is not waited for: the invocation that makes room rings, because of the backlog.
         room = self._registry.claimable().values()
-        times = (self._store.next_due([target for targets in room for target in targets]), outbox.next_at)
+        times = (self._store.next_due([target for targets in room for target in targets]), self._outbox.next_at)
         agenda.timer_at = min((at for at in times if at is not None), default=None)
         if self._troubled and agenda.timer_at is not None:  # the next timer may be that of an execution in trouble, and stays due
             agenda.timer_at = max(agenda.timer_at, now + int(_TROUBLE_SECONDS * 1000))
         elif agenda.queued and agenda.timer_at is not None:  # a lane may have opened for which there is no room here
             agenda.timer_at = max(agenda.timer_at, now + int(_NEWS_SECONDS * 1000))
+        return agenda.timer_at
 
     async def _fire_due(self, now: int) -> None:
         while due := self._well(self._store.due(now, _BATCH + len(self._troubled)), _BATCH):
@@ -356,8 +365,11 @@ class Scheduler:
             await asyncio.sleep(0)  # a caller that waits for the engine may have something to do first
         if self._agenda.rung.is_set() or not self.idle:
             return False
+        timer_at = self._agenda.timer_at if self._planned_idle else self._plan(self._clock.now())
+        if timer_at is None:
+            return False
         # A schedule alone does not move the clock, because no caller waits for it; but the clock does not jump over one.
-        until = min(self._agenda.timer_at, self._timetable.next_at or self._agenda.timer_at)
+        until = min(timer_at, self._timetable.next_at or timer_at)
         self._clock.skip_to(until)
         return self._clock.now() >= until
 

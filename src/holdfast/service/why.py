@@ -10,6 +10,7 @@ import msgspec
 from holdfast.model.execution import FAILED_STATUSES, Execution, ExecutionStatus, State
 from holdfast.model.life import next_try
 from holdfast.model.operations import APPROVAL, CANCEL, RUN, Operation, SubType, Type, is_pending
+from holdfast.model.summary import PARTIAL
 from holdfast.service.execution_descriptions import trouble_of, why_of
 from holdfast.store.seam import Store
 
@@ -57,8 +58,10 @@ def _over(header: Execution) -> Why:
         return Why(sentence=f"It is over{told}. Its name was started again: {header.superseded_by}.")
     if header.parked:
         return Why(sentence=f"It failed{told} and is parked: a person may start it again.", cure="redrive")
-    if header.status in FAILED_STATUSES or code is not None:
+    if header.status in FAILED_STATUSES:
         return Why(sentence=f"It is over: {header.status.value.lower().replace('_', ' ')}{told}.", cure="restart")
+    if summary is not None and code is not None:
+        return Why(sentence=f"It {'ended in part' if summary.outcome == PARTIAL else 'failed'}{told}.", cure="restart")
     return Why(sentence="")
 
 

@@ -182,7 +182,8 @@
   }, { passive: false });
 
   const fit = () => {
-    const room = Math.max(10 * ROW, Math.min(innerHeight - 48 - ROW - 46, (MOST_ROWS - 2) * ROW));
+    const below = innerHeight - (view.getBoundingClientRect().top + scrollY) - 8; // what is left of the window under the head
+    const room = Math.min(below >= 12 * ROW ? below : Math.max(10 * ROW, innerHeight - 48 - ROW - 46), (MOST_ROWS - 2) * ROW);
     view.style.height = Math.max(ROW, Math.min(whole(), room)) + "px";
     tall.style.height = Math.min(whole(), MOST_TALL) + "px";
     const track = rows.length ? rows[0].track : axis;

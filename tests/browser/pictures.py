@@ -1,0 +1,113 @@
+"""Pictures of every page of the console, for README and docs: light, dark and on a phone.
+
+    make pictures        or        python -m tests.browser.pictures
+
+They show the sample of `holdfast dev` and a store of orders, so that they look the same wherever they are made but for times and ids.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+FOLDER = ROOT / "docs" / "pictures"
+LOOKS = {"light": (1440, 900, "light"), "dark": (1440, 900, "dark"), "phone": (390, 844, "light")}
+PAGES = {
+    "home": "",
+    "runs": "runs?q=is:any",
+    "run": "runs/{run}",
+    "restart": "runs/{other}/restart",
+    "approvals": "approvals",
+    "workers": "workers",
+    "pipeline": "workers/vendor-research",
+    "worker": "workers/web-scrape-worker",
+    "compare": "compare?left={run}&right={other}",
+    "test": "runs/{other}/test",
+    "queues": "queues",
+    "schedules": "schedules",
+    "cost": "cost",
+    "runners": "runners",
+    "signals": "signals",
+    "audit": "audit",
+    "keys": "keys",
+    "login": "login",
+}
+
+
+def main() -> None:
+    """Take all pictures, or those of the pages that are named."""
+    wanted = sys.argv[1:] or list(PAGES)
+    FOLDER.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder, _dev(Path(folder)) as url, sync_playwright() as playwright:
+        path = shutil.which("chromium")
+        assert path is not None, "make browser"
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        run, other = _lived(browser, url)
+        for name in wanted:
+            for look, (width, height, scheme) in LOOKS.items():
+                context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)  # type: ignore[arg-type]
+                page = context.new_page()
+                page.goto(f"{url}/console/{PAGES[name].format(run=run, other=other)}")
+                page.wait_for_load_state("load")
+                page.wait_for_timeout(900)  # parts that are asked for after the page, such as counts
+                page.screenshot(path=str(FOLDER / f"{name}-{look}.png"))
+                context.close()
+        browser.close()
+
+
+def _lived(browser: Browser, url: str) -> tuple[str, str]:
+    """Two runs of the sample: one that waits for a person, and one before it that a person approved."""
+    page = browser.new_page()
+    first = _asked_for(page, url)
+    page.goto(f"{url}/console/approvals")
+    page.get_by_role("button", name="Approve").click()
+    page.goto(f"{url}/console/runs/{first}")
+    page.locator("#run-head .standing", has_text=re.compile("ok|partial")).first.wait_for(timeout=60_000)
+    page.goto(f"{url}/console/runs/{first}/restart")
+    page.locator("input[type=radio][value=facts]").check()
+    page.get_by_role("button", name="Show what it would do").click()
+    page.get_by_role("button", name=re.compile("^Restart")).click()
+    page.wait_for_url(lambda address: "/runs/" in address and first not in address)
+    second = page.url.partition("?")[0].rpartition("/")[2]
+    page.locator("#run-head .standing", has_text=re.compile("person|ok|partial")).first.wait_for(timeout=60_000)
+    page.close()
+    return second, first
+
+
+def _asked_for(page: Page, url: str) -> str:
+    page.goto(f"{url}/console/approvals")
+    link = page.get_by_role("link", name=re.compile("^[0-9a-f]{12}$")).first
+    link.wait_for(timeout=60_000)
+    found = (link.get_attribute("href") or "").partition("?")[0].rpartition("/")[2]
+    assert found
+    return found
+
+
+@contextmanager
+def _dev(folder: Path) -> Iterator[str]:
+    command = [sys.executable, "-m", "holdfast.cli", "dev", "--no-open", "--port", "0"]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        try:
+            assert process.stdout is not None
+            said = []
+            for line in process.stdout:
+                said.append(line)
+                if "The sample runs" in line:
+                    break
+            yield next(line.split()[2] for line in said if line.startswith("serving on "))
+        finally:
+            process.terminate()
+            process.communicate(timeout=60)
+
+
+if __name__ == "__main__":
+    main()
