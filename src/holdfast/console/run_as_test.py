@@ -9,7 +9,6 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from pprint import pformat
 from typing import Any, Final
 
 import msgspec
@@ -222,14 +221,27 @@ def _value(name: str, value: Any) -> Iterator[str]:
 
 
 def _literal(value: Any, indent: int = 0) -> str:
-    """A JSON value as Python writes it."""
+    """A JSON value as Python writes it. What is too large, or too deep, is left out."""
     try:
         size = len(repr(value))
         if size > MOST_CHARACTERS:
-            return f"None  # left out: it has {size:,} characters\n{' ' * indent}".rstrip() if not indent else "None"
-        return pformat(value, width=_WIDTH - indent, sort_dicts=False).replace("\n", "\n" + " " * indent)
+            return "None" if indent else f"None  # left out: it has {size:,} characters"
+        return _laid_out(value, indent)
     except RecursionError:
         return "None"
+
+
+def _laid_out(value: Any, indent: int) -> str:
+    """A value on one line if it fits there, else a line for each of its members."""
+    whole = repr(value)
+    if len(whole) + indent <= _WIDTH or not isinstance(value, dict | list) or not value:
+        return whole
+    inner = " " * (indent + 4)
+    if isinstance(value, dict):
+        members = [f"{inner}{name!r}: {_laid_out(one, indent + 4)},\n" for name, one in value.items()]
+        return f"{{\n{''.join(members)}{' ' * indent}}}"
+    members = [f"{inner}{_laid_out(one, indent + 4)},\n" for one in value]
+    return f"[\n{''.join(members)}{' ' * indent}]"
 
 
 def _attribute(one: RecordedRun) -> str:

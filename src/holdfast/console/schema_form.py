@@ -266,6 +266,7 @@ def _bounds(part: dict[str, Any]) -> str:
     told = [
         text.format(str(part[word])[:100]) for word, text in _BOUNDS.items() if word in part and not isinstance(part[word], dict | list)
     ]
+    told = [text.replace(" items", " item").replace(" characters", " character") if text.startswith("1 ") else text for text in told]
     if "default" in part:
         told.append(f"default {_json(part['default'])[:100]}")
     return ", ".join(told)
