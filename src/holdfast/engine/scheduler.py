@@ -17,8 +17,7 @@ asks the store for candidates, and gives them to the invocations, which decide a
 execution never both get it, and a round that comes too early or twice does no harm.
 
 A thread, the poller, does what must not wait for a busy loop. Twenty times a second it asks whether another process wrote (one PRAGMA,
-cheaper than a turn of the loop) and rings. Every three seconds it renews the lease. It also notices a loop that stands still
-(loop_watch.py).
+cheaper than a turn of the loop) and rings. Every three seconds it renews the lease. It also notices a loop that stands still.
 
 Queues. The store picks what is admitted next, because it sees the lanes (store.lanes); a round only tells it for how many executions
 there is room here. The agenda's `queued` says that asking is worth it: an execution was enqueued, a slot or room came free, a lane opened,

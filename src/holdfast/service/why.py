@@ -18,6 +18,8 @@ _MOST_OPERATIONS: Final = 5_000
 """An execution of more operations is not looked through for a list; its own page is."""
 
 
+_TIME_LIMIT: Final = "time-limit"
+"""The timer of a pipeline's whole run: it bounds the wait, and is not what the run waits for."""
 _MOST_TOLD: Final = 3
 _ORDER: Final = (Type.CALLBACK, Type.CHAINED_INVOKE, Type.STEP, Type.CONTEXT, Type.EXECUTION, Type.WAIT)
 
@@ -72,7 +74,7 @@ def _pending(store: Store, header: Execution) -> list[Operation]:
     known = {op.id: op for op in store.outline(header.id)}
     found = []
     for op in known.values():
-        if is_pending(op) and op.sub_type != CANCEL:
+        if is_pending(op) and op.sub_type != CANCEL and op.name != _TIME_LIMIT:
             around = known.get(op.parent_id or "")
             named = around is not None and around.sub_type == SubType.WAIT_FOR_CALLBACK
             found.append(msgspec.structs.replace(op, name=around.name) if around is not None and named else op)
