@@ -10,6 +10,8 @@ from typing import Any
 from holdfast.console.served import Served
 from holdfast.console.serving import Console
 from holdfast.durable import DurableContext, durable_execution
+from holdfast.durable.config import StepConfig
+from holdfast.durable.retries import RetryPresets
 from holdfast.engine.outbox import NO_SUBSCRIBERS
 from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.ids import id_at
@@ -88,7 +90,8 @@ def order(event: dict[str, Any], context: DurableContext) -> dict[str, Any]:
             raise ValueError("no money")
         return f"receipt-{price}"
 
-    return {"receipt": context.step(charge, name="charge"), "tax": tax}
+    once = StepConfig(retry_strategy=RetryPresets.none())
+    return {"receipt": context.step(charge, name="charge", config=once), "tax": tax}
 
 
 class ServingScene(Scene):
