@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -45,21 +46,39 @@ def serve(tmp_path: Path) -> Iterator[Programs]:
         yield made
 
 
-@pytest.fixture
-def dev(tmp_path: Path) -> Iterator[str]:
-    """The address of `holdfast dev` with its sample, whose run waits for a person."""
-    command = [sys.executable, "-m", "holdfast.cli", "dev", "--no-open", "--port", "0"]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+@contextmanager
+def started(*words: str, cwd: Path, until: str, mark: str) -> Iterator[str]:
+    """A command of `holdfast` that serves, and the address that it prints after `mark`."""
+    command = [sys.executable, "-m", "holdfast.cli", *words]
+    with subprocess.Popen(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         said: list[str] = []
         try:
             assert process.stdout is not None
             for line in process.stdout:
                 said.append(line)
-                if "The sample runs" in line:
+                if until in line:
                     break
-            found = [line.split()[2] for line in said if line.startswith("serving on ")]
+            found = [line.partition(mark)[2].split()[0] for line in said if line.startswith(mark)]
             assert found, said
-            yield found[0]
+            yield found[0].removesuffix("/console/")
         finally:
             process.terminate()
             process.communicate(timeout=60)
+
+
+def console(store: Path) -> AbstractContextManager[str]:
+    """`holdfast console` of a store."""
+    words = ("console", "--store", str(store), "--port", "0")
+    return started(*words, cwd=store.parent, until="credentials", mark="console: ")
+
+
+def sample(folder: Path) -> AbstractContextManager[str]:
+    """`holdfast dev` with its sample, whose run waits for a person."""
+    return started("dev", "--no-open", "--port", "0", cwd=folder, until="The sample runs", mark="serving on ")
+
+
+@pytest.fixture
+def dev(tmp_path: Path) -> Iterator[str]:
+    """The address of the sample."""
+    with sample(tmp_path) as url:
+        yield url

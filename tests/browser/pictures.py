@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.browser.conftest import sample
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FOLDER = ROOT / "docs" / "pictures"
@@ -47,7 +46,7 @@ def main() -> None:
     """Take all pictures, or those of the pages that are named."""
     wanted = sys.argv[1:] or list(PAGES)
     FOLDER.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder, _dev(Path(folder)) as url, sync_playwright() as playwright:
+    with tempfile.TemporaryDirectory() as folder, sample(Path(folder)) as url, sync_playwright() as playwright:
         path = shutil.which("chromium")
         assert path is not None, "make browser"
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
@@ -90,23 +89,6 @@ def _asked_for(page: Page, url: str) -> str:
     found = (link.get_attribute("href") or "").partition("?")[0].rpartition("/")[2]
     assert found
     return found
-
-
-@contextmanager
-def _dev(folder: Path) -> Iterator[str]:
-    command = [sys.executable, "-m", "holdfast.cli", "dev", "--no-open", "--port", "0"]
-    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        try:
-            assert process.stdout is not None
-            said = []
-            for line in process.stdout:
-                said.append(line)
-                if "The sample runs" in line:
-                    break
-            yield next(line.split()[2] for line in said if line.startswith("serving on "))
-        finally:
-            process.terminate()
-            process.communicate(timeout=60)
 
 
 if __name__ == "__main__":

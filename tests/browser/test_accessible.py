@@ -11,12 +11,20 @@ from playwright.sync_api import expect
 from tests.browser.pictures import PAGES
 from tests.browser.watched_page import Pages
 
-WIDE = "[...document.querySelectorAll('main *')].filter(e => e.getBoundingClientRect().right > innerWidth + 1 && !e.closest('.scroll')).slice(0, 5).map(e => e.tagName + '.' + e.className)"
+WIDE = """[...document.querySelectorAll('main *')].filter(e => e.getBoundingClientRect().right > innerWidth + 1 && !e.closest('.scroll'))
+.slice(0, 5).map(e => e.tagName + '.' + e.className)"""
 """What is wider than the page, outside boxes that scroll by themselves."""
 SERIOUS = {"serious", "critical"}
 
 
-@pytest.mark.parametrize("width, dark", [(1440, False), (1440, True), (390, False)], ids=["light", "dark", "phone"])
+@pytest.mark.parametrize(
+    "width, dark",
+    [
+        pytest.param(1440, False, id="light"),
+        pytest.param(1440, True, id="dark", marks=pytest.mark.long),
+        pytest.param(390, False, id="phone", marks=pytest.mark.long),
+    ],
+)
 def test_axe_has_no_serious_finding_on_any_page(dev: str, pages: Pages, width: int, dark: bool) -> None:
     page = pages.open(f"{dev}/console/approvals", width=width, dark=dark)
     link = page.get_by_role("link", name=re.compile("^[0-9a-f]{12}$")).first
