@@ -94,7 +94,7 @@ $(VENV)/pyvenv.cfg:
 $(VENV)/.runtime: $(VENV)/pyvenv.cfg pyproject.toml constraints.txt
 	@echo "installing Holdfast into $(VENV)"
 	@$(INSTALL) hatchling editables
-	@$(INSTALL) -e .
+	@$(INSTALL) -e '.[server]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.runtime

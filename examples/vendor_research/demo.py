@@ -77,6 +77,14 @@ class Demo:
         self.killed_while_publishing()
         self.say("The same command goes on. The server is asked for the key of the call, and the report is not published again.")
         self.tell(json.loads(self.ended(*RUN, "--json")))
+        self.keep(Path.cwd() / "demo.db")
+
+    def keep(self, copy: Path) -> None:
+        """Leave a copy of the store, so that the run can be looked at."""
+        self.ended("db", "backup", str(copy), "--force")
+        command = Path(sys.executable).parent / "holdfast"
+        shown = command.relative_to(Path.cwd()) if command.is_relative_to(Path.cwd()) else command
+        self.say(f"Look at it in the console, graph, timeline and cost:\n   {shown} console --store {copy.name}")
 
     def killed_while_publishing(self) -> None:
         """Run on, and kill the runner when the server has the report and has not answered."""
@@ -137,7 +145,7 @@ def copied(folder: Path, url: str) -> Path:
 
 
 def main() -> None:
-    """Run the demo in a folder of its own, and leave nothing behind."""
+    """Run the demo in a folder of its own, and leave nothing behind but a copy of its store: demo.db."""
     with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as name, served() as site:
         demo = Demo(copied(Path(name), site.url), site)
         try:

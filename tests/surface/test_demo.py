@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.service.client import Client
+
 NODES_AFTER_THE_KILL = [
     "facts: ● ok",
     "report: ● ok · 1 conflict: .delivery_days",
@@ -26,8 +28,8 @@ NODES_AFTER_THE_KILL = [
 def test_the_demo_of_pipelines_is_killed_while_it_publishes_and_publishes_once(root: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "TMPDIR": str(tmp_path), "NO_COLOR": "1"}
     ran = subprocess.run(
-        [sys.executable, "examples/vendor_research/demo.py"], cwd=root, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True, timeout=90, check=False,
+        [sys.executable, root / "examples/vendor_research/demo.py"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, timeout=90, check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stdout
     waited, killed, resumed = ran.stdout.split("$ holdfast run vendor_research.py --input @case.json --key demo")[1:]
@@ -38,6 +40,9 @@ def test_the_demo_of_pipelines_is_killed_while_it_publishes_and_publishes_once(r
     assert "conflict at .delivery_days: facts say 3, prices say 5" in resumed
     assert "cost: $0.0021 for 1,489 tokens, 13 tool calls" in resumed
     assert "Reports that the server received: 1," in resumed
+    assert resumed.rstrip().endswith("console --store demo.db")
+    with Client.open(str(tmp_path / "demo.db")) as kept:
+        assert [standing.accepted.labels.pipeline for standing in kept.runs("vendor-research")] == [None]
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("holdfast-demo-")] == []
 
 
