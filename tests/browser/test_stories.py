@@ -17,6 +17,7 @@ from holdfast.durable.config import CallbackConfig, Duration
 
 @durable_step
 def validate_order(step: StepContext, order_id: str) -> dict:
+    step.logger.info("everything is there")
     return {"order_id": order_id, "status": "validated"}
 
 
@@ -40,6 +41,10 @@ def test_an_order_is_started_watched_answered_and_finished_in_the_console(serve:
     expect(page.locator("#run-head")).to_contain_text("It waits for an answer to its callback 'awaiting-approval'")
     expect(page.locator("#timeline")).to_contain_text("validate_order")
     run = page.url
+    page.locator("#timeline").get_by_text("validate_order").first.click()
+    expect(page.locator("#panel")).to_contain_text("everything is there")
+    page.goto(f"{run}?tab=data")
+    expect(page.locator("main")).to_contain_text("everything is there")
     page.get_by_role("link", name="Events").click()
     expect(page.locator("main")).to_contain_text("CallbackStarted")
     page.goto(run)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -149,12 +149,12 @@ class ServeWorkers:
         print(f"  curl -s {url}/v1/workers/{contract.worker_id}/invoke{token} -d '{printable(body)}'")
 
 
-def served_beside(workers: ServeWorkers | None, functions: Sequence[DurableFunction], look: Callable[[], None]) -> Served:
+def served_beside(workers: ServeWorkers | None, functions: Sequence[DurableFunction], service: Serving) -> Served:
     """What this server serves, for the pages of its console."""
     from holdfast.console.served import Served
 
-    service = None if workers is None else workers.runtime.worker_service
-    return Served(asyncio.get_running_loop(), workers=service, functions=functions, look=look)
+    runs, engine = None if workers is None else workers.runtime.worker_service, service.engine
+    return Served(asyncio.get_running_loop(), workers=runs, functions=functions, look=engine.look, logs=service.logs.of_execution)
 
 
 def _limited(contract: Contract) -> str:

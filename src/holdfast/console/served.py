@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 from holdfast.contract.refusals import Overloaded
 from holdfast.contract.terms import Contract
 from holdfast.durable.execution import DurableFunction
+from holdfast.model.execution import Execution
 from holdfast.pipelines.graph.graph import Graph
 from holdfast.pipelines.run.served import ServedPipeline
 from holdfast.workers.service import WorkerService
@@ -31,12 +32,15 @@ class Served:
         workers: WorkerService | None = None,
         functions: Sequence[DurableFunction] = (),
         look: Callable[[], None] = lambda: None,
+        logs: Callable[[Execution], Sequence[Mapping[str, Any]]] = lambda _: (),
     ) -> None:
         self._loop = loop
         self.workers = workers
         """Accepts requests for runs; None on a server without workers."""
         self._functions: Mapping[str, DurableFunction] = {one.name: one for one in functions}
         self._look = look
+        self.logs = logs
+        """What an execution of a function logged: records with `message`, `level` and, of a step, `operationId`."""
 
     def names(self) -> Sequence[str]:
         """The ids of the workers and pipelines."""

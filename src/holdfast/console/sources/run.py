@@ -243,7 +243,8 @@ class RunSource:
         store = self._viewer.store
         accepted, given, result = accepted_in(store, header), store.input(header.id), store.result(header)
         if accepted is None:
-            return {"input": given, "result": result}
+            logs = [] if self._viewer.served is None else list(self._viewer.served.logs(header))
+            return {"input": given, "result": result, "logs": _text(logs) if logs else None}
         response, veil = self._response(header, accepted), Veil(self._viewer, header)
         told = {"request": veil.given(given), "result": veil.given(result)}
         told["input"] = _text(veil.inputs(accepted.request.inputs))

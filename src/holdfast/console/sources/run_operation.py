@@ -287,8 +287,12 @@ class OperationSource:
     # --- logs and artifacts
 
     def _logs(self, header: Execution, op: Operation, accepted: AcceptedRequest | None) -> tuple[Mapping[str, Any], ...]:
-        """The lines that an attempt of a worker logged. They are in the response, so they are known when the run is over."""
-        if op.sub_type != ATTEMPT or accepted is None or header.status is not ExecutionStatus.SUCCEEDED:
+        """The lines that a step of a function logged, or an attempt of a worker; these are in the response, so they are known when the run
+        is over."""
+        if accepted is None:
+            served = self._viewer.served
+            return () if served is None else tuple(line for line in served.logs(header) if line.get("operationId") == op.id)
+        if op.sub_type != ATTEMPT or header.status is not ExecutionStatus.SUCCEEDED:
             return ()
         number = (op.name or "").removeprefix("attempt-")
         logs = Veil(self._viewer, header).value(list(response_of(self._viewer.store, header, accepted).logs))

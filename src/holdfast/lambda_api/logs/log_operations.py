@@ -12,11 +12,17 @@ from holdfast.lambda_api.logs.log_reader import BEGINNING, LogPage, LogReader, S
 from holdfast.lambda_api.logs.log_requests import DescribeLogGroups, DescribeLogStreams, FilterLogEvents, GetLogEvents, Token
 from holdfast.lambda_api.logs.log_writer import LogWriter
 from holdfast.lambda_api.logs.segments import KeptRecord, LogGroup, LogPosition
+from holdfast.model import reading
 from holdfast.model.clock import Clock
 from holdfast.model.errors import LogNotFound
+from holdfast.model.execution import Execution
 
 _FLUSH_SECONDS: Final = 2.0
 _ID_DIGITS: Final = 56
+_LATE_MS: Final = 60_000
+"""A line may be written a little after the end of its execution."""
+MAX_OF_EXECUTION: Final = 1_000
+"""The most lines of one execution that are read together."""
 
 Answer = dict[str, Any]
 
@@ -104,6 +110,19 @@ class Logs:
         if is_forward:
             return self._reader.forward(function, BEGINNING if token is None else token.position, since, wanted, limit)
         return self._reader.backward(function, None if token is None else token.position, since, wanted, limit)
+
+    def of_execution(self, header: Execution) -> list[dict[str, Any]]:
+        """What an execution logged, in order, as the JSON objects that readers get: the first `MAX_OF_EXECUTION` lines that a bounded
+        search finds."""
+        since = self._since(header.started_at)
+        until = None if header.ended_at is None else header.ended_at + _LATE_MS
+
+        def wanted(record: LogLine) -> bool:
+            return record.at >= since and (until is None or record.at <= until) and header.id in record.text
+
+        page = self._page(header.function, None, since, wanted, MAX_OF_EXECUTION, is_forward=True)
+        told = [reading.decoded(kept.record.text, dict[str, Any]) for kept in page.found]
+        return [line for line in told if str(line.get("executionArn", "")).endswith(f"/{header.id}")]
 
     # --- groups and streams
 
