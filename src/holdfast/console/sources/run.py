@@ -40,6 +40,10 @@ _LONG_NAME: Final = 32
 """A longer name was made by a program."""
 _MOST_REASON: Final = 1_000
 _MOST_RESULT: Final = 256 * 1024
+_BLIND: Final = (
+    "This console does not know the contract, so it does not know what is secret: it shows no input, and takes the inputs out of all else. "
+    "The console of the server that serves this worker shows more."
+)
 _MOST_GRAPH: Final = 5_000
 """The operations of a run of more are not all read for the top of its page."""
 
@@ -245,7 +249,8 @@ class RunSource:
         if accepted is None:
             return {"input": given, "result": result}
         response, veil = self._response(header, accepted), Veil(self._viewer, header)
-        told = {"request": veil.given(given), "result": veil.given(result)}
+        told = {"request": None if veil.is_blind else veil.given(given), "result": veil.given(result)}
+        told["note"] = _BLIND if veil.is_blind else None
         told["input"] = _text(veil.inputs(accepted.request.inputs))
         if response is not None:
             told["response"] = told["result"]
@@ -268,7 +273,7 @@ class RunSource:
                     at=line.event.at,
                     operation=own,
                     name=None if line.operation is None else line.operation.name,
-                    details=veil.text(json.dumps(details, ensure_ascii=False, default=str))[:2_000] if details else "",
+                    details=json.dumps(veil.value(details), ensure_ascii=False, default=str)[:2_000] if details else "",
                 )
             )
         return rows, len(lines) > EVENTS

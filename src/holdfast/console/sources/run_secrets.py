@@ -15,13 +15,16 @@ from holdfast.workers.run_lookup import accepted_in
 
 
 class Veil:
-    """Takes the secrets of one run out of everything that its page shows. Of a plain function nothing is known to be secret."""
+    """Takes the secrets of one run out of everything that its page shows. Of a plain function nothing is known to be secret. Of a worker
+    whose contract this console does not know, no input is shown."""
 
     def __init__(self, viewer: Viewer, header: Execution) -> None:
         accepted = accepted_in(viewer.store, header)
-        contract = None if accepted is None else contract_of(viewer, header, accepted)
-        self._contract = contract if contract is not None and has_marks(contract.input_schema) else None
-        self._cleaner = None if self._contract is None or accepted is None else Cleaner(accepted.request.inputs, self._contract)
+        self._contract = None if accepted is None else contract_of(viewer, header, accepted)
+        self.is_blind = accepted is not None and self._contract is None
+        """Whether it is not known what is secret."""
+        marked = self.is_blind or (self._contract is not None and has_marks(self._contract.input_schema))
+        self._cleaner = Cleaner(accepted.request.inputs, self._contract) if accepted is not None and marked else None
 
     @property
     def is_thin(self) -> bool:
@@ -42,7 +45,7 @@ class Veil:
 
     def inputs(self, inputs: Any) -> Any:
         """The inputs of the run, with a placeholder in each place that is secret."""
-        return self.value(without_secrets(inputs, self._contract))
+        return inputs if self._cleaner is None else self.value(without_secrets(inputs, self._contract))
 
     def operation(self, op: Operation) -> Operation:
         """An operation without the secrets in its payloads."""
