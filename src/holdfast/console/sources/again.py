@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.console.schema_form import loads
-from holdfast.console.sources.contracts import contract_of, same, with_secrets, without_secrets
+from holdfast.console.sources.contracts import contract_of, encoded, same, with_secrets, without_secrets
 from holdfast.console.sources.run_secrets import Veil
 from holdfast.console.sources.viewer import Viewer
 from holdfast.contract.checking import told_of
@@ -157,7 +157,7 @@ class AgainSource:
         fails = response.status is not Status.OK or response.observability.partial
         shown, veil = self._shown(header, accepted), Veil(viewer, header)
         view = msgspec.structs.replace(
-            blank, is_pipeline=picture is not None, can_retry=fails, shown=msgspec.json.encode(shown).decode(), places=_nodes(picture)
+            blank, is_pipeline=picture is not None, can_retry=fails, shown=encoded(shown), places=_nodes(picture)
         )
         choice = choice or Choice(place="" if fails or picture is None else picture.nodes[0].node)
         view = msgspec.structs.replace(view, choice=choice, may_cost=_cap(accepted), last_cost=_cost(header))

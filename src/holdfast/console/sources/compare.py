@@ -13,6 +13,8 @@ from holdfast.console.schema_form import loads
 from holdfast.console.sources.run_secrets import Veil
 from holdfast.console.sources.runs import RunRow, RunsSource
 from holdfast.console.sources.viewer import READ_SECONDS, Viewer
+from holdfast.model import codec
+from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution
 from holdfast.model.operations import Operation, Type
 from holdfast.model.standing import Standing
@@ -281,10 +283,12 @@ def _cleaned(found: Iterable[Difference], clean: Clean) -> tuple[Difference, ...
 
 
 def _value(text: str | None) -> Any:
-    """A payload as a value; a text that is no JSON is compared as it is."""
+    """A payload as a value; a text that is no JSON, or that Python cannot hold, is compared as it is."""
     if text is None:
         return None
     try:
-        return loads(text)
-    except ValueError:
+        value = loads(text)
+        codec.dumps(value)
+    except (ValueError, HoldfastError):
         return text
+    return value

@@ -86,7 +86,15 @@ def with_secrets(edited: Any, shown: Any, original: Any, depth: int = 0) -> Any:
 
 def same(one: Any, other: Any) -> bool:
     """Whether two JSON values are equal: true is not 1."""
-    return msgspec.json.encode(one, order="sorted") == msgspec.json.encode(other, order="sorted")
+    return encoded(one, ordered=True) == encoded(other, ordered=True)
+
+
+def encoded(value: Any, *, ordered: bool = False) -> str:
+    """A JSON value as a text, also with halves of characters in it, which JSON may escape and UTF-8 does not have."""
+    try:
+        return msgspec.json.encode(value, order="sorted" if ordered else None).decode()
+    except UnicodeEncodeError:
+        return json.dumps(value, sort_keys=ordered, default=msgspec.to_builtins)
 
 
 class Cleaner:

@@ -44,6 +44,9 @@ _BLIND: Final = (
     "This console does not know the contract, so it does not know what is secret: it shows no input, and takes the inputs out of all else. "
     "The console of the server that serves this worker shows more."
 )
+_MOST_EXPORT: Final = 64 * 1024 * 1024
+_MOST_EXPORTED: Final = 100_000
+"""The operations of a run of more are not written into one answer."""
 _MOST_GRAPH: Final = 5_000
 """The operations of a run of more are not all read for the top of its page."""
 
@@ -280,6 +283,8 @@ class RunSource:
 
     def export(self, header: Execution) -> bytes:
         """The whole execution as one JSON document."""
+        if header.stored > _MOST_EXPORT or header.operations > _MOST_EXPORTED:
+            raise InvalidParameter(f"It is too large for a page: write it to a file with `holdfast executions export {header.id}`.")
         document = Veil(self._viewer, header).value(self._viewer.client.export(header.id))
         return json.dumps(document, ensure_ascii=False, default=str).encode("utf-8", "replace")
 
