@@ -9,13 +9,18 @@ import msgspec
 import pytest
 
 from holdfast.console.bulk_jobs import MOST_AT_ONCE, BulkJobs
+from holdfast.console.pages import queue_tables
+from holdfast.console.pages import queues as queues_page
+from holdfast.console.sources import approvals as approvals_source
 from holdfast.console.sources import run as run_source
 from holdfast.console.sources import runs as runs_source
+from holdfast.console.sources.approvals import ApprovalsSource
 from holdfast.console.sources.bulk import BulkSource, Item, Verb
 from holdfast.console.sources.gate_verdicts import few_enough
 from holdfast.console.sources.timeline_tree import Choice, Tree
+from holdfast.console.sources.viewer import Viewer
 from holdfast.console.ticks import Ticks, _Stream
-from holdfast.model.audit import NoteFilter
+from holdfast.model.audit import Actor, NoteFilter
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import Execution, ExecutionStatus, State, Terms, new_execution
 from holdfast.model.ids import id_at
@@ -23,8 +28,11 @@ from holdfast.model.operations import SubType
 from holdfast.model.verbs import Start
 from holdfast.service.client import Client
 from holdfast.store.seam import Snapshot, Store
+from holdfast.workers.approvals import approval_id
+from holdfast.workers.run_lookup import Asker
 from tests.console.histories import History
 from tests.console.scene import Scene, client_of
+from tests.console.test_tables import enqueue
 from tests.surface.auth_server import BASE, bearer, token
 
 
@@ -187,3 +195,36 @@ async def test_a_wrong_token_at_the_login_is_in_the_audit_log_once_a_minute(scen
     notes = [one.note for one in scene.store.audit(NoteFilter(limit=100)) if one.note.what == "LogIn"]
     assert 1 <= len(notes) <= 2
     assert all("hf_wrong" not in repr(note) for note in notes)
+
+
+async def test_of_very_many_queues_only_those_that_are_shown_are_read(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queues_page, "MOST_ROWS", 3)
+    monkeypatch.setattr(queue_tables, "MOST_ROWS", 3)
+    for number in range(10):
+        enqueue(scene, 1, queue=f"q{number}", name=f"run-{number}")
+    read: list[str] = []
+    standing = type(scene.store).standing
+
+    def counted(store: Any, queue: str, now: int) -> Any:
+        read.append(queue)
+        return standing(store, queue, now)
+
+    monkeypatch.setattr(type(scene.store), "standing", counted)
+    async with scene.browser() as browser:
+        page = await browser.text("queues")
+    assert "there are more" in page
+    assert read == ["q0", "q1", "q2", "q3"]
+
+
+def test_decided_approvals_are_read_from_a_bounded_number_of_operations(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(approvals_source, "MOST_OPERATIONS", 25)
+    runs = [suspended(scene, f"run-{number}", 10) for number in range(5)]
+    notes = [Actor(who="x", origin="here").did("approve", approval_id(run.id, "a" * 64), "approved", scene.clock.now()) for run in runs]
+    scene.store.note([note for some in notes for note in some])
+    read: list[str] = []
+    viewer = Viewer(scene.store, scene.where, clock=scene.clock, ids=id_at, asker=Asker(principal="x"), actor=None, tenant=None)
+    source = ApprovalsSource(viewer)
+    monkeypatch.setattr(source, "_of_run", lambda run: read.append(run) or ())  # type: ignore[func-returns-value, redundant-expr]
+    decided = source.decided()
+    assert decided.bounded
+    assert len(read) == 2
