@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -25,6 +26,7 @@ _SHORT: Final = 4
 """A shorter text is no secret by itself, and its letters are everywhere."""
 _MOST_LEAVES: Final = 100
 _MOST_CHARACTERS: Final = 64 * 1024
+_MOST_TOGETHER: Final = 200
 _MOST_ESCAPES: Final = 3
 """How deep JSON stands in texts of other JSON: a payload, in the details of an event, in a result."""
 _CUT: Final = "…"
@@ -101,10 +103,12 @@ class Cleaner:
     """Takes the secrets of inputs out of texts that are made of JSON: whole ones, escaped ones, and the beginnings of long ones that a text
     shows cut. Where the contract is not known, all texts and numbers of the inputs count as secret that are not very short."""
 
-    def __init__(self, inputs: Any, contract: Contract | None) -> None:
-        found = _leaves(inputs) if contract is None else _marked(inputs, contract)
-        self._all = found is None
-        forms = {form for text in found or () for form in _escaped(text)}
+    def __init__(self, inputs: Any, contract: Contract | None, below: Sequence[tuple[Any, Contract]] = ()) -> None:
+        """`below` are inputs and contracts of the runs that the run asked for."""
+        found = [_leaves(inputs) if contract is None else _marked(inputs, contract), *(_marked(*one) for one in below)]
+        texts = {text for some in found for text in some or ()}
+        self._all = None in found or len(texts) > _MOST_TOGETHER
+        forms = set() if self._all else {form for text in texts for form in _escaped(text)}
         self._forms = sorted(forms, key=len, reverse=True)
         self._long = [form[:_PREFIX] for form in self._forms if len(form) > _PREFIX]
 

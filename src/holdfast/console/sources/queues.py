@@ -62,7 +62,7 @@ class QueuesSource:
         self._desk = viewer.client.queues
 
     def list(self, most: int) -> Sequence[QueueView]:
-        """The first queues, by name. Whoever starts a run may name a new queue, so there may be any number."""
+        """The first queues, by name. A caller who starts a run may name a new queue, so there may be any number."""
         return self._desk.list(self._viewer.tenant, most)
 
     def show(self, queue: str) -> QueueView:
