@@ -158,6 +158,20 @@ async def test_no_page_can_be_framed_cached_or_run_scripts_of_others(scene: Scen
         assert not nonces & set(re.findall(r"'nonce-([^']+)'", again.headers["content-security-policy"]))
 
 
+async def test_no_answer_of_any_route_can_be_framed_guessed_or_kept(scene: Scene) -> None:
+    run = scene.start("order", {"text": "<script>"}, name="first")
+    async with scene.browser("admin") as browser:
+        for route in routes(scene):
+            if route.method != "GET" or route.policy.waits is Waits.STREAM or route.policy.operation in ("ConsoleFile", "ConsolePlace"):
+                continue
+            answer = await browser.client.get(sent(route, run.id))
+            told = (route.path, answer.status_code)
+            assert answer.headers["x-content-type-options"] == "nosniff", told
+            assert answer.headers["cache-control"] == "no-store", told
+            policy = answer.headers.get("content-security-policy", "")
+            assert "frame-ancestors 'none'" in policy or answer.headers.get("x-frame-options") == "DENY", told
+
+
 async def test_no_template_has_a_style_attribute_or_an_inline_script(root: object) -> None:
     from pathlib import Path
 

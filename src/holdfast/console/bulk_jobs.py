@@ -21,6 +21,8 @@ log = logging.getLogger("holdfast.console")
 
 KEPT: Final = 20
 MOST_AT_ONCE: Final = 3
+"""The jobs of one tenant that go on at the same time, so that none keeps the others out. Callers of no tenant count as one."""
+MOST_OF_ALL: Final = 12
 MOST_FAILURES: Final = 100
 """The failures whose reasons a job keeps; all are counted."""
 PACE_SECONDS: Final = 0.02
@@ -104,7 +106,8 @@ class BulkJobs:
         job = Job(self._new_name(now), source, verb, items, question=question, reason=reason, now=now)
         thread = threading.Thread(target=job.run, args=(self._clock, self._pace), name="holdfast-bulk", daemon=True)
         with self._lock:
-            if sum(1 for one, _ in self._jobs.values() if one.ended_at is None) >= MOST_AT_ONCE:
+            going_on = [one.source.tenant for one, _ in self._jobs.values() if one.ended_at is None]
+            if going_on.count(source.tenant) >= MOST_AT_ONCE or len(going_on) >= MOST_OF_ALL:
                 raise InvalidParameter(f"{MOST_AT_ONCE} actions on many runs go on already. Wait until one has ended, or cancel one.")
             self._jobs[job.name] = (job, thread)
             over = [name for name, (one, _) in self._jobs.items() if one.ended_at is not None]

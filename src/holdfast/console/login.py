@@ -59,7 +59,7 @@ class Login:
         if not self._tries.take(request.origin, monotonic()):
             return self._page(visit, "Too many tries from this address. Wait a minute.", 429)
         try:
-            credential = await self._gate.log_in(visit.field("token"))
+            credential = await self._gate.log_in(request, visit.field("token"))
         except Denied as refused:
             return self._page(visit, str(refused), 401)
         headers = [(b"location", self._back(visit).encode()), (b"cache-control", b"no-store")]

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
+from math import isfinite
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -24,6 +25,7 @@ from holdfast.web.refusals import Header
 from holdfast.web.replies import Reply
 
 _MOST_INDENTED: Final = 200_000
+_MOST_DIGITS: Final = 400
 _NANOS: Final = 1_000_000_000
 _SPANS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"))
 
@@ -137,6 +139,8 @@ def pretty(text: str) -> str:
 
 
 def _exact(digits: str) -> float:
+    if len(digits) > _MOST_DIGITS or not isfinite(float(digits)):  # the exponent of a Decimal has a bound of its own
+        raise ValueError("a float would lose digits")
     if Decimal(digits) != Decimal(repr(float(digits))):
         raise ValueError("a float would lose digits")
     return float(digits)

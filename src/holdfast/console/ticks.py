@@ -18,6 +18,7 @@ from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.store.seam import Store
 from holdfast.web import sse
+from holdfast.web.identity import ANYBODY
 from holdfast.web.page_errors import PREFIX
 from holdfast.web.policy import Needs, Policy, Reach, Waits
 from holdfast.web.refusals import too_many
@@ -27,6 +28,8 @@ from holdfast.web.routing import Route
 
 _PAUSE: Final = 0.5
 _MOST_STREAMS: Final = 500
+_MOST_OF_ONE: Final = 100
+"""The streams of one credential, so that none keeps the others out."""
 _MOST_ID: Final = 100
 _POLICY: Final = Policy("FollowConsole", Needs.VIEW, Reach.HANDLER, waits=Waits.STREAM, session=True)
 
@@ -56,11 +59,13 @@ class Ticks:
         run = request.text("run") or ""
         if len(run) > _MOST_ID:
             raise InvalidParameter("run: is too long to be the id of an execution.")
-        if len(self._streams) >= _MOST_STREAMS:
+        who = "" if request.identity == ANYBODY else request.identity.name
+        theirs = sum(stream.who == who for stream in self._streams) if who else 0
+        if len(self._streams) >= _MOST_STREAMS or theirs >= _MOST_OF_ONE:
             raise too_many("Too many pages are open. Close some, and load this one again.", "TooManyStreams")
         if run and not await self._may_see(request, run):
             return Reply(204)
-        return Reply(200, headers=sse.HEADERS, chunks=self._chunks(request, _Stream(run)))
+        return Reply(200, headers=sse.HEADERS, chunks=self._chunks(request, _Stream(run, who)))
 
     async def _may_see(self, request: Request, run: str) -> bool:
         header = await in_thread(Purpose.CONSOLE, self._store.find, run)
@@ -107,8 +112,9 @@ class Ticks:
 class _Stream:
     """One page that listens. Ticks that it has not taken yet are one tick."""
 
-    def __init__(self, run: str) -> None:
+    def __init__(self, run: str, who: str = "") -> None:
         self.run = run
+        self.who = who
         self.ended = False
         self._last: int | None = None
         self._news = asyncio.Event()

@@ -68,9 +68,9 @@ class QueueDesk:
 
     # --- looking
 
-    def list(self, tenant: str | None = None) -> Sequence[QueueView]:
-        """All queues, by name, without their lanes."""
-        return [self._view(row, tenant, 0) for row in self._store.queues()]
+    def list(self, tenant: str | None = None, most: int | None = None) -> Sequence[QueueView]:
+        """All queues, by name, without their lanes; or the first `most` of them."""
+        return [self._view(row, tenant, 0) for row in self._store.queues()[:most]]
 
     def show(self, queue: str, *, tenant: str | None = None, lanes: int = 100) -> QueueView:
         """One queue, with at most so many lanes."""

@@ -14,7 +14,7 @@ from holdfast.model.summary import PARTIAL
 from holdfast.service.execution_descriptions import trouble_of, why_of
 from holdfast.store.seam import Store
 
-_MOST_OPERATIONS: Final = 5_000
+MOST_OPERATIONS: Final = 5_000
 """An execution of more operations is not looked through for a list; its own page is."""
 
 
@@ -34,11 +34,11 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     """What the cure acts on, if it is not the execution itself: an operation or a queue."""
 
 
-def why(store: Store, header: Execution) -> Why:
-    """The sentence of an execution."""
+def why(store: Store, header: Execution, most: int = MOST_OPERATIONS) -> Why:
+    """The sentence of an execution. Of one with more than `most` operations it does not say what it waits for."""
     if header.status is not ExecutionStatus.RUNNING:
         return _over(header)
-    pending = _pending(store, header)
+    pending = _pending(store, header, most)
     sentence = _waits_for(pending) if pending else why_of(store, header, trouble_of(store, header))
     if header.state is State.QUARANTINED or next_try(header) is not None:
         return Why(sentence=sentence, cure="release")
@@ -67,9 +67,9 @@ def _over(header: Execution) -> Why:
     return Why(sentence="")
 
 
-def _pending(store: Store, header: Execution) -> list[Operation]:
+def _pending(store: Store, header: Execution, most: int) -> list[Operation]:
     """The operations that a suspended execution waits for. A callback has the name of the call that waits for it."""
-    if header.state is not State.SUSPENDED or header.operations > _MOST_OPERATIONS:
+    if header.state is not State.SUSPENDED or header.operations > most:
         return []
     known = {op.id: op for op in store.outline(header.id)}
     found = []

@@ -64,6 +64,10 @@ class SessionStore(Protocol):
         """Remove a session; False when there is none of this id."""
         ...
 
+    def remove_login(self, credential: str, csrf: str) -> int:
+        """Remove the sessions of a credential that have this CSRF token: all that came from one login. Answers how many there were."""
+        ...
+
     def remove_sessions(self, credential: str) -> int:
         """Remove every session of a credential. Answers how many there were."""
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from holdfast.console.bulk_jobs import KEPT, MOST_FAILURES, BulkJobs, Job
@@ -20,6 +21,7 @@ from holdfast.web.routing import Route
 _LONGEST_REASON: Final = 150
 _STATES: Final = {"running": "running", "cancelled": "stopped", "done": "ok"}
 _MEMORY = f"Jobs are in the memory of this console: when it ends, what is left is not done. It keeps the newest {KEPT}."
+_COUNT: Final = re.compile(r"[0-9]{1,9}")
 _JOB: Final = "runs/-/bulk/([^/]+)"
 
 
@@ -54,7 +56,7 @@ class BulkPages:
         plan = source.plan(query_from(text), verb, visit.field("newest"))
         if not plan.items:
             return self._ask(visit, text, verb.value, "Nothing matches any more.")
-        if confirm != visit.field("count") or not confirm.isdecimal() or len(plan.items) > int(confirm):
+        if confirm != visit.field("count") or not _COUNT.fullmatch(confirm) or len(plan.items) > int(confirm):
             return self._ask(visit, text, verb.value, "The number that you typed is not the number of runs.")
         job = self._jobs.start(source, verb, plan.items, question=text, reason=reason)
         return redirect(visit, f"runs/-/bulk/{job.name}")

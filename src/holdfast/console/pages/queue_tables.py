@@ -73,7 +73,7 @@ def queues(found: Sequence[QueueView], sparks: Mapping[str, tuple[int, ...]], vi
         rows=tuple(rows),
         empty="There are no queues.",
         hint="An engine declares one with queues=[holdfast.Queue(…)], and a run that is enqueued makes one.",
-        cut=f"The first {MOST_ROWS} of {len(found):,} queues." if len(found) > MOST_ROWS else "",
+        cut=f"The first {MOST_ROWS} queues: there are more." if len(found) > MOST_ROWS else "",
     )
 
 

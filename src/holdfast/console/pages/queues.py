@@ -12,7 +12,7 @@ from holdfast.console.pages.table_pages import missing_is_no_page, part_asked, p
 from holdfast.console.rendering import address
 from holdfast.console.site import Site, redirect
 from holdfast.console.sources.queues import MOST_REDRIVEN
-from holdfast.console.tables import Button, Field, Form, Mark, Page, Section
+from holdfast.console.tables import MOST_ROWS, Button, Field, Form, Mark, Page, Section
 from holdfast.console.visit import Visit
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.queues import Mode
@@ -54,7 +54,7 @@ class QueuesPages:
 
     def list(self, visit: Visit) -> Reply:
         """All queues."""
-        found = visit.source.queues.list()
+        found = visit.source.queues.list(MOST_ROWS + 1)
         sparks = (
             {}
             if visit.source.viewer.tenant

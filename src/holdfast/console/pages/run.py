@@ -30,7 +30,7 @@ _PLAIN: Final[tuple[Header, ...]] = (
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
-    (b"content-security-policy", b"default-src 'none'; sandbox"),
+    (b"content-security-policy", b"default-src 'none'; sandbox; frame-ancestors 'none'"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 _JSON: Final[Header] = (b"content-type", b"application/json")

@@ -100,7 +100,7 @@ def picture_html(picture: Picture, run: str, root: str) -> Markup:
         operation = picture.nodes.get(html.unescape(found[1]))
         if operation is None:
             return found[0]
-        return f'<a href="{html.escape(address(f"{root}runs/{run}", op=operation))}" data-op="{operation}">{found[0]}</a>'
+        return f'<a href="{html.escape(address(f"{root}runs/{run}", op=operation))}" data-op="{html.escape(operation)}">{found[0]}</a>'
 
     # A picture with links in it is a group: what is inside a plain picture is hidden from screen readers.
     return Markup(_NODE.sub(linked, picture.svg.replace(' role="img"', ' role="group"', 1)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from holdfast.console.query import FACETS, Query, query_from
@@ -9,6 +10,7 @@ from holdfast.console.rendering import address
 from holdfast.console.site import Site, redirect
 from holdfast.console.visit import Visit
 from holdfast.model.errors import InvalidParameter
+from holdfast.web.page_errors import SAFE_HEADERS
 from holdfast.web.policy import Needs
 from holdfast.web.replies import Reply, json_reply
 from holdfast.web.routing import Route
@@ -59,8 +61,8 @@ class RunsPages:
         """Values for a qualifier that a person types."""
         key, prefix = visit.text("key"), visit.text("prefix")[:200]
         if not key:
-            return json_reply([f"{name}:" for name in (*FACETS, "since", "until") if name.startswith(prefix)])
-        return json_reply([f"{key}:{value}" for value in visit.source.runs.complete(key, prefix)])
+            return _words([f"{name}:" for name in (*FACETS, "since", "until") if name.startswith(prefix)])
+        return _words([f"{key}:{value}" for value in visit.source.runs.complete(key, prefix)])
 
     def save_view(self, visit: Visit) -> Reply:
         """Keep the question under a name."""
@@ -79,3 +81,7 @@ class RunsPages:
         beyond = visit.text("beyond") or None
         page = visit.source.runs.page(asked, beyond)
         return {"query": asked, "page": page, "beyond": beyond, "views": visit.source.runs.views()}
+
+
+def _words(found: Sequence[str]) -> Reply:
+    return json_reply(found, headers=SAFE_HEADERS[1:])

@@ -13,7 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.console.schema_form import loads
-from holdfast.console.sources.contracts import contract_of, same, with_secrets, without_secrets
+from holdfast.console.sources.contracts import contract_of, encoded, same, with_secrets, without_secrets
+from holdfast.console.sources.run_secrets import Veil
 from holdfast.console.sources.viewer import Viewer
 from holdfast.contract.checking import told_of
 from holdfast.contract.codes import Status
@@ -154,9 +155,9 @@ class AgainSource:
         contract = contract_of(viewer, header, accepted, now=True)
         response = response_of(viewer.store, header, accepted)
         fails = response.status is not Status.OK or response.observability.partial
-        shown = without_secrets(accepted.request.inputs, contract)
+        shown, veil = self._shown(header, accepted), Veil(viewer, header)
         view = msgspec.structs.replace(
-            blank, is_pipeline=picture is not None, can_retry=fails, shown=msgspec.json.encode(shown).decode(), places=_nodes(picture)
+            blank, is_pipeline=picture is not None, can_retry=fails, shown=encoded(shown), places=_nodes(picture)
         )
         choice = choice or Choice(place="" if fails or picture is None else picture.nodes[0].node)
         view = msgspec.structs.replace(view, choice=choice, may_cost=_cap(accepted), last_cost=_cost(header))
@@ -166,10 +167,10 @@ class AgainSource:
             if asked.inputs is not None and contract is not None:
                 who = f"{accepted.tenant}/{contract.worker_id}"
                 found = problems_now(contract.input_schema, asked.inputs, who)
-                view = msgspec.structs.replace(view, problems=tuple(told_of((one,)) for one in found[:20]))
+                view = msgspec.structs.replace(view, problems=tuple(veil.text(told_of((one,))) for one in found[:20]))
             prepared = prepare(viewer.store, header.id, viewer.asker, asked, self._service(header))
         except (HoldfastError, ValueError) as wrong:
-            return msgspec.structs.replace(view, problem=str(wrong))
+            return msgspec.structs.replace(view, problem=veil.text(str(wrong)))
         plan = prepared.plan
         if plan.nodes:
             by_node = {one.node: one for one in plan.nodes}
@@ -182,14 +183,19 @@ class AgainSource:
     def _asked(self, header: Execution, accepted: AcceptedRequest, choice: Choice) -> RestartAsked:
         original, inputs = accepted.request.inputs, None
         if choice.text is not None:
-            shown = without_secrets(original, contract_of(self._viewer, header, accepted, now=True))
-            edited = with_secrets(_read(choice.text), shown, original)
+            edited = with_secrets(_read(choice.text), self._shown(header, accepted), original)
             if not isinstance(edited, dict):
                 raise InvalidRequest("The inputs are a JSON object: {…}.")
             inputs = None if same(edited, original) else edited
         if not choice.place and inputs is None and not choice.resend:
             return RETRY
         return RestartAsked(nodes=(choice.place,) if choice.place else (), inputs=inputs, resend=choice.resend)
+
+    def _shown(self, header: Execution, accepted: AcceptedRequest) -> Any:
+        """The inputs without what the contract of then or the contract of now marks as secret."""
+        then, now = (contract_of(self._viewer, header, accepted, now=is_now) for is_now in (False, True))
+        shown = without_secrets(accepted.request.inputs, then)
+        return shown if now is then or now is None else without_secrets(shown, now)
 
     def _service(self, header: Execution) -> Any:
         served = self._viewer.served
@@ -199,7 +205,7 @@ class AgainSource:
         self, header: Execution, accepted: AcceptedRequest, picture: PipelineView | None, redone: set[str]
     ) -> tuple[MadeWrite, ...]:
         """The writes of what runs again."""
-        viewer = self._viewer
+        viewer, own = self._viewer, Veil(self._viewer, header)
         found: list[MadeWrite] = []
         runs = [("", header.id)]
         if picture is not None:
@@ -209,11 +215,13 @@ class AgainSource:
                 child, order = find_run(viewer.store, run, viewer.asker)
             except HoldfastError:
                 continue
+            veil = Veil(viewer, child)
             for made in calls_of(viewer.store, child, order):
                 failed = made.receipt is not None and (made.receipt.error is not None or made.receipt.void)
                 if made.intent.write and not failed and len(found) < _MOST_WRITES:
                     known = made.receipt is not None
-                    found.append(MadeWrite(node=node, run=run, tool=made.intent.tool, arguments=made.intent.arguments, known=known))
+                    arguments = own.value(veil.value(made.intent.arguments))
+                    found.append(MadeWrite(node=node, run=run, tool=made.intent.tool, arguments=arguments, known=known))
         return tuple(found)
 
     # --- executions

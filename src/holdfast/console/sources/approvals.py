@@ -32,6 +32,8 @@ MOST_NOTES: Final = 1_000
 """How many of the newest lines of the audit log are looked through for decisions."""
 MOST_RUNS: Final = 200
 """How many runs below one are looked at for decided approvals."""
+MOST_OPERATIONS: Final = 50_000
+"""How many operations are read for decided approvals."""
 MOST_COUNTED: Final = 1_000
 _DECIDED: Final = frozenset({"approve", "reject", "answer", "settle"})
 
@@ -129,16 +131,20 @@ class ApprovalsSource:
         named = dict.fromkeys(one.note.on for one in notes if one.note.what in _DECIDED and is_approval_id(one.note.on))
         known: dict[str, dict[str, Approval]] = {}
         found: list[Approval] = []
+        left = MOST_OPERATIONS
         for approval_id in named:
             run = run_of(approval_id)
             if run not in known:
+                left -= self._size(run)
+                if left < 0:
+                    break
                 known[run] = {one.approval_id: one for one in self._of_run(run)}
             approval = known[run].get(approval_id)
             if approval is not None and approval.state != "open":
                 found.append(approval)
             if len(found) == MOST_DECIDED:
                 break
-        bounded = len(notes) == MOST_NOTES or len(found) == MOST_DECIDED
+        bounded = len(notes) == MOST_NOTES or len(found) == MOST_DECIDED or left < 0
         return Decided(cards=tuple(Card(approval=one) for one in found), bounded=bounded)
 
     def _decided_below(self, run: str) -> Decided:
@@ -148,10 +154,21 @@ class ApprovalsSource:
             children = [one.id for one in self._viewer.store.list(Filter(parent=below.pop(0), limit=MOST_RUNS - len(runs)))]
             runs += children
             below += children
-        found = [one for each in runs for one in self._of_run(each) if one.state != "open"]
+        read, left = [], MOST_OPERATIONS
+        for each in runs:
+            left -= self._size(each)
+            if left < 0:
+                break
+            read.append(each)
+        found = [one for each in read for one in self._of_run(each) if one.state != "open"]
         found.sort(key=lambda one: one.decided_at or one.expires_at or one.requested_at, reverse=True)
-        bounded = len(runs) >= MOST_RUNS or len(found) > MOST_DECIDED
+        bounded = left < 0 or len(runs) >= MOST_RUNS or len(found) > MOST_DECIDED
         return Decided(cards=tuple(Card(approval=one) for one in found[:MOST_DECIDED]), bounded=bounded)
+
+    def _size(self, run: str) -> int:
+        """How much is read for the approvals of a run that the caller may see: its operations, and a part for each 1,000 characters."""
+        header = self._viewer.store.find(run)
+        return 0 if header is None or not self._viewer.may_see(header) else max(header.operations, header.stored // 1_000)
 
     def _of_run(self, run: str) -> Sequence[Approval]:
         """All approvals of a run that the caller may see. A run that cannot be read hides no other."""

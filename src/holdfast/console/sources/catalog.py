@@ -10,7 +10,7 @@ import msgspec
 from holdfast.console.query import Query
 from holdfast.console.served import Served
 from holdfast.console.sources.figures import DAY_MS, MOST_ROWS, Figures, figures_by_function, figures_of
-from holdfast.console.sources.gate_verdicts import GateVerdicts, gate_verdicts
+from holdfast.console.sources.gate_verdicts import GateVerdicts, few_enough, gate_verdicts
 from holdfast.console.sources.runs import RunRow, RunsSource
 from holdfast.console.sources.viewer import READ_SECONDS, Viewer
 from holdfast.contract.terms import Contract
@@ -144,7 +144,7 @@ class CatalogSource:
         if subject.graph is None:
             return (), 0
         wanted = Browse(functions=(subject.name,), tenant=self._viewer.tenant, limit=_JUDGED)
-        runs = [row.header for row in _whole(self._viewer.store.browse(wanted, READ_SECONDS))]
+        runs = few_enough(row.header for row in _whole(self._viewer.store.browse(wanted, READ_SECONDS)))
         return gate_verdicts(self._viewer.store, subject.graph, runs), len(runs)
 
     @staticmethod

@@ -10,9 +10,11 @@ import msgspec
 
 from holdfast.console.query import Query
 from holdfast.console.schema_form import loads
-from holdfast.console.sources.contracts import Cleaner, contract_of
+from holdfast.console.sources.run_secrets import Veil
 from holdfast.console.sources.runs import RunRow, RunsSource
 from holdfast.console.sources.viewer import READ_SECONDS, Viewer
+from holdfast.model import codec
+from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution
 from holdfast.model.operations import Operation, Type
 from holdfast.model.standing import Standing
@@ -98,10 +100,9 @@ class CompareSource:
         blank = CompareView(left=facts[0], right=facts[1], what="operations", other=headers[0].function != headers[1].function)
         if orders[0] is not None and orders[1] is not None:
             return self._runs((headers[0], headers[1]), (orders[0], orders[1]), blank)
-        values = [self._values(header) for header in headers]
-        view = msgspec.structs.replace(
-            blank, inputs=differences(values[0][0], values[1][0]), outputs=differences(values[0][1], values[1][1])
-        )
+        given, gave = zip(*(self._values(header) for header in headers), strict=True)
+        clean = self._clean(headers)
+        view = msgspec.structs.replace(blank, inputs=_cleaned(differences(*given), clean), outputs=_cleaned(differences(*gave), clean))
         return view if blank.other else self._operations(headers[0], headers[1], view)
 
     def candidates(self, left: str, text: str) -> tuple[Facts, tuple[RunRow, ...]]:
@@ -130,7 +131,7 @@ class CompareSource:
         self, headers: tuple[Execution, Execution], orders: tuple[AcceptedRequest, AcceptedRequest], blank: CompareView
     ) -> CompareView:
         viewer = self._viewer
-        clean = self._clean(headers, orders)
+        clean = self._clean(headers)
         if blank.other:
             given = [one.request.inputs for one in orders]
             gave = [response_of(viewer.store, *one).outputs for one in zip(headers, orders, strict=True)]
@@ -142,12 +143,9 @@ class CompareSource:
         calls = [calls_of(viewer.store, header, accepted)[:MOST_PARTS] for header, accepted in zip(headers, orders, strict=True)]
         return msgspec.structs.replace(view, what="calls", parts=tuple(_calls(calls[0], calls[1], clean)))
 
-    def _clean(self, headers: tuple[Execution, Execution], orders: tuple[AcceptedRequest, AcceptedRequest]) -> Clean:
+    def _clean(self, headers: tuple[Execution, Execution]) -> Clean:
         """Takes the secrets in the inputs of both runs out of a text."""
-        found = [
-            Cleaner(accepted.request.inputs, contract_of(self._viewer, header, accepted))
-            for header, accepted in zip(headers, orders, strict=True)
-        ]
+        found = [Veil(self._viewer, header) for header in headers]
 
         def clean(text: str) -> str:
             for one in found:
@@ -159,10 +157,11 @@ class CompareSource:
     # --- executions
 
     def _values(self, header: Execution) -> tuple[Any, Any]:
-        """The input and the result of an execution."""
-        store = self._viewer.store
-        given = store.history(header.id, 0, 1)[0].event.payload
-        return _value(given), _value(store.result(header) if header.ended_at is not None else None)
+        """The input and the result of an execution, or of a run beside one, without its secrets."""
+        store, veil = self._viewer.store, Veil(self._viewer, header)
+        accepted = accepted_in(store, header)
+        given = _value(store.history(header.id, 0, 1)[0].event.payload) if accepted is None else veil.inputs(accepted.request.inputs)
+        return given, veil.value(_value(store.result(header) if header.ended_at is not None else None))
 
     def _operations(self, left: Execution, right: Execution, view: CompareView) -> CompareView:
         store = self._viewer.store
@@ -284,10 +283,12 @@ def _cleaned(found: Iterable[Difference], clean: Clean) -> tuple[Difference, ...
 
 
 def _value(text: str | None) -> Any:
-    """A payload as a value; a text that is no JSON is compared as it is."""
+    """A payload as a value; a text that is no JSON, or that Python cannot hold, is compared as it is."""
     if text is None:
         return None
     try:
-        return loads(text)
-    except ValueError:
+        value = loads(text)
+        codec.dumps(value)
+    except (ValueError, HoldfastError):
         return text
+    return value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -21,6 +22,14 @@ from holdfast.workers.input_secrets import secrets_in
 _MOST_DEPTH: Final = 100
 _PREFIX: Final = 60
 """Of a longer secret, already so many characters are taken out."""
+_SHORT: Final = 4
+"""A shorter text is no secret by itself, and its letters are everywhere."""
+_MOST_LEAVES: Final = 100
+_MOST_CHARACTERS: Final = 64 * 1024
+_MOST_TOGETHER: Final = 200
+_MOST_ESCAPES: Final = 3
+"""How deep JSON stands in texts of other JSON: a payload, in the details of an event, in a result."""
+_CUT: Final = "…"
 
 
 def graph_of(viewer: Viewer, header: Execution) -> Graph | None:
@@ -44,8 +53,20 @@ def contract_of(viewer: Viewer, header: Execution, accepted: AcceptedRequest, *,
 
 
 def without_secrets(value: Any, contract: Contract | None) -> Any:
-    """Inputs as a page shows them: without the places that the contract marks as secret."""
-    return value if contract is None else redacted(value, contract.input_schema)
+    """Inputs as a page shows them: without the places that the contract marks as secret. Where the contract is not known, any place may be
+    secret, so only the names are left."""
+    return blank(value) if contract is None else redacted(value, contract.input_schema)
+
+
+def blank(value: Any, depth: int = 0) -> Any:
+    """A value of the same shape, with a placeholder in each place of a text or a number."""
+    if depth > _MOST_DEPTH:
+        return REDACTED
+    if isinstance(value, dict):
+        return {name: blank(one, depth + 1) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [blank(one, depth + 1) for one in value]
+    return value if value is None or isinstance(value, bool) else REDACTED
 
 
 def with_secrets(edited: Any, shown: Any, original: Any, depth: int = 0) -> Any:
@@ -67,18 +88,27 @@ def with_secrets(edited: Any, shown: Any, original: Any, depth: int = 0) -> Any:
 
 def same(one: Any, other: Any) -> bool:
     """Whether two JSON values are equal: true is not 1."""
-    return msgspec.json.encode(one, order="sorted") == msgspec.json.encode(other, order="sorted")
+    return encoded(one, ordered=True) == encoded(other, ordered=True)
+
+
+def encoded(value: Any, *, ordered: bool = False) -> str:
+    """A JSON value as a text, also with halves of characters in it, which JSON may escape and UTF-8 does not have."""
+    try:
+        return msgspec.json.encode(value, order="sorted" if ordered else None).decode()
+    except UnicodeEncodeError:
+        return json.dumps(value, sort_keys=ordered, default=msgspec.to_builtins)
 
 
 class Cleaner:
     """Takes the secrets of inputs out of texts that are made of JSON: whole ones, escaped ones, and the beginnings of long ones that a text
-    shows cut."""
+    shows cut. Where the contract is not known, all texts and numbers of the inputs count as secret that are not very short."""
 
-    def __init__(self, inputs: Any, contract: Contract | None) -> None:
-        found = {} if contract is None else secrets_in(inputs, contract.input_schema)
-        self._all = found is None
-        texts = {text for text in (found or {}).values() if text}
-        forms = {form for text in texts for form in (text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1])}
+    def __init__(self, inputs: Any, contract: Contract | None, below: Sequence[tuple[Any, Contract]] = ()) -> None:
+        """`below` are inputs and contracts of the runs that the run asked for."""
+        found = [_leaves(inputs) if contract is None else _marked(inputs, contract), *(_marked(*one) for one in below)]
+        texts = {text for some in found for text in some or ()}
+        self._all = None in found or len(texts) > _MOST_TOGETHER
+        forms = set() if self._all else {form for text in texts for form in _escaped(text)}
         self._forms = sorted(forms, key=len, reverse=True)
         self._long = [form[:_PREFIX] for form in self._forms if len(form) > _PREFIX]
 
@@ -88,7 +118,18 @@ class Cleaner:
             return REDACTED
         for form in self._forms:
             text = text.replace(form, REDACTED)
-        return REDACTED if any(form in text for form in self._long) else text
+        if any(form in text for form in self._long):
+            return REDACTED
+        return self._uncut(text) if text.endswith(_CUT) else text
+
+    def _uncut(self, text: str) -> str:
+        """A text that was cut, without the beginning of a secret at its end."""
+        body = text.removesuffix(_CUT)
+        for form in self._forms:
+            for length in range(min(len(form), _PREFIX, len(body)), _SHORT - 1, -1):
+                if body.endswith(form[:length]):
+                    return f"{body[:-length]}{REDACTED}{_CUT}"
+        return text
 
     def value(self, value: Any, depth: int = 0) -> Any:
         """A JSON value without the secrets, in all its texts and names."""
@@ -102,3 +143,36 @@ class Cleaner:
             return self.text(value)
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return REDACTED if is_number and str(value) in self._forms else value
+
+
+def _marked(inputs: Any, contract: Contract) -> list[str] | None:
+    """The texts in places that the contract marks; None if there are too many to look for."""
+    found = secrets_in(inputs, contract.input_schema)
+    return None if found is None else [text for text in found.values() if text]
+
+
+def _leaves(inputs: Any) -> list[str] | None:
+    """All texts and numbers of the inputs; None if there are too many to look for."""
+    found: dict[str, None] = {}
+    waiting, characters = [inputs], 0
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict | list | tuple):
+            waiting.extend(one.values() if isinstance(one, dict) else one)
+        elif one is not None and not isinstance(one, bool) and len(text := str(one)) >= _SHORT and text not in found:
+            found[text] = None
+            characters += len(text)
+        if len(found) > _MOST_LEAVES or characters > _MOST_CHARACTERS:
+            return None
+    return list(found)
+
+
+def _escaped(text: str) -> set[str]:
+    """A text as it stands in JSON, and in JSON that is a text of other JSON, and so on."""
+    found = {text}
+    for ascii_only in (True, False):
+        form = text
+        for _ in range(_MOST_ESCAPES):
+            form = json.dumps(form, ensure_ascii=ascii_only)[1:-1]
+            found.add(form)
+    return found

@@ -20,6 +20,8 @@ DECISIONS: Final = ("approved", "edited", "answered", "rejected", "undecided", "
 _WORDS: Final = {"approve": "approved", "reject": "rejected", "answer": "answered"}
 _MOST_OPERATIONS: Final = 5_000
 """A run with more operations is left out."""
+_MOST_TOGETHER: Final = 20_000
+_MOST_CHARACTERS: Final = 32 * 1024 * 1024
 
 
 class GateVerdicts(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,13 +53,24 @@ class GateVerdicts(msgspec.Struct, frozen=True, kw_only=True):
         return self.cell("allow", "rejected") + self.cell("allow", "edited") + held
 
 
+def few_enough(runs: Iterable[Execution]) -> list[Execution]:
+    """The runs that may be read at once: not one of very many operations, and not very many together."""
+    found, operations, characters = [], 0, 0
+    for header in runs:
+        if header.operations > _MOST_OPERATIONS:
+            continue
+        operations, characters = operations + header.operations, characters + header.stored
+        if operations > _MOST_TOGETHER or characters > _MOST_CHARACTERS:
+            break
+        found.append(header)
+    return found
+
+
 def gate_verdicts(store: Store, graph: Graph, runs: Iterable[Execution]) -> Sequence[GateVerdicts]:
     """The verdicts of each gate of a graph in these runs. A run counts each round of a gate."""
     gates = {node.name: node for node in graph.nodes if isinstance(node, GateNode)}
     counts: dict[str, dict[str, dict[str, int]]] = {name: {} for name in gates}
     for header in runs if gates else ():
-        if header.operations > _MOST_OPERATIONS:
-            continue
         operations = store.operations(header.id)
         asked = [approval for approval, _, _ in approvals_of(header, operations)]
         for op in operations:

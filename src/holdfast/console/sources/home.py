@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from holdfast.console.sources.runs import MOST_LOOKED
 from holdfast.console.sources.viewer import READ_SECONDS, Viewer
 from holdfast.model.execution import Execution, State
 from holdfast.model.ledger import DAY_MS
@@ -23,7 +24,7 @@ from holdfast.model.timing import in_words
 from holdfast.service.costs import CostQuestion, cost_report, day_text
 from holdfast.service.queue_desk import QueueDesk, QueueView
 from holdfast.service.schedules import Schedules
-from holdfast.service.why import why
+from holdfast.service.why import MOST_OPERATIONS, why
 from holdfast.store.browsing import Browse, Facet, Facets
 
 HOUR_MS: Final = 3_600_000
@@ -223,22 +224,24 @@ class HomeSource:
         headers = [row.header for row in rows if row.header.state is not State.QUEUED]  # queues tell of these
         found: Counter[tuple[str, bool]] = Counter()
         functions: dict[tuple[str, bool], str] = {}
+        left = MOST_LOOKED
         for header in headers:
-            reason = self._reason(header)
+            reason = self._reason(header, min(left, MOST_OPERATIONS))
+            left -= header.operations if header.operations <= left else 0
             found[reason] += 1
             functions.setdefault(reason, header.function)
         told = sorted(found.items(), key=lambda one: (not one[0][1], -one[1]))
         lines = (Reason(sentence=key[0], missing=key[1], count=count, function=functions[key]) for key, count in told[:_MOST_LINES])
         return len(rows), tuple(lines)
 
-    def _reason(self, header: Execution) -> tuple[str, bool]:
+    def _reason(self, header: Execution, most: int) -> tuple[str, bool]:
         """The sentence without what differs between executions; and whether a runner is missing."""
         if header.state is State.READY and header.failures == 0:
             hosted = self._viewer.store.hosted(header.function)
             if not any(one.version == header.version for one in hosted):
                 return f"{header.function} {header.version} is ready, but no runner has it. Start a runner that does.", True
             return "It is ready and waits for a free runner that has its function.", False
-        return _DETAIL.sub("", why(self._viewer.store, header).sentence), False
+        return _DETAIL.sub("", why(self._viewer.store, header, most).sentence), False
 
     # --- what was done and spent
 

@@ -61,9 +61,9 @@ class QueuesSource:
         self._viewer = viewer
         self._desk = viewer.client.queues
 
-    def list(self) -> Sequence[QueueView]:
-        """All queues, by name."""
-        return self._desk.list(self._viewer.tenant)
+    def list(self, most: int) -> Sequence[QueueView]:
+        """The first queues, by name. A caller who starts a run may name a new queue, so there may be any number."""
+        return self._desk.list(self._viewer.tenant, most)
 
     def show(self, queue: str) -> QueueView:
         """One queue, without its lanes."""

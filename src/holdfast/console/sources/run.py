@@ -40,6 +40,13 @@ _LONG_NAME: Final = 32
 """A longer name was made by a program."""
 _MOST_REASON: Final = 1_000
 _MOST_RESULT: Final = 256 * 1024
+_BLIND: Final = (
+    "This console does not know the contract, so it does not know what is secret: it shows no input, and takes the inputs out of all else. "
+    "The console of the server that serves this worker shows more."
+)
+_MOST_EXPORT: Final = 64 * 1024 * 1024
+_MOST_EXPORTED: Final = 100_000
+"""The operations of a run of more are not written into one answer."""
 _MOST_GRAPH: Final = 5_000
 """The operations of a run of more are not all read for the top of its page."""
 
@@ -246,7 +253,8 @@ class RunSource:
             logs = [] if self._viewer.served is None else list(self._viewer.served.logs(header))
             return {"input": given, "result": result, "logs": _text(logs) if logs else None}
         response, veil = self._response(header, accepted), Veil(self._viewer, header)
-        told = {"request": veil.given(given), "result": veil.given(result)}
+        told = {"request": None if veil.is_blind else veil.given(given), "result": veil.given(result)}
+        told["note"] = _BLIND if veil.is_blind else None
         told["input"] = _text(veil.inputs(accepted.request.inputs))
         if response is not None:
             told["response"] = told["result"]
@@ -269,13 +277,15 @@ class RunSource:
                     at=line.event.at,
                     operation=own,
                     name=None if line.operation is None else line.operation.name,
-                    details=veil.text(json.dumps(details, ensure_ascii=False, default=str))[:2_000] if details else "",
+                    details=json.dumps(veil.value(details), ensure_ascii=False, default=str)[:2_000] if details else "",
                 )
             )
         return rows, len(lines) > EVENTS
 
     def export(self, header: Execution) -> bytes:
         """The whole execution as one JSON document."""
+        if header.stored > _MOST_EXPORT or header.operations > _MOST_EXPORTED:
+            raise InvalidParameter(f"It is too large for a page: write it to a file with `holdfast executions export {header.id}`.")
         document = Veil(self._viewer, header).value(self._viewer.client.export(header.id))
         return json.dumps(document, ensure_ascii=False, default=str).encode("utf-8", "replace")
 

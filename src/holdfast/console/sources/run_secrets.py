@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from holdfast.console.sources.contracts import Cleaner, contract_of, without_secrets
 from holdfast.console.sources.viewer import Viewer
 from holdfast.contract.redaction import has_marks
+from holdfast.contract.terms import Contract
 from holdfast.model.execution import Execution
 from holdfast.model.operations import Failure, Operation
+from holdfast.store.seam import Filter
 from holdfast.workers.run_lookup import accepted_in
+
+_MOST_BELOW: Final = 250
+"""More runs than secrets are looked for: where so many have one, all texts are taken out."""
+_MOST_SHARDS: Final = 20
 
 
 class Veil:
-    """Takes the secrets of one run out of everything that its page shows. Of a plain function nothing is known to be secret."""
+    """Takes the secrets of one run out of everything that its page shows. Of a plain function nothing is known to be secret. Of a worker
+    whose contract this console does not know, no input is shown."""
 
     def __init__(self, viewer: Viewer, header: Execution) -> None:
         accepted = accepted_in(viewer.store, header)
-        contract = None if accepted is None else contract_of(viewer, header, accepted)
-        self._contract = contract if contract is not None and has_marks(contract.input_schema) else None
-        self._cleaner = None if self._contract is None or accepted is None else Cleaner(accepted.request.inputs, self._contract)
+        self._contract = None if accepted is None else contract_of(viewer, header, accepted)
+        self.is_blind = accepted is not None and self._contract is None
+        """Whether it is not known what is secret."""
+        below = _below(viewer, header)
+        marked = bool(below) or self.is_blind or (self._contract is not None and has_marks(self._contract.input_schema))
+        self._cleaner: Cleaner | None = None
+        if marked:
+            # A plain function has no contract, and nothing of its own input is secret.
+            own = ({}, None) if accepted is None else (accepted.request.inputs, self._contract)
+            self._cleaner = Cleaner(*own, below)
 
     @property
     def is_thin(self) -> bool:
@@ -42,7 +56,7 @@ class Veil:
 
     def inputs(self, inputs: Any) -> Any:
         """The inputs of the run, with a placeholder in each place that is secret."""
-        return self.value(without_secrets(inputs, self._contract))
+        return inputs if self._cleaner is None else self.value(without_secrets(inputs, self._contract))
 
     def operation(self, op: Operation) -> Operation:
         """An operation without the secrets in its payloads."""
@@ -56,3 +70,26 @@ class Veil:
             return error
         stack = None if error.stack_trace is None else tuple(map(self.text, error.stack_trace))
         return Failure(self.given(error.message), error.type, self.given(error.data), stack)
+
+
+def _below(viewer: Viewer, header: Execution) -> list[tuple[Any, Contract]]:
+    """The inputs and contracts of the runs that a run asked for, also through the shards of its maps, where a contract marks secrets. Only
+    those of workers that mark something are read."""
+    served = viewer.served
+    marking = (
+        set() if served is None else {name for name in served.names() if any(has_marks(x.input_schema) for x in served.contracts(name))}
+    )
+    if not marking or not header.operations:
+        return []
+    children = list(viewer.store.list(Filter(parent=header.id, limit=_MOST_BELOW)))
+    shards = [one for one in children if one.function == header.function][:_MOST_SHARDS]
+    children += [one for shard in shards for one in viewer.store.list(Filter(parent=shard.id, limit=_MOST_BELOW))]
+    found: list[tuple[Any, Contract]] = []
+    for child in children:
+        accepted = accepted_in(viewer.store, child) if child.function in marking else None
+        contract = None if accepted is None else contract_of(viewer, child, accepted)
+        if accepted is not None and contract is not None:
+            found.append((accepted.request.inputs, contract))
+        if len(found) == _MOST_BELOW:
+            break
+    return found

@@ -212,7 +212,8 @@ _NO_CONTRACT: Final = "This console does not know the contract, so no value of t
 
 
 def _all(viewer: Viewer, parent: str) -> Iterator[Execution]:
-    return iter(viewer.store.list(Filter(parent=parent, oldest_first=True, limit=MOST_CHILDREN + 1)))
+    found = viewer.store.list(Filter(parent=parent, oldest_first=True, limit=MOST_CHILDREN + 1))
+    return (one for one in found if viewer.may_see(one))
 
 
 def _value(text: str | None) -> Any:

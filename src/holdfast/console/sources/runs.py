@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from holdfast.console.query import FACETS, Query
 from holdfast.console.sources.viewer import READ_SECONDS, Viewer
 from holdfast.model.console import SavedView
-from holdfast.model.execution import Execution, ExecutionStatus
+from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.model.operations import Kind
 from holdfast.model.standing import Standing
-from holdfast.service.why import Why, why
+from holdfast.service.why import MOST_OPERATIONS, Why, why
 from holdfast.store.browsing import Browse, BrowsedRow, Completed, Facet
 
 PAGE = 50
+MOST_LOOKED = 10_000
+"""The operations that are looked through for the sentences of one page. Its authors choose how many operations a run has."""
 MOST_VALUES = 12
 """The values of a facet that are shown, the most frequent first."""
 
@@ -80,7 +82,7 @@ class RunsSource:
         """A page of the list."""
         found = self._viewer.store.browse(self._asked(query, beyond=beyond, limit=limit), READ_SECONDS)
         following = found.rows[-1].header.id if found.more and found.rows else None
-        return RunPage(rows=tuple(map(self._row, found.rows)), beyond=following, searched_to=found.searched_to)
+        return RunPage(rows=tuple(self._rows(found.rows)), beyond=following, searched_to=found.searched_to)
 
     def facets(self, query: Query) -> FacetCounts:
         """The counts of each facet. Values of a facet that is chosen are counted as if it were not, so that others can be added."""
@@ -124,9 +126,15 @@ class RunsSource:
         asked = query.browse(self._viewer.now)
         return msgspec.structs.replace(asked, tenant=self._viewer.tenant, beyond=beyond, limit=limit)
 
-    def _row(self, found: BrowsedRow) -> RunRow:
+    def _rows(self, found: Sequence[BrowsedRow]) -> Iterator[RunRow]:
+        left = MOST_LOOKED
+        for one in found:
+            yield self._row(one, min(left, MOST_OPERATIONS))
+            left -= one.header.operations if one.header.operations <= left and one.header.state is State.SUSPENDED else 0
+
+    def _row(self, found: BrowsedRow, most: int) -> RunRow:
         header, summary = found.header, found.header.summary
-        told = why(self._viewer.store, header)
+        told = why(self._viewer.store, header, most)
         row = RunRow(header=header, standing=found.standing, kind=found.kind, why=told)
         if summary is None:
             return row

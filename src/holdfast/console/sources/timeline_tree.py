@@ -280,7 +280,7 @@ class Tree:
         toggled, above = set(choice.toggled), self.entries[entry].above
         while above >= 0:
             one = self.entries[above]
-            if self.is_closed(one, msgspec.structs.replace(choice, toggled=frozenset(toggled))):
+            if one.closed != (one.op.place in toggled):
                 toggled ^= {one.op.place}
             above = one.above
         opened = msgspec.structs.replace(choice, toggled=frozenset(toggled))

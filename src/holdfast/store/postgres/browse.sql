@@ -163,6 +163,9 @@ SELECT {session} FROM sessions WHERE id = %s
 -- name: remove_session
 DELETE FROM sessions WHERE id = %s
 
+-- name: remove_login
+DELETE FROM sessions WHERE credential = %s AND csrf = %s
+
 -- name: remove_sessions
 DELETE FROM sessions WHERE credential = %s
 

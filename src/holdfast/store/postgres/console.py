@@ -28,6 +28,10 @@ class PostgresConsole(PostgresReads):
         """Remove a session."""
         return self._side.change(self._sql["remove_session"], (self._text(session),)) == 1
 
+    def remove_login(self, credential: str, csrf: str) -> int:
+        """Remove the sessions of one login."""
+        return self._side.change(self._sql["remove_login"], (self._text(credential), self._text(csrf)))
+
     def remove_sessions(self, credential: str) -> int:
         """Remove every session of a credential."""
         return self._side.change(self._sql["remove_sessions"], (self._text(credential),))

@@ -160,6 +160,9 @@ SELECT {session} FROM sessions WHERE id = ?
 -- name: remove_session
 DELETE FROM sessions WHERE id = ?
 
+-- name: remove_login
+DELETE FROM sessions WHERE credential = ? AND csrf = ?
+
 -- name: remove_sessions
 DELETE FROM sessions WHERE credential = ?
 

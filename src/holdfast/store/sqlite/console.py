@@ -28,6 +28,10 @@ class SqliteConsole(Transactions):
         """Remove a session."""
         return self._write("remove_session", (session,)) == 1
 
+    def remove_login(self, credential: str, csrf: str) -> int:
+        """Remove the sessions of one login."""
+        return self._write("remove_login", (credential, csrf))
+
     def remove_sessions(self, credential: str) -> int:
         """Remove every session of a credential."""
         return self._write("remove_sessions", (credential,))

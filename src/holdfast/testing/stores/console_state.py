@@ -58,6 +58,14 @@ class ConsoleStateSuite(OneHandle):
         assert [store.remove_sessions("c1") for _ in range(2)] == [2, 0]
         assert [store.session(session.id) is not None for session in others] == [False, False, True, False]
 
+    def test_the_sessions_of_one_login_are_removed_together(self, store: Store) -> None:
+        made = [("c", "one"), ("c", "one"), ("c", "two"), ("d", "one")]
+        sessions = [msgspec.structs.replace(SESSION, id=f"{n:064x}", credential=c, csrf=csrf) for n, (c, csrf) in enumerate(made)]
+        for session in sessions:
+            store.put_session(session)
+        assert [store.remove_login("c", "one") for _ in range(2)] == [2, 0]
+        assert [store.session(session.id) is not None for session in sessions] == [False, False, True, True]
+
     def test_a_session_is_gone_when_its_time_is_over_and_not_before(self, store: Store) -> None:
         store.put_session(SESSION)
         forgotten(store, SESSION.expires_at - 1)

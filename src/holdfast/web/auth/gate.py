@@ -245,13 +245,18 @@ class Gate:
         request.session_of_browser = found
         return Identity.of(keys.credential(found.credential))
 
-    async def log_in(self, token: str) -> Credential | None:
-        """The credential of a token that a person gave; None where the server needs no credentials. An unknown token is refused."""
+    async def log_in(self, request: Request, token: str) -> Credential | None:
+        """The credential of a token that a person gave; None where the server needs no credentials. An unknown token is refused, and the
+        audit log says so."""
         if self._keys is None:
             return None
         if self._keys.is_stale():
             await in_thread(Purpose.KEYS, self._keys.refresh)
-        return self._keys.token(token)
+        try:
+            return self._keys.token(token)
+        except Denied as why:
+            self._refusals.add(self._note_of(request, _signed(request), why))
+            raise
 
     async def _verify(self, keys: Keys, request: Request, signed: sigv4.SignedRequest) -> Identity:
         """The holder of the key that signed the request. The gate reads the body to compare it, and puts it back for the handler."""

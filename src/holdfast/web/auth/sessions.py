@@ -60,17 +60,20 @@ class Sessions:
         return None if found is None or found.expires_at <= now or found.seen_at + IDLE_MS <= now else found
 
     def rotate(self, session: ConsoleSession, now: int) -> NewSession | None:
-        """The same session with a new value, if it is time for one. The CSRF token stays, so that open forms go on working."""
+        """The same session with a new value, if it is time for one. The CSRF token stays, so that open forms go on working.
+
+        The old value is seen now, so a request that still comes with it gets no third value, which would end as early as the old one."""
         if now - session.seen_at < ROTATE_MS:
             return None
         ends = min(session.expires_at, now + _GRACE_MS)
-        self._store.put_session(msgspec.structs.replace(session, expires_at=ends))
+        self._store.put_session(msgspec.structs.replace(session, expires_at=ends, seen_at=now))
         return self._kept(msgspec.structs.replace(session, seen_at=now))
 
     def end(self, cookie: str | None) -> None:
-        """Forget the session of a cookie."""
-        if cookie:
-            self._store.remove_session(_hashed(cookie[:_LONGEST]))
+        """Forget the session of a cookie, with all values that it had since its login: its CSRF token is of that login alone."""
+        found = self._store.session(_hashed(cookie[:_LONGEST])) if cookie else None
+        if found is not None:
+            self._store.remove_login(found.credential, found.csrf)
 
     def _kept(self, session: ConsoleSession) -> NewSession:
         cookie = self._text(32)
