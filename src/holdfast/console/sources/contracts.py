@@ -49,7 +49,7 @@ def without_secrets(value: Any, contract: Contract | None) -> Any:
 
 
 def with_secrets(edited: Any, shown: Any, original: Any, depth: int = 0) -> Any:
-    """What a person edited, with the secrets of before in the places where the person left the placeholder."""
+    """What a person edited, with the old secrets in the places where the person left the placeholder."""
     if depth > _MOST_DEPTH:
         return edited
     if shown == REDACTED and edited == REDACTED:

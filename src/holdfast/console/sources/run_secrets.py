@@ -23,11 +23,6 @@ class Veil:
         self._contract = contract if contract is not None and has_marks(contract.input_schema) else None
         self._cleaner = None if self._contract is None or accepted is None else Cleaner(accepted.request.inputs, self._contract)
 
-    @property
-    def is_thin(self) -> bool:
-        """Whether there is nothing to take out."""
-        return self._cleaner is None
-
     def text(self, text: str) -> str:
         """A text without the secrets."""
         return text if self._cleaner is None else self._cleaner.text(text)
