@@ -38,7 +38,7 @@ _SPARK: Final = "Admissions in each ten seconds of the last five minutes, as thi
 _MODES: Final = {Mode.OPEN: "ok", Mode.PAUSED: "stopped", Mode.DRAINING: "retrying"}
 _MEANINGS: Final[Mapping[str, str]] = {
     "at_once": "Runs that hold a slot at the same time",
-    "rates": "Rates, such as 100/m, with commas",
+    "rates": "Rates, such as 100/m; several with commas between them",
     "per_tenant.at_once": "Slots of each tenant",
     "per_tenant.rates": "Rates of each tenant",
     "per_key.at_once": "Slots of each key",
