@@ -68,6 +68,21 @@ async def test_a_pipeline_is_restarted_from_a_node_and_says_first_what_is_reused
     assert (new.function, old.superseded_by, new.status.value) == ("flow", made, "SUCCEEDED")
 
 
+async def test_a_run_with_a_key_that_asks_a_person_is_called_and_stands_the_same_on_every_page(stage: ServingScene) -> None:
+    run: str = stage.engine.run("flow", {"n": 5}, idempotency_key="of-may", wait=0.0).run_id
+    stage.over_or_asks(run)
+    async with stage.browser() as person:
+        pages = [
+            await person.text(path) for path in ("runs", f"runs/{run}/restart", f"compare?left={run}", f"compare?left={run}&right={run}")
+        ]
+    for page in pages:
+        assert "person" in page
+        assert run in page
+    found = stage.store.find(run)
+    assert found is not None
+    assert not any(found.name in page for page in pages)
+
+
 async def test_a_failed_pipeline_is_retried_from_where_it_failed(stage: ServingScene) -> None:
     run = _flow(stage, 60)
     async with stage.browser("operator") as person:
@@ -88,7 +103,7 @@ async def test_an_edited_input_is_checked_by_the_contract_before_it_can_be_start
         assert '<button class="primary" disabled>' in wrong.text
         await person.post(f"runs/{run}/restart", expect=422, **{"from": "", "input": '{"n": "many"}', "planned": _planned(wrong.text)})
         broken = await person.post(f"runs/{run}/restart/plan", expect=200, **{"from": "", "input": '{"n": '})
-        assert "The input is no JSON" in plain(broken.text)
+        assert "The input is not JSON" in plain(broken.text)
         made = await _restarted(person, run, **{"from": "", "input": '{"n": 7}'})
         stage.over_or_asks(made)
         stage.decide(made)
@@ -115,7 +130,7 @@ async def test_a_worker_keeps_its_secrets_and_its_writes_count(stage: ServingSce
         edited = _input(page.text).replace("hello", "goodbye")
         assert "[redacted]" in edited
         planned = await person.post(f"runs/{run}/restart/plan", expect=200, **{"from": "", "input": edited})
-        assert "1 write of before counts: with the same arguments it is not made again; with other arguments a person is asked" in plain(
+        assert "1 old write counts: with the same arguments it is not made again; with other arguments a person is asked" in plain(
             planned.text
         )
         made = await _restarted(person, run, **{"from": "", "input": edited})

@@ -55,7 +55,7 @@ def aws_error(answer: httpx.Response) -> tuple[int, str]:
 async def test_without_credentials_this_machine_may_ask_and_the_gate_says_so(store: Store) -> None:
     app = gate(store)
     assert app.guard.summary == (
-        "credentials: none, so every user of this machine may use the server, and no web page; "
+        "credentials: none, so every user of this machine may use the server, and no page of another site; "
         "deploying functions over HTTP is off (--allow-deploy)"
     )
     async with client(app) as asking:

@@ -1,8 +1,5 @@
-"""Charts: numbers become small SVG pictures, made on the server. Pure. No `style` attributes: classes colour them (static/people.css).
-
-bars(slices)       one bar for each slice of time, made of coloured parts that stand on each other
-sparkline(values)  one line without axes, for a cell of a table
-"""
+"""A chart: one bar for each slice of time, made of coloured parts that stand on each other. SVG from the server; classes colour it
+(static/people.css), because pages allow no `style` attributes. Pure."""
 
 from __future__ import annotations
 
@@ -71,17 +68,3 @@ def _heights(one: Slice, highest: float, room: float) -> list[tuple[str, float]]
         place = max(range(len(told)), key=lambda each: told[each][1])
         told[place] = (told[place][0], max(_LEAST, told[place][1] - over))
     return told
-
-
-def sparkline(values: Sequence[float], label: str, width: int = 80, height: int = 20) -> Markup:
-    """A line through the values, from the left to the right; nothing at the bottom, the highest at the top."""
-    highest = max(values, default=0.0) or 1.0
-    apart = (width - 2) / max(1, len(values) - 1)
-    points = " ".join(
-        f"{1 + place * apart:.1f},{height - 1.5 - max(0.0, value) / highest * (height - 3):.1f}" for place, value in enumerate(values)
-    )
-    line = f'<polyline points="{points}"/>' if len(values) > 1 else ""
-    return Markup(
-        f'<svg class="sparkline" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img"'
-        f' aria-label="{shown(label)}">{line}</svg>'
-    )

@@ -12,7 +12,7 @@ from holdfast.console.visit import Visit
 from holdfast.model.clock import monotonic
 from holdfast.model.credentials import Credential
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.web.auth.denials import Denied
+from holdfast.web.auth.denials import Denial, Denied
 from holdfast.web.auth.gate import Gate
 from holdfast.web.auth.sessions import cookie_header, cookie_in
 from holdfast.web.page_errors import PREFIX
@@ -24,6 +24,7 @@ from holdfast.web.routing import Route
 _FORM_BYTES: Final = 4096
 _BACK: Final = re.compile(r"(?!log(?:in|out)\b)[A-Za-z0-9_~%-][A-Za-z0-9_~%/-]{0,300}(?:\?[A-Za-z0-9._~%/&=+:,@!$'()*;-]{0,999})?")
 """A page of the console, by its path: no other site, and no way up."""
+_UNKNOWN: Final = "This server does not know the token: it has a mistake, or it was revoked."
 _TRIES: Final = 10
 _TRIES_SECONDS: Final = 60.0
 _MOST_ADDRESSES: Final = 10_000
@@ -61,7 +62,7 @@ class Login:
         try:
             credential = await self._gate.log_in(request, visit.field("token"))
         except Denied as refused:
-            return self._page(visit, str(refused), 401)
+            return self._page(visit, _UNKNOWN if refused.why is Denial.UNKNOWN else str(refused), 401)
         headers = [(b"location", self._back(visit).encode()), (b"cache-control", b"no-store")]
         if credential is not None:
             headers.append(await in_thread(Purpose.CONSOLE, self._begun, credential, visit))

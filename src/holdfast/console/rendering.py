@@ -17,12 +17,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from holdfast.console.json_view import json_html, value_html
+from holdfast.console.query import quoted
 from holdfast.console.visit import Visit
 from holdfast.model.standing import LOOKS, Standing
 from holdfast.web.page_errors import SAFE_HEADERS
 from holdfast.web.plain_html import shown
 from holdfast.web.refusals import Header
 from holdfast.web.replies import Reply
+from holdfast.workers.accept import called
 
 _MOST_INDENTED: Final = 200_000
 _MOST_DIGITS: Final = 400
@@ -44,6 +46,7 @@ class Rendering:
         )
         self._environment.filters |= {
             "visible": visible,
+            "called": lambda header: visible(called(header), 60),
             "span": span,
             "usd": usd,
             "moment": moment,
@@ -55,7 +58,13 @@ class Rendering:
             "lines": lambda text: text.count("\n") + 1,
             "tojson_text": lambda value: json.dumps(value, ensure_ascii=False),
         }
-        self._environment.globals |= {"product": product, "looks": LOOKS, "standings": tuple(Standing), "address": address}
+        self._environment.globals |= {
+            "product": product,
+            "looks": LOOKS,
+            "standings": tuple(Standing),
+            "address": address,
+            "quoted": quoted,
+        }
 
     def page(self, visit: Visit, template: str, status: int = 200, **values: Any) -> Reply:
         """A page, or the part of one that a script asked for."""

@@ -168,7 +168,7 @@ def filled(form: Form, given: Mapping[str, str]) -> tuple[Form, dict[str, Any] |
         try:
             value = loads(text or "{}")
         except ValueError as wrong:
-            return msgspec.structs.replace(form, whole=text, problem=f"This is no JSON: {wrong}"), None
+            return msgspec.structs.replace(form, whole=text, problem=f"This is not JSON: {wrong}"), None
         if not isinstance(value, dict):
             return msgspec.structs.replace(form, whole=text, problem="The inputs are a JSON object: {…}."), None
         return msgspec.structs.replace(form, whole=text), value
@@ -177,7 +177,7 @@ def filled(form: Form, given: Mapping[str, str]) -> tuple[Form, dict[str, Any] |
     for field in form.fields:
         text, problem = given.get(field.key, ""), ""
         try:
-            if text.strip() or (field.required and field.kind in ("text", "long", "secret")):
+            if text.strip():
                 inputs[field.name] = _read(field, text)
         except ValueError as wrong:
             problem = str(wrong)
@@ -213,7 +213,7 @@ def dumps(value: Any) -> str:
 
 
 def _refused(word: str) -> Any:
-    raise ValueError(f"{word} is no JSON.")
+    raise ValueError(f"{word} is not JSON.")
 
 
 def _read(field: FormField, text: str) -> Any:

@@ -10,14 +10,13 @@ import msgspec
 from holdfast.model.execution import FAILED_STATUSES, Execution, ExecutionStatus, State
 from holdfast.model.life import next_try
 from holdfast.model.operations import APPROVAL, CANCEL, RUN, Operation, SubType, Type, is_pending
+from holdfast.model.queues import Mode
 from holdfast.model.summary import PARTIAL
 from holdfast.service.execution_descriptions import trouble_of, why_of
 from holdfast.store.seam import Store
 
 MOST_OPERATIONS: Final = 5_000
 """An execution of more operations is not looked through for a list; its own page is."""
-
-
 _TIME_LIMIT: Final = "time-limit"
 """The timer of a pipeline's whole run: it bounds the wait, and is not what the run waits for."""
 _MOST_TOLD: Final = 3
@@ -42,8 +41,9 @@ def why(store: Store, header: Execution, most: int = MOST_OPERATIONS) -> Why:
     sentence = _waits_for(pending) if pending else why_of(store, header, trouble_of(store, header))
     if header.state is State.QUARANTINED or next_try(header) is not None:
         return Why(sentence=sentence, cure="release")
-    if header.state is State.QUEUED and header.place is not None and "is paused" in sentence:
-        return Why(sentence=sentence, cure="resume", subject=header.place.queue)
+    queue = store.queue(header.place.queue) if header.state is State.QUEUED and header.place is not None else None
+    if queue is not None and queue.mode is Mode.PAUSED:
+        return Why(sentence=sentence, cure="resume", subject=queue.name)
     asked = next((op for op in pending if op.type is Type.CALLBACK and op.sub_type != CANCEL), None)
     if header.state is State.SUSPENDED and asked is not None:
         return Why(sentence=sentence, cure="decide" if asked.sub_type == APPROVAL else "answer", subject=asked.id)

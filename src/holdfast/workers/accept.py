@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import secrets
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -26,7 +27,7 @@ from holdfast.hosts.evaluator.schema_check import problems as problems_of
 from holdfast.model import codec
 from holdfast.model.charges import Charge
 from holdfast.model.errors import ExecutionAlreadyStarted, InvalidParameter, LimitReached, PayloadNotJson, PayloadTooLarge
-from holdfast.model.execution import MAX_TIMEOUT_SECONDS, Terms
+from holdfast.model.execution import MAX_TIMEOUT_SECONDS, Execution, Terms
 from holdfast.model.graphs import GraphText
 from holdfast.model.operations import Kind
 from holdfast.workers.accepted_request import AcceptedRequest
@@ -38,6 +39,7 @@ from holdfast.workers.run import Worker
 from holdfast.workers.run_lookup import Asker
 
 _LARGE = 256 * 1024
+_MADE_NAME: Final = re.compile(r"[0-9a-f]{40}-\d+")
 _UNDO_SECONDS = 30 * 86_400
 """How long a pipeline's execution may go on after its time limit, to undo its nodes and perhaps to ask a person."""
 
@@ -183,6 +185,11 @@ def next_run(accepted: AcceptedRequest, run_id: str) -> AcceptedRequest:
 def name_of(accepted: AcceptedRequest) -> str | None:
     """The name of the run's execution, by which a second request with the same key finds it; None without a key."""
     return None if accepted.request.idempotency_key is None else f"{accepted.family[:40]}-{accepted.link}"
+
+
+def called(execution: Execution) -> str:
+    """What people call an execution: its name, or its id where `name_of` made the name."""
+    return execution.id if _MADE_NAME.fullmatch(execution.name) else execution.name
 
 
 def _family(key: str | None, tenant: str, worker_id: str) -> str:

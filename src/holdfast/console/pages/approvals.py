@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any, Final, get_args
 
-from holdfast.console.query import quoted
 from holdfast.console.rendering import address
 from holdfast.console.site import Site, redirect
 from holdfast.console.sources.approvals import Card
@@ -89,7 +88,7 @@ class ApprovalsPages:
 
     def _page(self, visit: Visit, template: str, status: int = 200, **values: Any) -> Reply:
         usual: dict[str, Any] = {"problem": "", "given": {}, "link": None, "told": None, "run": None, "state": "open"}
-        pieces = {"fields_of": fields_of, "choices_of": choices_of, "pretty": _pretty, "quoted": quoted}
+        pieces = {"fields_of": fields_of, "choices_of": choices_of, "pretty": _pretty}
         return self._site.rendering.page(visit, template, status, **(usual | pieces | values))
 
     # --- deciding

@@ -99,7 +99,7 @@ class CatalogPages:
             schema_form.loads(text or "null")
             run = visit.source.starting.function(subject.name, text or "null", visit.field("name") or None)
         except (ValueError, Rejected) as wrong:
-            told = f"This is no JSON: {wrong}" if isinstance(wrong, ValueError) else str(wrong)
+            told = f"This is not JSON: {wrong}" if isinstance(wrong, ValueError) else str(wrong)
             return self._shown(visit, subject, msgspec.structs.replace(form, problem=told), 422)
         return redirect(visit, f"runs/{run}")
 

@@ -10,7 +10,6 @@ from typing import Any, Final
 from markupsafe import Markup
 
 from holdfast.console.charts import Slice, bars
-from holdfast.console.query import quoted
 from holdfast.console.rendering import usd
 from holdfast.console.site import Site
 from holdfast.console.sources.home import HOUR_MS, MOST_IN_PART, HomeSource, HomeView, Part
@@ -78,7 +77,6 @@ class HomePages:
         return {
             "view": view,
             "commands": _first_commands(visit.source.home.place),
-            "quoted": quoted,
             "cost_chart": bars(days, "Spent on models by day"),
         }
 

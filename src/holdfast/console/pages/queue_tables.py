@@ -32,12 +32,13 @@ from holdfast.console.tables import (
 from holdfast.console.visit import Visit
 from holdfast.model.queues import UNLIMITED, Mode, QueueRow
 from holdfast.service.queue_desk import QueueView
+from holdfast.workers.accept import called
 
 _SPARK: Final = "Admissions in each ten seconds of the last five minutes, as this console saw them"
 _MODES: Final = {Mode.OPEN: "ok", Mode.PAUSED: "stopped", Mode.DRAINING: "retrying"}
 _MEANINGS: Final[Mapping[str, str]] = {
     "at_once": "Runs that hold a slot at the same time",
-    "rates": "Rates, such as 100/m, with commas",
+    "rates": "Rates, such as 100/m; several with commas between them",
     "per_tenant.at_once": "Slots of each tenant",
     "per_tenant.rates": "Rates of each tenant",
     "per_key.at_once": "Slots of each key",
@@ -123,7 +124,7 @@ def parked(page: ParkedPage, here: str, count: int) -> Section:
     columns = (Column("Run"), Column("Function"), Column("Parked"), Column("Error"), Column("Message", fill=True), Column(""))
     rows = tuple(
         (
-            Link(run.header.name, f"runs/{run.header.id}", mono=True),
+            Link(called(run.header), f"runs/{run.header.id}", mono=True),
             Text(run.header.function),
             Age(run.header.ended_at),
             Text(run.error_code, mono=True),

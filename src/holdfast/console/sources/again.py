@@ -26,7 +26,7 @@ from holdfast.model.execution import FAILED_STATUSES, Execution
 from holdfast.model.operations import Operation, Type
 from holdfast.model.operations import Status as OperationStatus
 from holdfast.model.restart_errors import RestartRefused
-from holdfast.model.standing import Standing, standing_of
+from holdfast.model.standing import Standing
 from holdfast.model.starts import Restart, Started
 from holdfast.pipelines.again.plan import NodePlan
 from holdfast.service.execution_restarts import PreparedExecution, prepare_execution
@@ -89,7 +89,7 @@ class AgainView(msgspec.Struct, frozen=True, kw_only=True):
     """There are more places than shown."""
     choice: Choice = Choice()
     shown: str = "null"
-    """The input of before, as JSON, without secrets."""
+    """The old input, as JSON, without secrets."""
     can_retry: bool = False
     needs_code: bool = False
     """The code of the function is not in this process, so it can only begin from its beginning."""
@@ -124,7 +124,7 @@ class AgainSource:
         """What a restart would do. Without a choice it is the one that a person most likely wants: from where it failed."""
         header = self._viewer.find(execution)
         accepted = accepted_in(self._viewer.store, header)
-        blank = AgainView(header=header, standing=standing_of(header, undecided=False), is_run=accepted is not None)
+        blank = AgainView(header=header, standing=self._viewer.standing(header), is_run=accepted is not None)
         try:
             check_restartable(header)
         except RestartRefused as refused:
@@ -299,7 +299,7 @@ def _read(text: str) -> Any:
     try:
         return loads(text.strip() or "null")
     except ValueError as wrong:
-        raise InvalidRequest(f"The input is no JSON: {wrong}") from None
+        raise InvalidRequest(f"The input is not JSON: {wrong}") from None
 
 
 def _input(choice: Choice) -> str | None:

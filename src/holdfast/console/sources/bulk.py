@@ -18,6 +18,7 @@ from holdfast.model.standing import Standing
 from holdfast.model.starts import Restart
 from holdfast.service.run_restarts import RETRY, prepare, restart_in_store
 from holdfast.store.browsing import BrowsedRow
+from holdfast.workers.accept import called
 from holdfast.workers.run_lookup import accepted_in
 
 MOST: Final = 10_000
@@ -185,4 +186,4 @@ def _can(verb: Verb, header: Execution) -> bool:
 
 def _item(row: BrowsedRow) -> Item:
     header = row.header
-    return Item(header.id, header.name, header.function, row.standing, header.started_at)
+    return Item(header.id, called(header), header.function, row.standing, header.started_at)

@@ -9,13 +9,14 @@ import msgspec
 
 from holdfast.console.query import Query
 from holdfast.console.served import Served
-from holdfast.console.sources.figures import DAY_MS, MOST_ROWS, Figures, figures_by_function, figures_of
+from holdfast.console.sources.figures import MOST_ROWS, Figures, figures_by_function, figures_of
 from holdfast.console.sources.gate_verdicts import GateVerdicts, few_enough, gate_verdicts
 from holdfast.console.sources.runs import RunRow, RunsSource
 from holdfast.console.sources.viewer import READ_SECONDS, Viewer
 from holdfast.contract.terms import Contract
 from holdfast.model.errors import FunctionNotFound, HoldfastError
 from holdfast.model.execution import Execution, Terms
+from holdfast.model.ledger import DAY_MS
 from holdfast.model.operations import Kind
 from holdfast.pipelines.draw.svg import draw_svg
 from holdfast.pipelines.draw.text import draw_text

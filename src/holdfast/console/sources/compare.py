@@ -12,7 +12,7 @@ from holdfast.console.query import Query
 from holdfast.console.schema_form import loads
 from holdfast.console.sources.run_secrets import Veil
 from holdfast.console.sources.runs import RunRow, RunsSource
-from holdfast.console.sources.viewer import READ_SECONDS, Viewer
+from holdfast.console.sources.viewer import Viewer
 from holdfast.model import codec
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution
@@ -20,7 +20,6 @@ from holdfast.model.operations import Operation, Type
 from holdfast.model.standing import Standing
 from holdfast.pipelines.again.compare import Difference, NodeComparison, Side, differences
 from holdfast.service.run_comparisons import compare_runs
-from holdfast.store.browsing import Browse
 from holdfast.workers.accepted_request import AcceptedRequest
 from holdfast.workers.calls import Try
 from holdfast.workers.run_lookup import accepted_in, calls_of, response_of
@@ -40,8 +39,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     took: int | None
     cost: int | None
-    said: str = ""
-    """How it ended, in words."""
+    error_code: str = ""
 
 
 class PartSide(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,15 +112,14 @@ class CompareSource:
         return self._facts(header, accepted_in(self._viewer.store, header)), rows
 
     def _facts(self, header: Execution, accepted: AcceptedRequest | None) -> Facts:
-        found = self._viewer.store.browse(Browse(text=header.id, tenant=self._viewer.tenant, limit=1), READ_SECONDS).rows
         ended, summary = header.ended_at, header.summary
         return Facts(
             header=header,
-            standing=found[0].standing if found else Standing.WAITING,
+            standing=self._viewer.standing(header),
             version=header.version if accepted is None else accepted.version,
             took=None if ended is None else ended - header.started_at,
             cost=None if summary is None else summary.cost,
-            said="" if summary is None else summary.error_code or "",
+            error_code="" if summary is None else summary.error_code or "",
         )
 
     # --- runs

@@ -70,7 +70,7 @@ def blank(value: Any, depth: int = 0) -> Any:
 
 
 def with_secrets(edited: Any, shown: Any, original: Any, depth: int = 0) -> Any:
-    """What a person edited, with the secrets of before in the places where the person left the placeholder."""
+    """What a person edited, with the old secrets in the places where the person left the placeholder."""
     if depth > _MOST_DEPTH:
         return edited
     if shown == REDACTED and edited == REDACTED:

@@ -11,7 +11,6 @@ import msgspec
 from holdfast.model.standing import Standing
 from holdfast.store.browsing import BrowsedRow
 
-DAY_MS: Final = 86_400_000
 MOST_ROWS: Final = 10_000
 """The runs that figures are made of, the newest first."""
 _GOOD: Final = frozenset({Standing.OK, Standing.PARTIAL})

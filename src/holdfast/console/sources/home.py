@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -17,6 +16,7 @@ from holdfast.console.sources.runs import MOST_LOOKED
 from holdfast.console.sources.viewer import READ_SECONDS, Viewer
 from holdfast.model.execution import Execution, State
 from holdfast.model.ledger import DAY_MS
+from holdfast.model.operations import Kind
 from holdfast.model.queues import Mode
 from holdfast.model.schedules import ScheduleState
 from holdfast.model.standing import Standing
@@ -174,15 +174,18 @@ class HomeSource:
     def view(self) -> HomeView:
         """The rest of the page."""
         now = self._viewer.now
-        hour = self._counts(Browse(standings=(Standing.FAILED,), since=now - HOUR_MS))
-        day = self._counts(Browse(standings=(Standing.FAILED,), since=now - DAY_MS))
+        hour, hour_pipelines = self._failed(now - HOUR_MS)
+        day, day_pipelines = self._failed(now - DAY_MS)
         queues = self._queues()
         looked_at, reasons = self._reasons()
         runners = [one for one in self._viewer.store.runners() if one.lease_until > now]
         return HomeView(
             is_new=not self._viewer.store.browse(self._confined(Browse(limit=1)), READ_SECONDS).rows,
-            errors=_failing(hour, day, (Facet.ERROR_CODE,)),
-            failing=_failing(hour, day, (Facet.WORKER, Facet.PIPELINE, Facet.FUNCTION)),
+            errors=_failing(_counter(hour, Facet.ERROR_CODE), _counter(day, Facet.ERROR_CODE)),
+            failing=_failing(
+                _counter(hour, Facet.WORKER, Facet.FUNCTION) + _counter(hour_pipelines, Facet.PIPELINE),
+                _counter(day, Facet.WORKER, Facet.FUNCTION) + _counter(day_pipelines, Facet.PIPELINE),
+            ),
             counted=day.counted,
             bounded=day.bounded,
             queues=tuple(queues[:_MOST_LINES]),
@@ -200,6 +203,11 @@ class HomeSource:
 
     def _counts(self, wanted: Browse, most: int = 10_000) -> Facets:
         return self._viewer.store.facets(self._confined(wanted), READ_SECONDS, most)
+
+    def _failed(self, since: int) -> tuple[Facets, Facets]:
+        """What failed, of all and of pipelines alone: the facet of a pipeline also counts what its nodes started."""
+        asked = Browse(standings=(Standing.FAILED,), since=since)
+        return self._counts(asked), self._counts(msgspec.structs.replace(asked, kinds=(Kind.PIPELINE,)))
 
     def _parked(self) -> Count:
         found = self._viewer.store.parked(None, "", MOST_COUNTED)
@@ -275,9 +283,9 @@ def _come(at: int, state: ScheduleState) -> Coming:
     return Coming(state.name, at, state.definition.function, in_words(state.definition.timing))
 
 
-def _failing(hour: Facets, day: Facets, fields: Sequence[Facet]) -> tuple[Failing, ...]:
-    def counts(facets: Facets) -> Counter[str]:
-        return Counter({name: count for field in fields for name, count in facets.counts.get(field, {}).items()})
+def _counter(facets: Facets, *fields: Facet) -> Counter[str]:
+    return Counter({name: count for field in fields for name, count in facets.counts.get(field, {}).items()})
 
-    lately, whole = counts(hour), counts(day)
-    return tuple(Failing(name, lately[name], count) for name, count in whole.most_common(_MOST_LINES))
+
+def _failing(hour: Counter[str], day: Counter[str]) -> tuple[Failing, ...]:
+    return tuple(Failing(name, hour[name], count) for name, count in day.most_common(_MOST_LINES))

@@ -221,7 +221,7 @@ class RunSource:
         if header is None or not self._viewer.may_see(header):
             return None
         name = header.function if header.name == header.id or len(header.name) > _LONG_NAME else f"{header.function}/{header.name}"
-        return Near(how=how, id=header.id, name=name, standing=standing_of(header, undecided=False).value)
+        return Near(how=how, id=header.id, name=name, standing=self._viewer.standing(header).value)
 
     # --- the graph
 

@@ -23,7 +23,6 @@ from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.history import EventType, carries_error
 from holdfast.model.ledger import nanos_of
 from holdfast.model.operations import APPROVAL, KEPT, RUN, Failure, Operation, Status, SubType, Type
-from holdfast.model.standing import standing_of
 from holdfast.store.seam import Filter
 from holdfast.store.values import HistoryEntry
 from holdfast.workers.accepted_request import AcceptedRequest
@@ -113,7 +112,6 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
     error: Failure | None = None
     line: str | None = None
     attempts: tuple[Attempted, ...] = ()
-    events_cut: bool = False
     call: Call | None = None
     child: Execution | None = None
     items: Items | None = None
@@ -274,7 +272,7 @@ class OperationSource:
             Item(
                 number=start + number,
                 name=one.function,
-                standing=standing_of(one, undecided=False).value,
+                standing=self._viewer.standing(one).value,
                 started_at=one.started_at,
                 ended_at=one.ended_at,
                 told="" if one.summary is None else one.summary.error_code or "",

@@ -37,11 +37,6 @@ class Veil:
             own = ({}, None) if accepted is None else (accepted.request.inputs, self._contract)
             self._cleaner = Cleaner(*own, below)
 
-    @property
-    def is_thin(self) -> bool:
-        """Whether there is nothing to take out."""
-        return self._cleaner is None
-
     def text(self, text: str) -> str:
         """A text without the secrets."""
         return text if self._cleaner is None else self._cleaner.text(text)

@@ -12,7 +12,7 @@ from holdfast.console.sources.viewer import Viewer
 from holdfast.model.firing import due_between
 from holdfast.model.schedule_errors import ScheduleInvalid
 from holdfast.model.schedules import MAX_ASKED, ScheduleState
-from holdfast.model.standing import Standing, standing_of
+from holdfast.model.standing import Standing
 from holdfast.service.schedules import Schedules
 
 PAGE: Final = 50
@@ -53,7 +53,7 @@ class SchedulesSource:
         for line in state.recent:
             header = None if line.execution is None else self._viewer.store.find(line.execution)
             if header is not None and self._viewer.may_see(header):
-                found[header.id] = standing_of(header, undecided=False)
+                found[header.id] = self._viewer.standing(header)
         return found
 
     def backfill_plan(self, name: str, begin: int, end: int) -> Backfill:

@@ -15,7 +15,6 @@ from holdfast.console.sources.timeline_words import Said
 from holdfast.console.sources.viewer import Viewer
 from holdfast.model.execution import Execution
 from holdfast.model.operations import RUN, Operation, Type
-from holdfast.model.standing import standing_of
 from holdfast.pipelines.graph.graph import kind_of
 from holdfast.pipelines.graph.text import graph_from
 from holdfast.store.seam import Filter, Store
@@ -199,7 +198,7 @@ class TimelineSource:
         if child is not None:
             run = child.id if self._viewer.may_see(child) else ""
             if op.ended_at is None or (said.standing is None and op.sub_type == RUN):
-                standing = standing_of(child, undecided=False).value if op.ended_at is None or child.summary else standing
+                standing = self._viewer.standing(child).value if op.ended_at is None or child.summary else standing
             if op.sub_type == RUN and tree.header.graph is not None:
                 name = "items" if child.function == tree.header.function else child.function
         finish = op.ended_at if op.ended_at is not None else end

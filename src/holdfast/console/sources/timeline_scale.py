@@ -15,7 +15,7 @@ _LEAST_IDLE: Final = 2_000
 """A shorter time is never folded, in milliseconds."""
 _FOLD: Final = 700
 """The width of a fold, as long as there are few."""
-_LABEL: Final = 900
+_LABEL: Final = 1_200
 _ALL_FOLDS: Final = 4_000
 _STEPS: Final = (
     tuple(

@@ -8,9 +8,11 @@ from holdfast.console.served import Served
 from holdfast.model.audit import Actor
 from holdfast.model.clock import Clock
 from holdfast.model.errors import ExecutionNotFound
-from holdfast.model.execution import Execution
+from holdfast.model.execution import Execution, State
 from holdfast.model.ids import IdSource
+from holdfast.model.standing import Standing, standing_of
 from holdfast.service.client import Client
+from holdfast.store.browsing import Browse
 from holdfast.store.seam import Store
 from holdfast.workers.run_lookup import Asker
 
@@ -62,6 +64,14 @@ class Viewer:
     def may_see(self, header: Execution) -> bool:
         """Whether the execution is of the caller's tenant."""
         return self.tenant is None or (header.tenant or "default") == self.tenant
+
+    def standing(self, header: Execution) -> Standing:
+        """How an execution stands, as the list of runs tells it. Only one that is suspended may wait for a person: the store is asked."""
+        if header.state is State.SUSPENDED:
+            for row in self.store.browse(Browse(text=header.id, limit=2), READ_SECONDS).rows:
+                if row.header.id == header.id:  # another one may have this id as its name
+                    return row.standing
+        return standing_of(header, undecided=False)
 
     def find(self, execution: str) -> Execution:
         """An execution by its id. One of another tenant looks as if it did not exist."""

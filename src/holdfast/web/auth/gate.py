@@ -97,7 +97,7 @@ def _summary(known: int, allow_deploy: bool) -> str:
     if known:
         return f"credentials: required ({known} known; `holdfast keys list` shows them)"
     deploy = "functions can be deployed over HTTP too" if allow_deploy else "deploying functions over HTTP is off (--allow-deploy)"
-    return f"credentials: none, so every user of this machine may use the server, and no web page; {deploy}"
+    return f"credentials: none, so every user of this machine may use the server, and no page of another site; {deploy}"
 
 
 class Gate:
