@@ -106,5 +106,5 @@ async def test_the_writes_of_before_are_shown_without_secrets(stage: ServingScen
         fields = {"csrf": await person.csrf(), "input": '{"text": "other", "token": "[redacted]"}'}
         headers = {"Origin": BASE, "HX-Request": "true"}
         planned = (await person.client.post(f"/console/runs/{run}/restart/plan", data=fields, headers=headers)).text
-    assert "The writes of before" in planned
+    assert "The old writes" in planned
     assert "only-for-the-worker" not in planned

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 
+from holdfast.model.audit import NoteFilter
 from holdfast.web.auth.sessions import IDLE_MS, LIFE_MS, ROTATE_MS, Sessions
 from tests.console.scene import Browser, Scene, client_of
 from tests.surface.auth_server import BASE, token
@@ -53,3 +54,10 @@ async def test_the_log_out_ends_every_value_of_the_login_and_no_other_login(scen
         client.cookies.set("holdfast_session", stolen.cookie)
         await browser.get("runs", expect=303)
         await other.get("runs")
+
+
+async def test_a_login_is_in_the_audit_log_and_its_token_is_not(scene: Scene) -> None:
+    async with scene.browser("admin"):
+        (noted,) = [one.note for one in scene.store.audit(NoteFilter(what="log in"))]
+    assert (noted.outcome, noted.origin) == ("logged in", "127.0.0.1")
+    assert noted.who.startswith("hft-")

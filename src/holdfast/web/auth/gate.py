@@ -246,14 +246,17 @@ class Gate:
         return Identity.of(keys.credential(found.credential))
 
     async def log_in(self, request: Request, token: str) -> Credential | None:
-        """The credential of a token that a person gave; None where the server needs no credentials. An unknown token is refused, and the
-        audit log says so."""
+        """The credential of a token that a person gave; None where the server needs no credentials. An unknown token is refused. The
+        audit log has both."""
         if self._keys is None:
             return None
         if self._keys.is_stale():
             await in_thread(Purpose.KEYS, self._keys.refresh)
         try:
-            return self._keys.token(token)
+            found = self._keys.token(token)
+            actor = Actor(who=found.id, origin=request.origin, tenant=found.tenant, days=self._days)
+            await in_thread(Purpose.STORE, self._store.note, actor.did("log in", "console", "logged in", self._clock.now()))
+            return found
         except Denied as why:
             self._refusals.add(self._note_of(request, _signed(request), why))
             raise
