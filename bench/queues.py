@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import statistics
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager, closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,11 +23,12 @@ import psycopg
 import holdfast
 from bench.chains import AT_ONCE, Where, by_hand, node, timed
 from bench.terms import PAYLOAD, Sizes, memory
-from holdfast import AsyncDurableContext, durable_execution
+from holdfast import AsyncDurableContext, Settings, durable_execution
 from holdfast.model import codec
 from holdfast.model.clock import SystemClock
 from holdfast.model.execution import Terms, new_execution
 from holdfast.model.ids import id_at
+from holdfast.model.ports import Sight
 from holdfast.model.queues import Mode, QueueRow
 from holdfast.model.starts import Start
 from holdfast.service.engines import OpenEngine
@@ -59,13 +60,42 @@ async def job(event: dict[str, Any], context: AsyncDurableContext) -> None:
     await asyncio.sleep(JOB_SECONDS)
 
 
+class Ends:
+    """An observer that counts the executions that are over, on disk. To ask the store again and again would cost what is measured."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._awaited = 0
+        self._reached = asyncio.Event()
+
+    def attach(self, sight: Sight) -> None:
+        """An engine opens."""
+
+    def started(self, *_: object) -> None:
+        """Not counted."""
+
+    invoked = operated = committed = started
+
+    def closed(self, *_: object) -> None:
+        """One more is over."""
+        self._count += 1
+        if self._count == self._awaited:
+            self._reached.set()
+
+    def more(self, count: int) -> Awaitable[object]:
+        """Call this before the work begins: what it returns waits until so many more are over."""
+        self._awaited = self._count + count
+        self._reached.clear()
+        return self._reached.wait()
+
+
 @asynccontextmanager
-async def engine(where: Where) -> AsyncIterator[OpenEngine]:
+async def engine(where: Where, *observers: Ends) -> AsyncIterator[OpenEngine]:
     """An engine on a new file in a folder, or on a store by its address."""
     with ExitStack() as ends:
         if isinstance(where, Path):
             where = f"{ends.enter_context(TemporaryDirectory(dir=where, prefix='bench-'))}/bench.db"
-        async with holdfast.open(where, functions=[node, lone, job]) as opened:
+        async with holdfast.open(settings=Settings(store=where, observers=observers), functions=[node, lone, job]) as opened:
             yield opened
 
 
@@ -83,18 +113,20 @@ async def drained(store: Store) -> None:
 
 async def drain_pair(where: Where, sizes: Sizes) -> tuple[float, float]:
     """Runs per second of a queue that is drained, and of the same runs by hand."""
-    count = sizes.queue_jobs
-    async with engine(where) as opened:
+    count, ends = sizes.queue_jobs, Ends()
+    async with engine(where, ends) as opened:
         store = opened._engine.store
         times: tuple[list[float], list[float]] = ([], [])
         for _ in range(sizes.map_rounds + 1):
             set_mode(store, QUEUE, Mode.PAUSED, limits={"at_once": AT_ONCE})
             await opened.enqueue_many("node", [{**PAYLOAD, "number": n} for n in range(count)], queue=QUEUE)
+            all_over = ends.more(count)
             began = perf_counter()
             set_mode(store, QUEUE, Mode.OPEN)
             opened._engine.look()
-            await drained(store)
+            await all_over
             times[0].append(perf_counter() - began)
+            await drained(store)
             began = perf_counter()
             await by_hand(opened, count, AT_ONCE)
             times[1].append(perf_counter() - began)

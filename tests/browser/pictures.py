@@ -24,13 +24,13 @@ PAGES = {
     "home": "",
     "runs": "runs?q=is:any",
     "run": "runs/{run}",
-    "restart": "runs/{other}/restart",
+    "restart": "runs/{run}/restart",
     "approvals": "approvals",
     "workers": "workers",
     "pipeline": "workers/vendor-research",
     "worker": "workers/web-scrape-worker",
     "compare": "compare?left={run}&right={other}",
-    "test": "runs/{other}/test",
+    "test": "runs/{run}/test",
     "queues": "queues",
     "schedules": "schedules",
     "cost": "cost",
@@ -42,44 +42,58 @@ PAGES = {
 }
 
 
+OVER = {"restart", "test"}
+"""Pages of a run that is over. They are taken before it is restarted."""
+
+
 def main() -> None:
     """Take all pictures, or those of the pages that are named."""
     wanted = sys.argv[1:] or list(PAGES)
+    path = shutil.which("chromium")
+    assert path is not None, "make browser"
     FOLDER.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, sample(Path(folder)) as url, sync_playwright() as playwright:
-        path = shutil.which("chromium")
-        assert path is not None, "make browser"
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
-        run, other = _lived(browser, url)
-        for name in wanted:
-            for look, (width, height, scheme) in LOOKS.items():
-                context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)  # type: ignore[arg-type]
-                page = context.new_page()
-                page.goto(f"{url}/console/{PAGES[name].format(run=run, other=other)}")
-                page.wait_for_load_state("load")
-                page.wait_for_timeout(900)  # parts that are asked for after the page, such as counts
-                page.screenshot(path=str(FOLDER / f"{name}-{look}.png"))
-                context.close()
+        page = browser.new_page()
+        first = _approved(page, url)
+        before = [name for name in wanted if name in OVER]
+        _take(browser, url, before, run=first, other=first)
+        second = _restarted(page, url, first)
+        _take(browser, url, [name for name in wanted if name not in OVER], run=second, other=first)
         browser.close()
 
 
-def _lived(browser: Browser, url: str) -> tuple[str, str]:
-    """Two runs of the sample: one that waits for a person, and one before it that a person approved."""
-    page = browser.new_page()
+def _take(browser: Browser, url: str, names: list[str], *, run: str, other: str) -> None:
+    for name in names:
+        for look, (width, height, scheme) in LOOKS.items():
+            context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)  # type: ignore[arg-type]
+            page = context.new_page()
+            page.goto(f"{url}/console/{PAGES[name].format(run=run, other=other)}")
+            page.wait_for_load_state("load")
+            page.wait_for_timeout(900)  # parts that are asked for after the page, such as counts
+            page.screenshot(path=str(FOLDER / f"{name}-{look}.png"))
+            context.close()
+
+
+def _approved(page: Page, url: str) -> str:
+    """The run of the sample, which a person has approved and which is over."""
     first = _asked_for(page, url)
     page.goto(f"{url}/console/approvals")
     page.get_by_role("button", name="Approve").click()
     page.goto(f"{url}/console/runs/{first}")
     page.locator("#run-head .standing", has_text=re.compile("ok|partial")).first.wait_for(timeout=60_000)
+    return first
+
+
+def _restarted(page: Page, url: str, first: str) -> str:
+    """The same run again from a node: it waits for a person."""
     page.goto(f"{url}/console/runs/{first}/restart")
     page.locator("input[type=radio][value=facts]").check()
     page.get_by_role("button", name="Show what it would do").click()
     page.get_by_role("button", name=re.compile("^Restart")).click()
     page.wait_for_url(lambda address: "/runs/" in address and first not in address)
-    second = page.url.partition("?")[0].rpartition("/")[2]
     page.locator("#run-head .standing", has_text=re.compile("person|ok|partial")).first.wait_for(timeout=60_000)
-    page.close()
-    return second, first
+    return page.url.partition("?")[0].rpartition("/")[2]
 
 
 def _asked_for(page: Page, url: str) -> str:
