@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -153,3 +155,19 @@ def test_a_file_of_sinks_with_a_mistake_is_refused_with_its_place(serve: Program
     assert "signals.toml, [bad]: there is no sink 'pigeon'" in refusal(tmp_path, "--signals", "signals.toml")
     (tmp_path / "signals.toml").write_text("[events]\nsink = 'file'\npath = 'x'")
     assert "Give the sink another name" in refusal(tmp_path, "--signals", "signals.toml")
+
+
+def test_what_a_sink_gave_up_is_on_the_consoles_page_of_signals(serve: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRM_SECRET", "whsec_" + base64.b64encode(bytes(32)).decode())
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        port = taken.getsockname()[1]  # after this block no server listens here
+    (tmp_path / "sinks.toml").write_text(
+        f'[crm]\nsink = "webhook"\nurl = "http://127.0.0.1:{port}/"\nsecrets = ["CRM_SECRET"]\ndead_letters = "dead.jsonl"\ntries = 1\n'
+    )
+    server = serve("greeting.py", "--signals", "sinks.toml")
+    server.invoke("greet:$LATEST", "ann", DurableExecutionName="given-up")
+    until(lambda: (tmp_path / "dead.jsonl").exists(), "a dead letter")
+    page = httpx.get(f"{server.url}/console/signals").text
+    section = page.partition('id="letters"')[2].partition("</section>")[0]
+    assert "crm" in section
+    assert "given-up" in section

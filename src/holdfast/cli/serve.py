@@ -211,7 +211,7 @@ async def _serve(order: ServeOptions, found: FoundTargets, workers: ServeWorkers
     with contextlib.closing(_listener(order)) as listener:
         async with subscribers, measured, opening as service, contextlib.AsyncExitStack() as beside:
             gate, limits = _gate(order, service), Limits()
-            served = served_beside(workers, found.inline, service)
+            served = served_beside(workers, found.inline, service, subscribers)
             console = await beside.enter_async_context(
                 open_console(settings.store, gate, clock=service.engine.clock, ids=settings.ids, codec=settings.codec, served=served)
             )

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from holdfast.durable.execution import DurableFunction
     from holdfast.lambda_api.serving import Serving
     from holdfast.lambda_api.templates.descriptions import FoundTargets
+    from holdfast.server.subscribers import ServerSubscribers
     from holdfast.service.declared_queues import QueueTable
     from holdfast.service.worker_runtime import WorkerRuntime, WorkerSettings
     from holdfast.web.limits import Limits
@@ -149,12 +150,21 @@ class ServeWorkers:
         print(f"  curl -s {url}/v1/workers/{contract.worker_id}/invoke{token} -d '{printable(body)}'")
 
 
-def served_beside(workers: ServeWorkers | None, functions: Sequence[DurableFunction], service: Serving) -> Served:
+def served_beside(
+    workers: ServeWorkers | None, functions: Sequence[DurableFunction], service: Serving, subscribers: ServerSubscribers
+) -> Served:
     """What this server serves, for the pages of its console."""
     from holdfast.console.served import Served
 
     runs, engine = None if workers is None else workers.runtime.worker_service, service.engine
-    return Served(asyncio.get_running_loop(), workers=runs, functions=functions, look=engine.look, logs=service.logs.of_execution)
+    return Served(
+        asyncio.get_running_loop(),
+        workers=runs,
+        functions=functions,
+        look=engine.look,
+        logs=service.logs.of_execution,
+        dead_letters=subscribers.dead_letters,
+    )
 
 
 def _limited(contract: Contract) -> str:

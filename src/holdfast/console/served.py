@@ -33,6 +33,7 @@ class Served:
         functions: Sequence[DurableFunction] = (),
         look: Callable[[], None] = lambda: None,
         logs: Callable[[Execution], Sequence[Mapping[str, Any]]] = lambda _: (),
+        dead_letters: Callable[[int], Mapping[str, Sequence[Mapping[str, Any]]]] = lambda _: {},
     ) -> None:
         self._loop = loop
         self.workers = workers
@@ -41,6 +42,8 @@ class Served:
         self._look = look
         self.logs = logs
         """What an execution of a function logged: records with `message`, `level` and, of a step, `operationId`."""
+        self.dead_letters = dead_letters
+        """The newest signals that each sink of this server gave up, by the sink's name, at most so many of each."""
 
     def names(self) -> Sequence[str]:
         """The ids of the workers and pipelines."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from holdfast.model.clock import Clock
 from holdfast.model.errors import InvalidParameter
@@ -12,6 +12,7 @@ from holdfast.model.signals import Subscriber
 from holdfast.server.events import Events
 from holdfast.signals.broadcast import Broadcaster
 from holdfast.signals.sink_addresses import read_sinks
+from holdfast.signals.sinks import Sink
 from holdfast.signals.webhook import Webhook
 from holdfast.store.seam import Store
 from holdfast.web.routing import Route
@@ -38,6 +39,11 @@ class ServerSubscribers:
     def routes(self, store: Store) -> list[Route]:
         """The routes of the stream of events."""
         return Events(self._broadcaster, store).routes()
+
+    def dead_letters(self, most: int) -> dict[str, list[dict[str, Any]]]:
+        """The newest signals that each sink gave up, by the sink's name. Blocks."""
+        sinks: Mapping[str, object] = self._sinks
+        return {name: sink.dead_letters(most) for name, sink in sinks.items() if isinstance(sink, Sink)}
 
     def end(self) -> None:
         """End the streams: a server that shuts down would wait for them."""

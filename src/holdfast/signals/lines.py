@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from holdfast.files import private
 from holdfast.model import codec
-from holdfast.model.errors import DeliveryFailed, InvalidParameter, NotPrivate
+from holdfast.model.errors import DeliveryFailed, InvalidParameter, NotPrivate, PayloadNotJson
 
 _NEWLINE: Final = b"\n"
 
@@ -41,6 +41,25 @@ class LineFile:
                 raise DeliveryFailed(f"{self.path} could not be written: {error.strerror}.") from None
             except NotPrivate as refused:
                 raise DeliveryFailed(str(refused)) from None
+
+    def newest(self, most: int, most_bytes: int = 256 * 1024) -> list[dict[str, Any]]:
+        """The last documents of the file, the newest first: as many as its last `most_bytes` hold, and at most `most`. A line that cannot
+        be read is left out, and so is a file that is not there."""
+        try:
+            file = private.open_file(self.path, os.O_RDONLY)
+        except (OSError, NotPrivate):
+            return []
+        try:
+            size = os.fstat(file).st_size
+            tail = os.pread(file, most_bytes, max(0, size - most_bytes))
+        finally:
+            os.close(file)
+        found: list[dict[str, Any]] = []
+        for line in reversed(tail.split(_NEWLINE)[1 if size > most_bytes else 0 :]):
+            with contextlib.suppress(PayloadNotJson, UnicodeDecodeError):
+                if len(found) < most and line and isinstance(document := codec.loads(line.decode()), dict):
+                    found.append(document)
+        return found
 
     def _append(self, line: bytes) -> None:
         is_new = not self.path.exists()

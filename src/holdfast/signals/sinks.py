@@ -56,6 +56,10 @@ class Sink:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._name})"
 
+    def dead_letters(self, most: int) -> list[dict[str, Any]]:
+        """The newest signals that this sink gave up, the newest first. Blocks."""
+        return [] if self._letters is None else self._letters.newest(most)
+
     def wanted(self, signal: StatusSignal) -> Event | None:
         """The event of a signal, if the pattern wants it."""
         event = event_of(signal)

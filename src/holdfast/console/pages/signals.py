@@ -7,7 +7,7 @@ from typing import Final
 from holdfast.console.pages.table_pages import shown
 from holdfast.console.rendering import address
 from holdfast.console.site import Site
-from holdfast.console.sources.signals import SignalsView
+from holdfast.console.sources.signals import DeadLetter, SignalsView
 from holdfast.console.tables import Age, Cell, Column, Link, Mark, Number, Page, Section, Table, Text
 from holdfast.console.visit import Visit
 from holdfast.model.errors import HoldfastError, InvalidParameter
@@ -23,8 +23,8 @@ _LEAD = (
     "One runner delivers to each subscriber."
 )
 _LETTERS = (
-    "The store keeps no dead letters. A sink with `dead_letters` gives up after its tries and writes the event to that file, on the "
-    "machine of the runner that delivers; the runner's log says so. A sink without it tries until the signal is taken."
+    "A sink with `dead_letters` gives up after its tries and writes the event to that file; a sink without it tries until the signal is "
+    "taken. These are the newest letters of the sinks of this server. Other runners keep theirs on their own machines."
 )
 _MARKS: Final = {
     ExecutionStatus.RUNNING: "running",
@@ -57,7 +57,7 @@ class SignalsPages:
             title="Signals",
             path=address("signals", before=text),
             lead=_LEAD,
-            sections=(_subscribers(view), Section(id="letters", title="Dead letters", note=_LETTERS), _signals(view, first=bool(text))),
+            sections=(_subscribers(view), _letters(view), _signals(view, first=bool(text))),
         )
         return shown(self._site.rendering, visit, page)
 
@@ -92,6 +92,24 @@ def _subscribers(view: SignalsView) -> Section:
     return Section(id="subscribers", title="Subscribers", table=table, live=True)
 
 
+def _letters(view: SignalsView) -> Section:
+    columns = (
+        Column("Sink"),
+        Column("Signal", number=True),
+        Column("Run"),
+        Column("Tries", number=True),
+        Column("Given up"),
+        Column("Error", fill=True),
+    )
+    rows = tuple(map(_letter_row, view.letters))
+    table = Table(columns=columns, rows=rows, empty="There are no dead letters here.")
+    return Section(id="letters", title="Dead letters", note=_LETTERS, table=table)
+
+
+def _letter_row(one: DeadLetter) -> tuple[Cell, ...]:
+    return (Text(one.sink), Number(one.number), _named(one.name, one.arn), Number(one.tries), Age(one.at), Text(one.error))
+
+
 def _signals(view: SignalsView, *, first: bool) -> Section:
     columns = (Column("Number", number=True), Column("Status"), Column("Run"), Column("Function"), Column("When"), Column("Why", fill=True))
     table = Table(
@@ -112,15 +130,15 @@ def _row(signal: StatusSignal) -> tuple[Cell, ...]:
     return (
         Number(signal.number),
         Mark("quarantined") if aside else Mark(_MARKS[signal.status], signal.status.value.lower().replace("_", " ")),
-        _run(signal),
+        _named(signal.name, signal.arn),
         Text(signal.function),
         Age(at),
         Text("" if signal.quarantine is None else signal.quarantine.value.replace("_", " "), muted=True),
     )
 
 
-def _run(signal: StatusSignal) -> Cell:
+def _named(name: str, arn: str) -> Cell:
     try:
-        return Link(signal.name, f"runs/{Arn.parse(signal.arn).id}", mono=True)
+        return Link(name, f"runs/{Arn.parse(arn).id}", mono=True)
     except HoldfastError:
-        return Text(signal.name, mono=True)
+        return Text(name, mono=True)

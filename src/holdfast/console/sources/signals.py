@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import msgspec
 
@@ -13,12 +14,27 @@ from holdfast.store.browsing import SubscriberStanding
 PAGE: Final = 50
 
 
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """A signal that a sink gave up."""
+
+    sink: str
+    number: int
+    tries: int
+    at: int | None
+    error: str
+    name: str
+    """The name of the execution that the signal tells of."""
+    arn: str
+
+
 class SignalsView(msgspec.Struct, frozen=True, kw_only=True):
     """What the page of signals shows."""
 
     subscribers: tuple[SubscriberStanding, ...]
     signals: tuple[StatusSignal, ...]
     """Newest first."""
+    letters: tuple[DeadLetter, ...] = ()
+    """Of the sinks of this server, the newest first."""
     before: int | None
     """The number below which the next page begins; None if the store keeps no older signal."""
 
@@ -39,4 +55,30 @@ class SignalsSource:
         kept = [signal for signal in store.kept_signals(after, PAGE) if signal.number <= top] if top > 0 else []
         oldest = next(iter(store.kept_signals(0, 1)), None)
         more = after + 1 if oldest is not None and oldest.number <= after else None
-        return SignalsView(subscribers=found, signals=tuple(reversed(kept)), before=more)
+        return SignalsView(subscribers=found, signals=tuple(reversed(kept)), letters=self._letters(), before=more)
+
+    def _letters(self) -> tuple[DeadLetter, ...]:
+        served = self._viewer.served
+        kept = {} if served is None else served.dead_letters(PAGE)
+        found = [_letter(sink, one) for sink, letters in kept.items() for one in letters]
+        return tuple(sorted(found, key=lambda one: one.at or 0, reverse=True)[:PAGE])
+
+
+def _letter(sink: str, kept: Mapping[str, Any]) -> DeadLetter:
+    """A line of the sink's file. A person may have changed the file, so every field may be anything."""
+
+    def number(value: object) -> int:
+        return value if isinstance(value, int) else 0
+
+    event = kept.get("event")
+    detail = event.get("detail") if isinstance(event, dict) else None
+    told = detail if isinstance(detail, dict) else {}
+    return DeadLetter(
+        sink=sink,
+        number=number(kept.get("number")),
+        tries=number(kept.get("tries")),
+        at=number(kept.get("at")) or None,
+        error=str(kept.get("error", ""))[:1000],
+        name=str(told.get("durableExecutionName", ""))[:200],
+        arn=str(told.get("durableExecutionArn", ""))[:500],
+    )
