@@ -19,6 +19,7 @@ SHARED_MEMORY = Path("/dev/shm")
 ENOUGH_BYTES = 4 << 30
 
 _disk = Path(tempfile.gettempdir())
+_root: Path | None = None
 
 
 def disk() -> Path:
@@ -26,16 +27,35 @@ def disk() -> Path:
     return _disk
 
 
+def for_after_the_run() -> Path | None:
+    """The folder for what is still in use when the folder of this run is removed; None for the usual one."""
+    return _root
+
+
 def choose(config: pytest.Config) -> None:
-    """Unless the caller of pytest, or an outer run, has said where files go."""
-    if config.option.basetemp or not {"TMPDIR", "PYTEST_DEBUG_TEMPROOT"}.isdisjoint(os.environ) or not _has_room():
+    """Unless the caller of pytest has said where the files of tests go.
+
+    The folder is one that only this run knows. A folder by pytest's own rule is shared with every pytest that begins later, also with one
+    that a test starts: each closes it to other users, also while a Postgres of another user works in it.
+    """
+    if config.option.basetemp:
         return
+    own = _in_memory() or Path(tempfile.mkdtemp(prefix="tests-"))
+    config.option.basetemp = str(own / "tests")
+    config.add_cleanup(lambda: shutil.rmtree(own, ignore_errors=True))
+
+
+def _in_memory() -> Path | None:
+    """A folder in memory, which is that of all temporary files from now on. None if the caller, or an outer run, has said where they go."""
+    global _root
     root = SHARED_MEMORY / f"tests-{os.getuid()}"
+    if "TMPDIR" in os.environ or not _has_room():
+        return None
     with suppress(FileExistsError):
         root.mkdir()
     found = root.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        return
+        return None
     root.chmod(0o1777)  # as /tmp: some processes run as other users
     for left in root.iterdir():
         if left.name.isdecimal() and not Path("/proc", left.name).exists():
@@ -43,9 +63,10 @@ def choose(config: pytest.Config) -> None:
     own = root / str(os.getpid())
     own.mkdir()
     own.chmod(0o1777)
-    os.environ.update(TMPDIR=str(own), PYTEST_DEBUG_TEMPROOT=str(root))
+    os.environ["TMPDIR"] = str(own)
     tempfile.tempdir = None
-    config.add_cleanup(lambda: shutil.rmtree(own, ignore_errors=True))
+    _root = root
+    return own
 
 
 def _has_room() -> bool:

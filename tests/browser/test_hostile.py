@@ -136,3 +136,12 @@ def test_json_of_hostile_text_is_what_was_stored(serve: Programs, pages: Pages, 
     assert "x" * 1_000_000 in answer.text()
     assert answer.headers["content-type"].startswith("application/json")
     json.loads(answer.text())
+
+
+def test_a_script_that_is_slow_to_arrive_does_not_break_the_parts_of_a_page(pages: Pages, tmp_path: Path) -> None:
+    """The script that allows other scripts to change the page is the last file to arrive."""
+    store = tmp_path / "slow.db"
+    open_store(str(store), "test", None).close()
+    with console(store) as url:
+        page = pages.open(f"{url}/console/runs", last="hx-csp")
+        expect(page.locator("#facets")).to_contain_text("0 matches")

@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, Route
 
 
 class Pages:
@@ -19,8 +19,8 @@ class Pages:
         """What pages said or did that they must not."""
         self._hosts: set[str] = set()
 
-    def open(self, url: str, *, width: int = 1440, height: int = 900, dark: bool = False, **options: Any) -> Page:
-        """A page at this address."""
+    def open(self, url: str, *, width: int = 1440, height: int = 900, dark: bool = False, last: str = "", **options: Any) -> Page:
+        """A page at this address. The browser gets the file whose name begins with `last` after the scripts before it have run."""
         self._hosts.add(urlsplit(url).netloc)
         context = self._browser.new_context(
             viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light", reduced_motion="reduce", **options
@@ -31,6 +31,8 @@ class Pages:
         page.on("console", self._said)
         page.on("pageerror", lambda error: self.trouble.append(f"error: {error}"))
         page.on("request", self._asked)
+        if last:
+            page.route(f"**/{last}*", lambda route: _when_others_ran(page, route))
         page.goto(url)
         return page
 
@@ -49,3 +51,11 @@ class Pages:
             context.close()
         if self.trouble:
             pytest.fail("\n".join(self.trouble))
+
+
+def _when_others_ran(page: Page, route: Route) -> None:
+    """Let a request go on when htmx is there, a timer that htmx may have set has fired, and what htmx may have asked for then is answered."""
+    while not page.evaluate("'htmx' in window"):
+        continue
+    page.evaluate("new Promise(fired => setTimeout(fired)).then(() => fetch(location)).then(() => fetch(location)).then(() => 0)")
+    route.continue_()
