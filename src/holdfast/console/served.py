@@ -52,8 +52,8 @@ class Served:
         return [] if self.workers is None else list(self.workers.served)
 
     def contracts(self, name: str) -> Sequence[Contract]:
-        """The contracts of a worker or a pipeline, one for each version. The last one is the version that runs when a request names none.
-        """
+        """The contracts of a worker or a pipeline, one for each version. The last one is the version that runs when a request names
+        none."""
         versions = {} if self.workers is None else self.workers.served.get(name, {})
         return [one.worker.contract for one in list(versions.values())]
 

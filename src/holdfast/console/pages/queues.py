@@ -1,5 +1,5 @@
-"""Queues: their counts, their limits and who set them, their lanes and parked runs; the actions are pause, resume, drain, set and redrive.
-"""
+"""Queues: their counts, their limits and who set them, their lanes and parked runs; the actions are pause, resume, drain, set and
+redrive."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _MARKS: Final = {
 
 
 class QueuesPages:
-    """The pages of queues. Actions that concern all tenants (pause, resume, drain, set) are refused to a caller who belongs to one tenant.
-    """
+    """The pages of queues. Actions that concern all tenants (pause, resume, drain, set) are refused to a caller who belongs to one
+    tenant."""
 
     def __init__(self, site: Site) -> None:
         self._site = site

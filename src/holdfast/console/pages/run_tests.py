@@ -1,4 +1,4 @@
-""""Copy as a test": a page with a Python test that is made from a run, and the same text as a file."""
+""" "Copy as a test": a page with a Python test that is made from a run, and the same text as a file."""
 
 from __future__ import annotations
 

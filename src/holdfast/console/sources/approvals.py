@@ -167,8 +167,8 @@ class ApprovalsSource:
         return Decided(cards=tuple(Card(approval=one) for one in found[:MOST_DECIDED]), bounded=bounded)
 
     def _size(self, run: str) -> int:
-        """How much must be read to find the approvals of a run that the caller may see: the number of its operations, plus one for each
-        1,000 characters."""
+        """How much must be read to find the approvals of a run: the number of its operations, or of thousands of stored characters if that
+        is more. 0 for a run that the caller may not see."""
         header = self._viewer.store.find(run)
         return 0 if header is None or not self._viewer.may_see(header) else max(header.operations, header.stored // 1_000)
 
