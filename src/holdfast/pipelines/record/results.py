@@ -94,7 +94,7 @@ def settled_in(update: Update) -> Settled:
 
 
 def told_of(settled: Settled) -> tuple[str, str] | None:
-    """The error code and the message of a node that failed or was skipped, for observers."""
+    """The error code and the message of a node's error, for observers; None if it has no error."""
     return None if settled.error is None else (settled.error.code, settled.error.message)
 
 
