@@ -41,7 +41,8 @@ class QueuePlace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def queue_place(store: QueueStore, header: Execution, now: int | None = None) -> QueuePlace | None:
-    """The place of an execution in its queue; None if it went through no queue. Without `now`, rates are not looked at."""
+    """The place of an execution in its queue; None if it went through no queue. Without `now`, every lane that a rate has closed counts as
+    closed, because its end cannot be compared with the time."""
     place = header.place
     if place is None:
         return None

@@ -127,8 +127,8 @@ class Schedules:
         return self._change(name, "resume schedule", "resumed", on)
 
     def run_now(self, name: str) -> ScheduleState:
-        """Start one occurrence now, also if another one still runs or the schedule is paused. A runner that hosts its function starts it.
-        """
+        """Start one occurrence now, also if another one still runs or the schedule is paused. A runner that hosts its function starts
+        it."""
 
         def ask(state: ScheduleState, now: int) -> ScheduleState:
             taken = {asked.at for asked in state.asked}
@@ -156,8 +156,8 @@ class Schedules:
         return after, len(due)
 
     def remove(self, name: str) -> None:
-        """Remove a schedule. Executions that it started go on. A schedule that code declares stays removed until an operator adds it again.
-        """
+        """Remove a schedule. Executions that it started go on. A schedule that code declares stays removed until an operator adds it
+        again."""
         for _ in range(_TRIES):
             state, now = self.get(name), self._clock.now()
             notes = self._did("remove schedule", name, "removed", now)
