@@ -57,8 +57,8 @@ def check_person(approval: Approval, person: Person, *, logged_in: bool) -> None
 
 
 def checked(approval: Approval, decision: Decision, person: Person, *, logged_in: bool) -> Decision:
-    """The decision in the form in which it is written. Raises if it is not allowed. The schema of a stranger is checked in a way that
-    cannot block the process."""
+    """The decision in the form in which it is written. Raises if it is not allowed. The schema may be a stranger's, so its check is
+    bounded."""
     allowed = VERDICTS[approval.kind]
     if decision.verdict not in allowed:
         raise ApprovalRefused(f"This approval takes {' or '.join(sorted(allowed))}, not {decision.verdict!r:.50}.")

@@ -100,8 +100,7 @@ class Gateway:
         self._turns: dict[str, asyncio.Lock] = {}
 
     def begin(self, attempt: int, seconds: float, used_ms: int = 0) -> None:
-        """Prepare for a body that begins from its start: the gateway counts the body's calls from 1 again, and answers known calls from
-        their receipts."""
+        """Prepare for a body that begins from its start: its calls are counted from 1 again, and known ones are answered from receipts."""
         self.attempt, self.time = attempt, AttemptTime(seconds, used_ms)
         self._ordinals.clear()
         self._turns.clear()
