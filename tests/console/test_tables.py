@@ -207,7 +207,7 @@ async def test_a_backfill_counts_first_and_needs_the_number_typed(scene: Scene) 
         await browser.post("schedules/daily/backfill", **times, confirm="12")
         assert len(scene.store.schedule("daily").asked) == 12  # type: ignore[union-attr]
         wrong = await browser.get("schedules/daily/backfill?begin=2026-01-03T00:00&end=2026-01-01T00:00", expect=422)
-        assert "ends after it begins" in plain(wrong.text)
+        assert "must be after its beginning" in plain(wrong.text)
 
 
 async def test_the_last_occurrences_lead_to_their_runs_and_say_how_these_stand(scene: Scene) -> None:
