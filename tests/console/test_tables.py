@@ -260,7 +260,7 @@ async def test_costs_have_totals_bars_and_a_sheet_without_formulas(scene: Scene)
         rows = list(csv.DictReader(io.StringIO(answer.text)))
         assert [row["worker"] for row in rows] == ["'=cmd|' /C calc'!A0", "judge"]
         assert [row["cost_usd"] for row in rows] == ["3", "1"]
-        assert "is no day" in plain((await browser.get("cost?since=yesterday", expect=422)).text)
+        assert "is not a day" in plain((await browser.get("cost?since=yesterday", expect=422)).text)
 
 
 async def test_a_tenant_sees_its_own_costs_whatever_it_asks_for(scene: Scene) -> None:

@@ -32,11 +32,7 @@ def cost(
     ] = None,
     input_: Annotated[
         str | None,
-        typer.Option(
-            "--input",
-            metavar="JSON|@FILE|-",
-            help="The inputs of the run that is estimated: with them, the items of maps over lists of the inputs are counted.",
-        ),
+        typer.Option("--input", metavar="JSON|@FILE|-", help="The inputs of the run to estimate: items of their lists are counted."),
     ] = None,
     by: Annotated[
         str | None,
@@ -47,10 +43,7 @@ def cost(
     tenant: Annotated[
         str | None, typer.Option("--tenant", metavar="NAME", help="Only this tenant.", autocompletion=completion.tenants)
     ] = None,
-    pipeline: Annotated[
-        str | None,
-        typer.Option("--pipeline", metavar="ID", help="Only this pipeline. For a file with several pipelines: the one to estimate."),
-    ] = None,
+    pipeline: Annotated[str | None, typer.Option("--pipeline", metavar="ID", help="Only this pipeline, or the one to estimate.")] = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document for machines.")] = False,
     csv_output: Annotated[bool, typer.Option("--csv", help="Print comma-separated values for spreadsheets.")] = False,
     trust: TrustOption = False,
