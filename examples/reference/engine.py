@@ -273,7 +273,7 @@ async def restarted() -> None:
         try:
             await engine.retry(third.run_id)  # runs only what failed
         except holdfast.HoldfastError as error:
-            assert "nothing of it failed" in str(error)
+            assert "there is nothing to retry" in str(error)
 
 
 asyncio.run(restarted())

@@ -156,7 +156,7 @@ def test_few_jobs_go_on_at_once_and_only_the_newest_are_kept() -> None:
     for desk in desks:
         begun(jobs, desk, "a", "b")
         assert desk.reached.wait(10)
-    with pytest.raises(InvalidParameter, match="go on already"):
+    with pytest.raises(InvalidParameter, match="are running already"):
         begun(jobs, Desk(), "a")
     for desk in desks:
         desk.go_on.set()

@@ -105,10 +105,10 @@ async def test_a_pipeline_becomes_a_test_with_what_people_decided(stage: Serving
 
 
 async def test_without_the_contract_no_value_of_a_worker_is_shown(stage: ServingScene) -> None:
-    run = stage.engine.run("say", {"text": "hello-there", "times": 77, "token": "s3cr3t-value"}).run_id
+    run = stage.engine.run("say", {"text": "hello-there", "times": 770077, "token": "s3cr3t-value"}).run_id
     stage.served = None
     text = await _text(stage, run)
-    for value in ("hello-there", "77", "s3cr3t-value"):
+    for value in ("hello-there", "770077", "s3cr3t-value"):
         assert value not in text
 
 
@@ -117,7 +117,7 @@ async def test_what_goes_on_is_no_test_yet_and_other_tenants_get_none(stage: Ser
     stage.over_or_asks(run)
     over = stage.engine.run("say", {"text": "a"}).run_id
     async with stage.browser() as person:
-        assert "It is not over yet: a test needs its end." in await person.text(f"runs/{run}/test")
+        assert "The run is not over yet: a test needs its result." in await person.text(f"runs/{run}/test")
         assert "def test_say_ends_as_it_did" in await person.text(f"runs/{over}/test")
     async with stage.browser("viewer", tenant="other") as person:
         await person.get(f"runs/{over}/test", expect=404)

@@ -207,7 +207,7 @@ async def test_a_backfill_counts_first_and_needs_the_number_typed(scene: Scene) 
         await browser.post("schedules/daily/backfill", **times, confirm="12")
         assert len(scene.store.schedule("daily").asked) == 12  # type: ignore[union-attr]
         wrong = await browser.get("schedules/daily/backfill?begin=2026-01-03T00:00&end=2026-01-01T00:00", expect=422)
-        assert "ends after it begins" in plain(wrong.text)
+        assert "must be after its beginning" in plain(wrong.text)
 
 
 async def test_the_last_occurrences_lead_to_their_runs_and_say_how_these_stand(scene: Scene) -> None:
@@ -260,7 +260,7 @@ async def test_costs_have_totals_bars_and_a_sheet_without_formulas(scene: Scene)
         rows = list(csv.DictReader(io.StringIO(answer.text)))
         assert [row["worker"] for row in rows] == ["'=cmd|' /C calc'!A0", "judge"]
         assert [row["cost_usd"] for row in rows] == ["3", "1"]
-        assert "is no day" in plain((await browser.get("cost?since=yesterday", expect=422)).text)
+        assert "is not a day" in plain((await browser.get("cost?since=yesterday", expect=422)).text)
 
 
 async def test_a_tenant_sees_its_own_costs_whatever_it_asks_for(scene: Scene) -> None:

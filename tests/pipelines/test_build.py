@@ -123,7 +123,7 @@ async def test_the_contract_is_the_one_that_the_runner_read(folder: Path, packag
         (HEAD + "import nowhere\n", "trial.py, line 3: ModuleNotFoundError: No module named 'nowhere'"),
         (HEAD + "def f():\n    raise ValueError('odd')\n\nf()\n", "trial.py, line 4: ValueError: odd"),
         (HEAD + "raise SystemExit(3)\n", "trial.py, line 3: SystemExit: 3"),
-        (HEAD, "trial.py: <Pipeline 'trial.md'> never says what it gives"),
+        (HEAD, "trial.py: <Pipeline 'trial.md'> has no outputs"),
         (HEAD + "del p\n", "trial.py: p is not a Pipeline any more"),
         (HEAD.replace("trial.md", "gone.md"), "trial.py, line 2: The page gone.md is not beside the file."),
         (HEAD + "p = Pipeline(1)", "trial.py, line 3: p is a pipeline already"),
@@ -167,11 +167,11 @@ HOSTILE = {
 DRAFT = {"nodes": [], "gives": 1, "contract": {"worker_id": "x"}}
 SENT = {
     "a draft with a contract": (json.dumps({"op": "drafted", "drafts": [json.dumps(DRAFT)]}), ""),
-    "a frame of another kind": (json.dumps({"op": "drafted", "drafts": [5]}), "sent something else than its pipelines"),
+    "a frame of another kind": (json.dumps({"op": "drafted", "drafts": [5]}), "sent something that is not a list of pipelines"),
     "a frame that is no JSON": ("{", "did not write the pipeline: worker_crashed"),
-    "a draft that is no JSON": (json.dumps({"op": "drafted", "drafts": ["{"]}), "sent a pipeline that is none"),
+    "a draft that is no JSON": (json.dumps({"op": "drafted", "drafts": ["{"]}), "sent a wrong pipeline"),
     "a draft that is crowded": (json.dumps({"op": "drafted", "drafts": ["[" * 100_000]}), "more than 50000 objects and lists"),
-    "too many drafts": (json.dumps({"op": "drafted", "drafts": ["{}"] * 100}), "sent something else than its pipelines"),
+    "too many drafts": (json.dumps({"op": "drafted", "drafts": ["{}"] * 100}), "sent something that is not a list of pipelines"),
     "an error of its own": (json.dumps({"op": "failed", "file": "../x\x1b[2J", "line": 1, "message": "\x1b[2J" * 9999}), "?[2J"),
 }
 """What code may write to the channel itself, and what the runner says to it."""

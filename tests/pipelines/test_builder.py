@@ -315,7 +315,7 @@ MISTAKES = {
     'p.map("a", "w", [], {}, at_most=1, undo=("u", p.this))': "`this` is known only in the inputs of the undo= of a worker node.",
     'p.worker("a", "w", {}, fallback=5)': "fallback= is 5; it is a list of texts.",
     'p.worker("a", "w", {}, when={"op": "exists"})': "a pair (ref, [{'path': …, 'op': …, 'value': …}])",
-    'p.worker("a", "w", {}, when=(p.inputs, [{"op": "is"}]))': "a rule that is none: Invalid enum value 'is'",
+    'p.worker("a", "w", {}, when=(p.inputs, [{"op": "is"}]))': "has a wrong rule: Invalid enum value 'is'",
     'p.map("a", "w", [], {})': "needs at_most=, the most elements that its list may have: at_most=200.",
     'p.map("a", "w", [], {}, at_most=10**6)': "at_most is 1000000; it is at least 1 and at most 100000.",
     'p.map("a", "w", [], {}, at_most=1, tolerate="half")': "a percentage as a text: '20%'.",
@@ -361,7 +361,7 @@ MISTAKES = {
     "p.inputs.x.default(p.inputs.y)": "a constant is JSON",
     'p.text("no place", 1)': "each needs a place",
     "p.gives(1); p.gives(2)": "p.gives(…) was called before",
-    "p.draft()": "never says what it gives: end with p.gives({…}).",
+    "p.draft()": "has no outputs: call p.gives({…}) at the end.",
     "for n in range(1001): p.wait(f'w{n}', '1s')": "at most 1000 nodes. Use p.map(…)",
 }
 

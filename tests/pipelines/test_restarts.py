@@ -497,7 +497,7 @@ REFUSED: list[Any] = [
     pytest.param(RestartAsked(nodes=("report",), resend=("facts",)), RestartRefused, "does not run again", id="resend-of-reused"),
     pytest.param(RestartAsked(), InvalidParameter, "the node to begin from", id="nothing-asked"),
     pytest.param(RestartAsked(inputs={"text": 7}), InvalidRequest, "do not fit", id="inputs-against-the-contract"),
-    pytest.param(RETRY, RestartRefused, "ended well", id="retry-of-a-good-run"),
+    pytest.param(RETRY, RestartRefused, "nothing to retry", id="retry-of-a-good-run"),
 ]
 
 

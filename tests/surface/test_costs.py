@@ -89,7 +89,7 @@ def test_costs_are_a_table_a_document_and_a_sheet(holdfast: Program) -> None:
     [
         (["--by", "colour"], "Costs are summed by day, tenant"),
         (["--by", "run"], "name a run"),
-        (["--since", "yesterday"], "is no day"),
+        (["--since", "yesterday"], "is not a day"),
         (["no-run"], "There is no run no-run"),
         (["--json", "--csv"], "give one of them"),
         (["--input", "{}"], "--input is for an estimate"),

@@ -92,7 +92,7 @@ def test_what_was_asked_for_runs_with_the_next_runner_and_its_execution_names_th
         (("add", "x y", "f", "--every", "1h"), "use 1 to 40 letters"),
         (("add", "x", "f g", "--every", "1h"), "Function name"),
         (("pause", "nothing"), "There is no schedule 'nothing'"),
-        (("backfill", "s", "2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z"), "ends after it begins"),
+        (("backfill", "s", "2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z"), "must be after its beginning"),
     ],
 )
 def test_a_mistake_is_one_line_with_a_code_and_exit_code_two(holdfast: Program, words: tuple[str, ...], says: str) -> None:

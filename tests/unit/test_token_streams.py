@@ -134,4 +134,4 @@ async def test_trouble_with_the_text_does_not_reach_the_call(caplog: pytest.LogC
 
     async with TokenStream(broken, lambda: True, lambda: Redactor({})) as add:
         add("text")
-    assert "was not told to followers: RuntimeError: no room" in caplog.text
+    assert "could not be sent to followers: RuntimeError: no room" in caplog.text

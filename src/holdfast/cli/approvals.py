@@ -208,7 +208,8 @@ def _rest(approval: Approval) -> str:
 
 
 def _say_unknown(found: Sequence[Approval]) -> None:
-    """This command serves no workers: where their contracts would tell the most that the rest can cost, a server tells it."""
+    """Say where to find the cost of the rest: this command does not know the contracts of the workers, but a server that serves them
+    does."""
     unknown = next((one for one in found if one.may_cost is not None and one.may_cost["most"]["cost_usd"] is None), None)
     if unknown is not None:
         say(f"the rest may cost: unknown here; a server of the workers tells it: GET /v1/approvals/{unknown.approval_id}")

@@ -144,7 +144,7 @@ def _beside(file: Path, more: Sequence[Path]) -> list[Path]:
 
 
 def _built_or_none(file: Path, isolation: str | None) -> list[Built]:
-    """The graphs of another file. What is wrong with that file is told when that file is checked."""
+    """The graphs of another file; none if it has errors. Those are reported when that file itself is checked."""
     try:
         return built_of(file, isolation)
     except Rejected:

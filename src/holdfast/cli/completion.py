@@ -1,4 +1,5 @@
-"""Completion in the shell: values from the store, in bounded time, and silent on trouble. A store is never made, migrated or waited for."""
+"""Completion in the shell: it suggests values from the store, within a time limit, and suggests nothing if that fails. It never makes or
+migrates a store, and never waits for a locked one."""
 
 from __future__ import annotations
 
@@ -59,7 +60,7 @@ def is_asked(environment: Mapping[str, str]) -> bool:
 
 
 def typed_command(environment: Mapping[str, str]) -> list[str]:
-    """The command of the line that is completed, if the user has typed all of it: then the others need not be loaded."""
+    """The command in the line that is completed, if the user has typed its whole name. Then the other commands need not be loaded."""
     line = next((environment[name] for name in _TYPED if environment.get(name)), "")
     words = line.split()
     return words[1:2] if len(words) > 2 or line[-1:].isspace() else []
@@ -70,7 +71,7 @@ def _values(context: typer.Context, field: Completed, incomplete: str) -> list[s
 
 
 def _found(context: typer.Context, incomplete: str, ask: Callable[[Store], Sequence[str]]) -> list[str]:
-    """The values that begin as the user began, of the store that the line names. Nothing, if that takes too long or fails."""
+    """Values from the store that the line names, which begin with what the user typed. Empty if that takes too long or fails."""
     from holdfast.cli.arguments import StorePlace
 
     found: list[str] = []
@@ -88,7 +89,7 @@ def _found(context: typer.Context, incomplete: str, ask: Callable[[Store], Seque
 
 
 def _asked(where: str, ask: Callable[[Store], Sequence[str]]) -> Sequence[str]:
-    """The answer of a store that is there and up to date. To open an older one would migrate it."""
+    """Ask a store that exists and has the current schema. An older store is not opened, because that would migrate it."""
     from holdfast.model.clock import SystemClock
     from holdfast.model.ids import id_at
     from holdfast.store.backends import open_maintenance, open_store

@@ -1,4 +1,4 @@
-"""`holdfast console`: the console of a store, without a server for functions and workers beside it."""
+"""`holdfast console`: serves the console of a store alone, without serving functions or workers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def console(
     ] = None,
     codec: CodecOption = None,
 ) -> None:
-    """Show the console of a store in a browser. It runs nothing: other processes do the work. `holdfast serve` has the console, too."""
+    """Show the console of a store in a browser. It runs nothing: other processes do the work. `holdfast serve` has the console as well."""
     place = StorePlace.of(store, codec)
     try:
         import uvloop
@@ -55,7 +55,7 @@ async def _show(place: StorePlace, host: str, port: int, read_only: bool, hosts:
 
     leaving = told_to_leave()
     warn_of_root()
-    place.client().close()  # a store that is not there is refused, and not made
+    place.client().close()  # refuse a store that does not exist, instead of making one
     machine = SystemClock()
     with contextlib.closing(open_store(place.where, id_at(machine.now()), place.codec())) as opened:
         clock = opened.clock(machine)

@@ -32,18 +32,18 @@ def cost(
     ] = None,
     input_: Annotated[
         str | None,
-        typer.Option("--input", metavar="JSON|@FILE|-", help="The inputs of the run that is estimated: maps over lists count their items."),
+        typer.Option("--input", metavar="JSON|@FILE|-", help="The inputs of the run to estimate: items of their lists are counted."),
     ] = None,
     by: Annotated[
         str | None,
-        typer.Option("--by", metavar="NAMES", help="What to sum by: day, tenant, pipeline, node, worker, model; of one run also run."),
+        typer.Option("--by", metavar="NAMES", help="What to sum by: day, tenant, pipeline, node, worker, model; for one run also run."),
     ] = None,
     since: Annotated[str | None, typer.Option("--since", metavar="DAY|Nd", help="From this UTC day on, or the last N days.")] = None,
     until: Annotated[str | None, typer.Option("--until", metavar="DAY", help="Up to this UTC day.")] = None,
     tenant: Annotated[
         str | None, typer.Option("--tenant", metavar="NAME", help="Only this tenant.", autocompletion=completion.tenants)
     ] = None,
-    pipeline: Annotated[str | None, typer.Option("--pipeline", metavar="ID", help="Only this pipeline; of a file: which pipeline.")] = None,
+    pipeline: Annotated[str | None, typer.Option("--pipeline", metavar="ID", help="Only this pipeline, or the one to estimate.")] = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document for machines.")] = False,
     csv_output: Annotated[bool, typer.Option("--csv", help="Print comma-separated values for spreadsheets.")] = False,
     trust: TrustOption = False,
@@ -53,7 +53,8 @@ def cost(
 ) -> None:
     """Show what runs have cost, by the ledger, or what a run may cost before it begins.
 
-    Calls whose answer was lost count with what they had reserved, and are shown apart as unknown. Open calls have begun and not ended.
+    A call whose answer was lost counts with the amount that it had reserved, and is shown separately as unknown. Open calls have begun and
+    not ended.
     """
     if json_output and csv_output:
         raise InvalidParameter("--json and --csv are two forms of the same answer: give one of them.")

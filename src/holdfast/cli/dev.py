@@ -91,7 +91,7 @@ def _is_ours(place: StorePlace, sample: Sample) -> bool:
 
 
 class _Greeting:
-    """What happens as soon as the server listens: the sample runs, and the console opens."""
+    """What the command does as soon as the server listens: it starts the sample's run and opens the console."""
 
     def __init__(self, *, opens: bool, sample: Sample | None = None) -> None:
         self._opens = opens
@@ -109,7 +109,7 @@ class _Greeting:
 
 
 async def _started(sample: Sample, workers: ServeWorkers) -> str:
-    """Start the run of the sample, or find the one that is there: the key is the same for the same web."""
+    """Start the run of the sample, or find an earlier one: its key depends only on the address of the sample's web."""
     from holdfast.contract.protocol import Response
 
     asked = {"worker_id": PIPELINE, "inputs": sample.inputs(), "idempotency_key": f"dev-sample-{sample.port}"}
@@ -129,5 +129,5 @@ def _has_screen(environment: Mapping[str, str]) -> bool:
 
 
 def _open(url: str) -> None:
-    with contextlib.suppress(Exception):  # the address is printed; a browser that does not start stops nothing
+    with contextlib.suppress(Exception):  # the address is printed, so an error of the browser is ignored
         webbrowser.open(url)

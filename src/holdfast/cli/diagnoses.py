@@ -1,4 +1,4 @@
-"""Diagnoses: what a check of `holdfast doctor` says, and how a check is made that can itself fail or hang."""
+"""Diagnoses: the results of the checks of `holdfast doctor`, and how a check runs although it may itself fail or hang."""
 
 from __future__ import annotations
 
@@ -64,22 +64,23 @@ Check = Callable[[Question], Iterable[Diagnosis]]
 
 
 def ok(check: str, said: str) -> Diagnosis:
-    """All is well."""
+    """A diagnosis: all is well."""
     return Diagnosis(check, Level.OK, said)
 
 
 def warning(check: str, said: str, mend: str) -> Diagnosis:
-    """It works, and may not work later or for all."""
+    """A diagnosis: it works now, but may fail later or for other users."""
     return Diagnosis(check, Level.WARNING, said, mend)
 
 
 def problem(check: str, said: str, mend: str) -> Diagnosis:
-    """Something does not work."""
+    """A diagnosis: something does not work."""
     return Diagnosis(check, Level.PROBLEM, said, mend)
 
 
 def made(name: str, check: Check, question: Question, seconds: float = PATIENCE_SECONDS) -> Sequence[Diagnosis]:
-    """The diagnoses of a check. A check that fails or takes too long is a problem of its own, and the other checks go on."""
+    """Run a check and return its diagnoses. If the check itself fails or takes too long, that is reported as a problem, and the other
+    checks still run."""
     found: list[Diagnosis] = []
     failed: list[BaseException] = []
 

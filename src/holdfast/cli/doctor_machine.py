@@ -37,7 +37,7 @@ _ANSWER_SECONDS: Final = 2.0
 
 
 def user(question: Question) -> Iterator[Diagnosis]:
-    """Root is warned: a fault in what runs could change anything."""
+    """Warn if this runs as root, because a fault in what runs could change anything."""
     if os.geteuid() == 0:
         yield warning(
             "user", "This runs as root: a fault in what it runs could change anything on the machine.", "sudo -u USER holdfast doctor"
@@ -47,7 +47,7 @@ def user(question: Question) -> Iterator[Diagnosis]:
 
 
 def sandbox(question: Question) -> Iterator[Diagnosis]:
-    """Does the kernel have what the jail of a worker needs? It is tried, as a worker's stub does."""
+    """Does the kernel have what the jail of a worker needs? The check tries it in the same way as a worker's stub."""
     with tempfile.TemporaryDirectory(prefix="holdfast-doctor-") as folder:
         try:
             features = asyncio.run(find_kernel_features(Path(folder)))
@@ -111,7 +111,7 @@ def port(question: Question) -> Iterator[Diagnosis]:
 
 
 def _is_ours(question: Question) -> bool:
-    """Whether what listens there answers as a server of Holdfast does."""
+    """Whether the program that listens there is a server of Holdfast."""
     connection = http.client.HTTPConnection(question.host, question.port, timeout=_ANSWER_SECONDS)
     try:
         connection.request("GET", "/health")

@@ -89,7 +89,8 @@ def _looked(question: Question, look: StoreLook) -> Iterator[Diagnosis]:
 
 
 def _skew(where: str, ahead_ms: int) -> Diagnosis:
-    """The engine uses the database's clock, so a difference is no fault of the store; but logs and certificates use this machine's."""
+    """Compare the clocks of the database and of this machine. The engine uses the database's clock, so a difference does not harm the
+    store; but logs and certificates use this machine's clock."""
     side = "ahead of" if ahead_ms > 0 else "behind"
     told = f"The clock of {where} is {abs(ahead_ms) / 1000:.1f} s {side} the clock of this machine"
     if abs(ahead_ms) >= _LARGE_SKEW_MS:

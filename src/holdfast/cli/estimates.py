@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 class Estimated(msgspec.Struct, frozen=True):
-    """What is asked for an estimate. Nothing is run: the file is built, as `holdfast check` builds it, and the store tells what past runs
-    cost."""
+    """The options of an estimate. No worker runs: the file is built as `holdfast check` builds it, and the costs of past runs are read from
+    the store."""
 
     file: Path
     worker: str | None

@@ -21,7 +21,7 @@ _MOST_NAMES = 20
 
 def restart(
     execution: ExecutionArgument,
-    target: Annotated[str, typer.Argument(metavar="FILE[:FUNCTION]", help="The code of now: a durable function as for `holdfast run`.")],
+    target: Annotated[str, typer.Argument(metavar="FILE[:FUNCTION]", help="Today's code: a durable function as for `holdfast run`.")],
     operation: Annotated[
         str, typer.Option("--from", metavar="OPERATION", help="The operation that runs again: its name, or its id if others have the name.")
     ],
@@ -35,8 +35,9 @@ def restart(
 ) -> None:
     """Restart an execution from an operation: a new execution that begins with the history before that operation.
 
-    The command runs the code on that part of the history first; no step's body runs then. If the code does not follow the records, nothing
-    starts. What had ended before the operation is kept; the operation, what came after it and what was open then run again. The old
+    The command runs the code on that part of the history first; no step's body runs then. If the code does not match the records, nothing
+    starts. Operations that had ended before this one are kept. This operation, those after it and those that were still open run again. The
+    old
     execution stays, superseded by the new one, which a runner that hosts the function takes.
     """
     from holdfast.service.function_loader import load

@@ -1,4 +1,4 @@
-"""Exit codes: the one table of what the program's end says to the shell. docs/reference/exit-codes.md is drawn from it."""
+"""Exit codes: the one table of the codes with which the program ends. docs/reference/exit-codes.md is made from it."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def create(
     note: Annotated[str, typer.Option("--note", metavar="TEXT", help="A note for people, such as the owner.")] = "",
     person: Annotated[
         str | None,
-        typer.Option("--person", metavar="NAME", help="The person who holds it. All keys of one person are that one person in decisions."),
+        typer.Option("--person", metavar="NAME", help="The person who holds it. In approvals, all keys of one person count as one person."),
     ] = None,
     days: Annotated[int | None, typer.Option("--days", metavar="N", help="How many days it is valid. Without it: until revoked.")] = None,
     json: JsonOption = False,

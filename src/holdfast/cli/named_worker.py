@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def meant_worker(served: Mapping[str, Mapping[str, Served]], file: Path) -> str:
-    """The worker that a file's name alone means: its only pipeline, else its only worker."""
+    """The worker to use if the command names only a file: its only pipeline, else its only worker."""
     pipelines = [worker for worker, versions in served.items() if list(versions.values())[-1].kind is Kind.PIPELINE]
     for found in (pipelines, list(served)):
         if len(found) == 1:

@@ -25,7 +25,7 @@ _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _WORKER, _PIPELINE = "page-facts", "town-notices"
 """The names in the templates. They are replaced by the new name, so each template itself is complete."""
 _DRAWING: Final = "(drawing)"
-"""Where the drawing of a new pipeline stands on its page."""
+"""This word in a template's page is replaced by the drawing of the new pipeline."""
 _KEPT_AS_TEXT: Final = ".txt"
 """The suffix of a template's Python files, so that tools do not treat them as Holdfast's own code."""
 

@@ -1,4 +1,4 @@
-"""The queues of the operator's file, for commands that run functions only: they need nothing else of that file."""
+"""The queues of the operator's file, for commands that run only functions: those commands need no other setting of that file."""
 
 from __future__ import annotations
 

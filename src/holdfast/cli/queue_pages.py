@@ -33,7 +33,7 @@ def queues_table(found: Sequence[QueueView], now: int) -> None:
 
 
 def queue_page(view: QueueView, now: int) -> None:
-    """All of one queue: how it stands, declared and operator's settings side by side, and its lanes."""
+    """Everything about one queue: its counts, the declared and the operator's settings side by side, and its lanes."""
     standing = view.standing
     oldest = "nothing waits" if standing.oldest_at is None else f"enqueued {distance(standing.oldest_at, now)}"
     print(f"queue {view.row.name}, {view.row.mode.value}")

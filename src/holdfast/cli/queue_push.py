@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _LONGEST: Final = MAX_PAYLOAD_BYTES + 1
 _SHOWN: Final = 20
-"""So many mistakes are printed; the others are counted."""
+"""At most this many mistakes are printed; the others are counted."""
 
 
 class PushCommand(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +58,7 @@ class PushCommand(msgspec.Struct, frozen=True, kw_only=True):
         ttl: float | None,
         head_start: float,
     ) -> PushCommand:
-        """The push, if its options can be meant."""
+        """Make a push from the options. Raises an error if they contradict each other."""
         if same not in [word.value for word in Same]:
             raise InvalidParameter(f"--same is {same!r:.50}; it is existing, replace or refuse.")
         options = PushOptions(
@@ -112,7 +112,7 @@ class PushCommand(msgspec.Struct, frozen=True, kw_only=True):
         return PushTarget(function.name, function.version, function.terms)
 
     def _worker(self) -> WorkerPush:
-        """The worker, with the operator's settings: a rate that the operator sets counts for its lane. Nothing of it is run here."""
+        """The worker, with the operator's settings, because the operator's rate applies to its lane. The worker does not run here."""
         from holdfast.cli.consent import Consent, operators_settings
         from holdfast.service.worker_pushes import WorkerPush
 
@@ -186,8 +186,8 @@ class _Bar:
 
 
 def _lines(opened: IO[bytes], bar: _Bar) -> Iterator[tuple[int, bytes]]:
-    """The lines that are not empty, with their numbers. Of a line that is longer than any payload, only the beginning
-    is given, which is still too long: the push refuses it."""
+    """The lines that are not empty, with their numbers. If a line is longer than any payload may be, only its beginning is returned. That
+    is still too long, so the push refuses the line."""
     number = 0
     while line := opened.readline(_LONGEST + 1):
         number += 1

@@ -39,12 +39,12 @@ def list_(json_lines: LinesOption = False, store: StoreOption = None, codec: Cod
 @app.command("show")
 def show(
     queue: QueueArgument,
-    lanes: Annotated[int, typer.Option("--lanes", metavar="N", min=0, max=10_000, help="At most so many lanes.")] = 50,
+    lanes: Annotated[int, typer.Option("--lanes", metavar="N", min=0, max=10_000, help="At most this many lanes.")] = 50,
     json_output: JsonOption = False,
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Show a queue: how it stands, what code and operator have set and what counts, and its lanes with their limits."""
+    """Show a queue: its counts, the settings of code and operator and those in force, and its lanes with their limits."""
     with StorePlace.of(store, codec).client() as client:
         view = client.queues.show(queue, lanes=lanes)
     if json_output:
@@ -76,12 +76,12 @@ def push(
     same: Annotated[
         str, typer.Option("--same", metavar="WORD", help="What to do if a key was pushed before: existing, replace or refuse.")
     ] = "existing",
-    delay: Annotated[float, typer.Option("--delay", metavar="SECONDS", min=0, help="Keep the runs out of their lanes for so long.")] = 0.0,
+    delay: Annotated[float, typer.Option("--delay", metavar="SECONDS", min=0, help="How long the runs are kept out of their lanes.")] = 0.0,
     ttl: Annotated[
         float | None, typer.Option("--ttl", metavar="SECONDS", min=0.001, help="How long a run may wait before it expires.")
     ] = None,
     head_start: Annotated[
-        float, typer.Option("--head-start", metavar="SECONDS", min=0, help="Admit the runs as if they came so much earlier.")
+        float, typer.Option("--head-start", metavar="SECONDS", min=0, help="Admit the runs as if they had been enqueued this much earlier.")
     ] = 0.0,
     json_output: JsonOption = False,
     store: StoreOption = None,
@@ -112,30 +112,30 @@ def push(
 
 @app.command("pause")
 def pause(queue: QueueArgument, json_output: JsonOption = False, store: StoreOption = None, codec: CodecOption = None) -> None:
-    """Pause a queue: it takes runs and admits none. Runs that hold a slot go on."""
+    """Pause a queue: it accepts runs and admits none. Runs that hold a slot go on."""
     with StorePlace.of(store, codec).client() as client:
         _print_mode(client.queues.pause(queue), json_output=json_output)
 
 
 @app.command("resume")
 def resume(queue: QueueArgument, json_output: JsonOption = False, store: StoreOption = None, codec: CodecOption = None) -> None:
-    """Let a paused or draining queue take and admit runs again."""
+    """Let a paused or draining queue accept and admit runs again."""
     with StorePlace.of(store, codec).client() as client:
         _print_mode(client.queues.resume(queue), json_output=json_output)
 
 
 @app.command("drain")
 def drain(queue: QueueArgument, json_output: JsonOption = False, store: StoreOption = None, codec: CodecOption = None) -> None:
-    """Drain a queue: it admits what waits and takes no more, until it is resumed."""
+    """Drain a queue: it admits the runs that wait and accepts no new ones, until it is resumed."""
     with StorePlace.of(store, codec).client() as client:
         _print_mode(client.queues.drain(queue), json_output=json_output)
 
 
 def _print_mode(row: QueueRow, *, json_output: bool) -> None:
     words = {
-        Mode.OPEN: "takes and admits runs",
-        Mode.PAUSED: "takes runs and admits none",
-        Mode.DRAINING: "admits what waits and takes no more",
+        Mode.OPEN: "accepts and admits runs",
+        Mode.PAUSED: "accepts runs and admits none",
+        Mode.DRAINING: "admits the runs that wait and accepts no new ones",
     }
     if json_output:
         print_document({"queue": row.name, "mode": row.mode.value})
@@ -152,7 +152,11 @@ def set_(
     ] = None,
     reset: Annotated[
         list[str] | None,
-        typer.Option("--reset", metavar="NAME", help="Let what the code declares count again. May be given several times."),
+        typer.Option(
+            "--reset",
+            metavar="NAME",
+            help="Remove the operator's value, so that the declared value is in force again. May be given several times.",
+        ),
     ] = None,
     json_output: JsonOption = False,
     store: StoreOption = None,

@@ -1,4 +1,5 @@
-"""The events of a run from a server (`GET /v1/runs/{id}/events`). A lost connection is made again, after the last event that came."""
+"""The events of a run from a server (`GET /v1/runs/{id}/events`). If the connection is lost, the command connects again and asks for the
+events after the last one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`holdfast runs retry`, `restart` and `compare`: plan, ask, start. A runner that serves the pipeline runs what these commands start."""
+"""`holdfast runs retry`, `restart` and `compare`. A restart is planned, the user is asked, then it is started. A runner that serves the
+pipeline runs it."""
 
 from __future__ import annotations
 
@@ -26,11 +27,12 @@ _WORDS = {"reused": "reused", "again": "runs again", "depends": "may run again"}
 def retry(
     run: RunArgument, yes: YesOption = False, json_output: JsonOption = False, store: StoreOption = None, codec: CodecOption = None
 ) -> None:
-    """Run what failed of a run again, in a new run. What went well is reused, and writes are not made twice.
+    """Start a new run that does the failed part of a run again. What succeeded is reused, and writes are not made twice.
 
     The command says first what is reused and what runs again, and asks. The old run stays, superseded by the new one. A runner that serves
-    the pipeline takes the new run: `holdfast serve` or `holdfast runner`. The command is the operator's: it reads no holdfast.toml, so the
-    start counts for no cap of runs in a day and no rate, and `policy.estimate` does not refuse it. The calls of the run are counted.
+    the pipeline takes the new run: `holdfast serve` or `holdfast runner`. The command acts for the operator and reads no holdfast.toml. So
+    the start does not count against a daily cap of runs or a rate, and `policy.estimate` does not refuse it. The calls of the run are
+    counted.
     """
     from holdfast.service.run_restarts import RETRY
 
@@ -41,7 +43,7 @@ def restart(
     run: RunArgument,
     nodes: Annotated[
         list[str] | None,
-        typer.Option("--from", metavar="NODE", help="The node from which on everything runs again. May be given several times."),
+        typer.Option("--from", metavar="NODE", help="This node and everything below it runs again. May be given several times."),
     ] = None,
     input_: Annotated[
         str | None,
@@ -61,8 +63,8 @@ def restart(
     """Restart a run of a pipeline from a node, in a new run. The node and everything below it run again.
 
     Every other node is reused if its inputs, its worker and the worker's code are the same. Writes that earlier runs made are not made
-    again; a write with other arguments is a question to a person. The command says first what it will do, and asks. As with
-    `holdfast runs retry`, the start counts for no cap of runs in a day and no rate, and `policy.estimate` does not refuse it.
+    again; if a write has other arguments now, a person is asked. The command says first what it will do, and asks. As with `holdfast runs
+    retry`, the start does not count against a daily cap of runs or a rate, and `policy.estimate` does not refuse it.
     """
     from holdfast.service.run_restarts import RestartAsked
 

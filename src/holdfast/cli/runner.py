@@ -59,7 +59,7 @@ QueueOption = Annotated[
     typer.Option(
         "--queue",
         metavar="NAME",
-        help="Take runs of this queue only, and what they invoke. May be given several times.",
+        help="Take only runs of this queue, and what they invoke. May be given several times.",
         autocompletion=completion.queues,
     ),
 ]
@@ -70,7 +70,8 @@ TenantOption = Annotated[
     ),
 ]
 AtOnceOption = Annotated[
-    int | None, typer.Option("--at-once", metavar="N", min=1, max=100_000, help="Run at most so many at once, of all kinds together.")
+    int | None,
+    typer.Option("--at-once", metavar="N", min=1, max=100_000, help="Run at most this many at once, functions and workers together."),
 ]
 
 
@@ -113,8 +114,8 @@ def runner(
 ) -> None:
     """Run what waits in a store: queued runs, timers, and what other runners left. It listens on no port.
 
-    It is what `celery worker` is for Celery, and what a process after DBOS.launch() is for DBOS: start as many as you like, beside
-    `holdfast serve` and beside programs that open the same store. `--queue` is Celery's -Q, `--at-once` its -c.
+    A runner is like a `celery worker` of Celery, or a process after DBOS.launch(). Start as many as you like, together with `holdfast
+    serve` and with programs that open the same store. `--queue` is Celery's -Q, `--at-once` its -c.
 
     Ends with Ctrl-C or SIGTERM: it takes nothing new, waits a few seconds for what runs, and leaves the rest to other runners.
     """
@@ -161,7 +162,7 @@ def _found(order: RunnerOptions) -> FoundTargets:
 
 
 def _check_chosen(order: RunnerOptions, found: FoundTargets, workers: ServeWorkers | None) -> None:
-    """Refuse a name that the targets do not have: a runner that waits for nothing looks like one that works."""
+    """Refuse a name that the targets do not have. Otherwise the runner would wait for ever, and the user would not see the mistake."""
     runtime = None if workers is None else workers.runtime
     ids = set() if runtime is None else {package.contract.worker_id for package in runtime.packages}
     kinds: tuple[tuple[str, Collection[str], Collection[str] | None], ...] = (

@@ -1,4 +1,5 @@
-"""The sample of `holdfast dev`: the vendor-research pipeline, with a recorded model and a web of its own: no key, no network.
+"""The sample of `holdfast dev`: the vendor-research pipeline. A recorded model and a small local web server make it run without a key and
+without a network.
 
 In a wheel the sample lies beside this file. In a clone it is the folder of the examples, from which the wheel takes it.
 """
@@ -36,7 +37,7 @@ class Sample(msgspec.Struct, frozen=True):
 
     @property
     def target(self) -> str:
-        """What is served."""
+        """The file that `holdfast dev` serves."""
         return str(self.folder / "vendor_research.py")
 
     @property
@@ -51,11 +52,11 @@ class Sample(msgspec.Struct, frozen=True):
 
     @property
     def port(self) -> int:
-        """The port of the sample's web, as the copy has it. A run that goes on later asks the same port again."""
+        """The port of the sample's web server, read from the copy. A run that continues later asks the same port."""
         return int(self.inputs()["urls"][0].split("/")[2].rpartition(":")[2])
 
     def fill(self) -> None:
-        """Copy the sample there, unless a copy is there: the user may have changed it."""
+        """Copy the sample to its folder. An existing copy is kept, because the user may have changed it."""
         source = source_folder()
         if (self.folder / "vendor_research.py").exists():
             return
@@ -66,7 +67,7 @@ class Sample(msgspec.Struct, frozen=True):
 
     @contextlib.contextmanager
     def web(self) -> Iterator[str]:
-        """The web of the sample, in a thread of this process. The addresses in the copy become those of this web."""
+        """Run the sample's web server in a thread of this process. The addresses in the copy are changed to those of this server."""
         site = _site(self.port)
         serving = threading.Thread(target=site.serve_forever, kwargs={"poll_interval": 0.1}, name="sample-web", daemon=True)
         serving.start()
@@ -98,7 +99,8 @@ def source_folder() -> Path:
 
 
 def _site(port: int) -> Any:
-    """The sample's web on this port; on another one if that is taken. It is loaded from the installation, not from the copy."""
+    """The sample's web server on this port, or on another one if the port is taken. Its code is loaded from the installation, not from the
+    copy."""
     spec = importlib.util.spec_from_file_location("holdfast_sample_web", source_folder() / "local_site.py")
     assert spec is not None
     assert spec.loader is not None

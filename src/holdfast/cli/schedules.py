@@ -34,15 +34,20 @@ def add(
     version: Annotated[str | None, typer.Option("--version", metavar="VERSION", help="Only this version of the target.")] = None,
     tenant: Annotated[str | None, typer.Option("--tenant", metavar="TENANT", help="The tenant that it runs for.")] = None,
     overlap: Annotated[
-        str, typer.Option("--overlap", metavar="WORD", help="If the run before still goes on: skip, queue, replace or allow.")
+        str, typer.Option("--overlap", metavar="WORD", help="What happens if the run before is not over: skip, queue, replace or allow.")
     ] = "skip",
     catch_up: Annotated[
-        str, typer.Option("--catch-up", metavar="WORD", help="What no runner started in time: latest, none, all, or all:N.")
+        str,
+        typer.Option(
+            "--catch-up", metavar="WORD", help="What happens with occurrences that no runner started in time: latest, none, all, or all:N."
+        ),
     ] = "latest",
     clock: Annotated[
         str, typer.Option("--clock", metavar="WORD", help="When clocks change: once (each wall time once) or real (each moment).")
     ] = "once",
-    jitter: Annotated[str | None, typer.Option("--jitter", metavar="DURATION", help="Begin up to so much later.")] = None,
+    jitter: Annotated[
+        str | None, typer.Option("--jitter", metavar="DURATION", help="Begin at a random moment, at most this much later.")
+    ] = None,
     start: Annotated[str | None, typer.Option("--start", metavar="TIME", help="Nothing before: 2026-03-01T00:00:00Z.")] = None,
     end: Annotated[str | None, typer.Option("--end", metavar="TIME", help="Nothing after.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Change the schedule if there is one of this name.")] = False,
@@ -50,7 +55,7 @@ def add(
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Add a schedule. What you say here counts more than what code, pages and holdfast.toml declare."""
+    """Add a schedule. It wins over what code, pages and holdfast.toml declare."""
     from holdfast.service.schedule_declarations import Schedule
 
     asked = Schedule(
@@ -104,7 +109,7 @@ def list_(json_lines: LinesOption = False, store: StoreOption = None, codec: Cod
 
 @app.command("show")
 def show(name: NameArgument, json: JsonOption = False, store: StoreOption = None, codec: CodecOption = None) -> None:
-    """Show a schedule: its next times, what became of the last ones, and what an operator changed."""
+    """Show a schedule: its next times, how the last occurrences ended, and what an operator changed."""
     with StorePlace.of(store, codec).client() as client:
         state = client.schedules.get(name)
     if json:
@@ -134,7 +139,7 @@ def next_(
 
 @app.command("pause")
 def pause(name: NameArgument, store: StoreOption = None, codec: CodecOption = None) -> None:
-    """Start nothing until the schedule is resumed. What runs goes on."""
+    """Pause a schedule: it starts nothing until it is resumed. Running executions go on."""
     with StorePlace.of(store, codec).client() as client:
         client.schedules.pause(name)
     say(f"paused {name}")
@@ -144,12 +149,12 @@ def pause(name: NameArgument, store: StoreOption = None, codec: CodecOption = No
 def resume(
     name: NameArgument,
     catch_up: Annotated[
-        bool, typer.Option("--catch-up", help="Make up for what was due meanwhile, as far as the schedule's catch-up says.")
+        bool, typer.Option("--catch-up", help="Start what was due during the pause, as far as the schedule's catch-up setting says.")
     ] = False,
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Go on with a paused schedule. What was due meanwhile is not made up for."""
+    """Resume a paused schedule. Without --catch-up, what was due during the pause is not started."""
     with StorePlace.of(store, codec).client() as client:
         state = client.schedules.resume(name, catch_up=catch_up)
     say(f"resumed {name}")
@@ -158,7 +163,7 @@ def resume(
 
 @app.command("run-now")
 def run_now(name: NameArgument, store: StoreOption = None, codec: CodecOption = None) -> None:
-    """Start one run now, whatever else runs, also if the schedule is paused."""
+    """Start one run now, also if another one still runs or the schedule is paused."""
     with StorePlace.of(store, codec).client() as client:
         state = client.schedules.run_now(name)
     say(f"asked for one run of {state.definition.function}: a runner that hosts it starts it")
@@ -168,11 +173,11 @@ def run_now(name: NameArgument, store: StoreOption = None, codec: CodecOption = 
 def backfill(
     name: NameArgument,
     begin: Annotated[str, typer.Argument(metavar="FROM", help="A time with its zone: 2026-03-01T00:00:00Z.")],
-    end: Annotated[str, typer.Argument(metavar="TO", help="Up to this time, without it.")],
+    end: Annotated[str, typer.Argument(metavar="TO", help="Up to this time; the time itself is not included.")],
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Start what was due in a time, by the expression that counted then. What ran already is not started again."""
+    """Start what was due in a span of time, by the expression that was in force then. What ran already is not started again."""
     from holdfast.service.schedule_declarations import moment_of
 
     first, last = moment_of("FROM", begin), moment_of("TO", end)
@@ -189,7 +194,7 @@ def backfill(
 
 @app.command("remove")
 def remove(name: NameArgument, store: StoreOption = None, codec: CodecOption = None) -> None:
-    """Remove a schedule. What it started goes on. A declared one stays removed until you add it again."""
+    """Remove a schedule. Executions that it started go on. A schedule that code declares stays removed until you add it again."""
     with StorePlace.of(store, codec).client() as client:
         client.schedules.remove(name)
     say(f"removed {name}")

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 
 def schedules_of_file(isolation: str | None, config: Path | None, *, trust: bool) -> Sequence[Schedule]:
-    """The schedules of the operator's file, for a server without workers. That of the current folder counts if the folder is trusted."""
+    """The schedules of the operator's file, for a server without workers. The file of the current folder is used only if the folder is
+    trusted."""
     from holdfast.cli.consent import Consent, operators_settings
     from holdfast.service.operator_files import operator_files
 

@@ -87,7 +87,7 @@ class ServeWorkers:
         return cls(runtime, settings, allowing)
 
     def routes(self, service: Serving, limits: Limits) -> Sequence[Route]:
-        """The routes of the worker protocol. A spare process starts meanwhile."""
+        """The routes of the worker protocol. It also begins to start a spare process."""
         from holdfast.server.protocol.routes import worker_routes
         from holdfast.server.protocol.served import ServedWorkers
 

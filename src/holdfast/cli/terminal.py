@@ -23,7 +23,7 @@ from holdfast.model.errors import InvalidParameter
 
 _WIDE = 100_000
 _LONG_SECONDS = 1.0
-"""A command that works for longer says so."""
+"""A command that takes longer prints a line that says so."""
 _STEERS = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """DEL, the C1 control characters, marks that change the writing direction, line separators, and lone surrogates."""
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
@@ -39,7 +39,8 @@ def say(text: str) -> None:
 def working(what: str, *, only_in_terminal: bool = False) -> Iterator[None]:
     """Show that a command works: in a terminal a spinner on stderr, which is gone afterwards; else one line, if it takes long.
 
-    With `only_in_terminal` there is no such line: for work that takes a second on a busy machine, whose output programs compare.
+    With `only_in_terminal` there is never such a line: it is for commands whose output programs compare, and which may take a second on a
+    busy machine.
     """
     told = f"{printable(what)} …"
     if sys.stderr.isatty():

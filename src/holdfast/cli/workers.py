@@ -137,7 +137,7 @@ def _version(served: Mapping[str, Mapping[str, Served]], worker: str) -> tuple[K
 
 
 async def _ran_pipeline(engine: OpenEngine, pipeline: str, inputs: Any, asking: Mapping[str, Any]) -> Response:
-    """Run a pipeline, and show its nodes meanwhile: also those that ended before a kill, in an earlier run of this command."""
+    """Run a pipeline and show its nodes while it runs, including nodes that ended when this command ran before and was killed."""
     from holdfast.cli.live_pipeline import shown_nodes
     from holdfast.contract.protocol import Response
 

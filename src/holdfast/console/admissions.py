@@ -1,6 +1,9 @@
-"""How many runs each queue admitted of late, as this console saw it: the store counts all admissions, and the console looks now and then.
+"""How many runs each queue admitted in the last five minutes, as this console saw it. The store keeps only the total number of admissions
+of a queue; the console reads that number when a page shows the queue, and the difference between two readings is what was admitted between
+them.
 
-Looks fall into spans of ten seconds. A queue that no page showed for a while shows its admissions in the span of the next look.
+The time is cut into spans of ten seconds. If no page showed a queue for a while, all its admissions of that time count in the span of the
+next reading.
 """
 
 from __future__ import annotations
@@ -12,21 +15,21 @@ from typing import Final
 
 SPAN_MS: Final = 10_000
 SPANS: Final = 30
-"""Five minutes in all."""
+"""How many spans are kept: five minutes together."""
 _MOST_QUEUES: Final = 1000
 
 
 class Admissions:
-    """The last spans of each queue. Threads may share it."""
+    """The admissions of each queue, by span. Several threads may use one object."""
 
     def __init__(self) -> None:
         self._seen: OrderedDict[str, deque[tuple[int, int]]] = OrderedDict()
         self._lock = threading.Lock()
         self.since: int | None = None
-        """When this console looked first."""
+        """When this console read a queue for the first time."""
 
     def look(self, queue: str, admitted: int, now: int) -> tuple[int, ...]:
-        """Keep what a queue has admitted in all, and answer its admissions by span, the newest last."""
+        """Keep the total number of admissions of a queue, and return its admissions in each span, the newest last."""
         span = now // SPAN_MS
         with self._lock:
             self.since = now if self.since is None else self.since
@@ -34,7 +37,7 @@ class Admissions:
             self._seen.move_to_end(queue)
             if len(self._seen) > _MOST_QUEUES:
                 self._seen.popitem(last=False)
-            if looks and admitted < looks[-1][1]:  # the queue was made anew
+            if looks and admitted < looks[-1][1]:  # the queue was removed and made again, so its total began at 0
                 looks.clear()
             if looks and looks[-1][0] == span and len(looks) > 1:
                 looks.pop()

@@ -1,6 +1,6 @@
 """Jobs of the console that act on many runs, one after the other, in a thread of their own.
 
-They live in the memory of this process: when it ends, what is left is not done. The newest twenty are kept.
+The jobs live in the memory of this process: when the process ends, a job does not go on. The newest twenty jobs are kept.
 """
 
 from __future__ import annotations
@@ -21,24 +21,25 @@ log = logging.getLogger("holdfast.console")
 
 KEPT: Final = 20
 MOST_AT_ONCE: Final = 3
-"""The jobs of one tenant that go on at the same time, so that none keeps the others out. Callers of no tenant count as one."""
+"""At most this many jobs of one tenant run at the same time, so that one tenant leaves room for the others. Callers without a tenant count
+as one tenant."""
 MOST_OF_ALL: Final = 12
 MOST_FAILURES: Final = 100
-"""The failures whose reasons a job keeps; all are counted."""
+"""A job keeps the reasons of at most this many failures. It counts all failures."""
 PACE_SECONDS: Final = 0.02
-"""The pause after each run, so that a job of many does not push aside the work of runners."""
+"""How long a job pauses after each run, so that the runners can go on with their work."""
 _END_SECONDS: Final = 5.0
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """A run that could not be acted on."""
+    """A run for which the action failed, and why."""
 
     item: Item
     reason: str
 
 
 class Job:
-    """One action on many runs, and how far it is. The thread writes, pages read."""
+    """One action on many runs, and how many of them are done. Its thread changes the job; pages only read it."""
 
     def __init__(self, name: str, source: BulkSource, verb: Verb, items: Sequence[Item], *, question: str, reason: str, now: int) -> None:
         self.name, self.source, self.verb, self.items = name, source, verb, tuple(items)
@@ -51,7 +52,7 @@ class Job:
 
     @property
     def left(self) -> int:
-        """The runs that are not acted on yet."""
+        """How many runs the job has not acted on yet."""
         return len(self.items) - self.done - self.failed
 
     @property
@@ -75,7 +76,7 @@ class Job:
                 self.cancelled.wait(pace)
             told = f"{self.done:,} done, {self.failed:,} failed, {self.left:,} left: {self.reason}"
             self.source.note(self.verb, self.question or "everything", told)
-        except Exception:  # a thread of its own must say why it ends
+        except Exception:  # no caller sees the error of a thread, so the log must have it
             log.exception("the bulk job %s ended early", self.name)
         finally:
             self.ended_at = clock.now()
@@ -101,14 +102,14 @@ class BulkJobs:
         self._lock = threading.Lock()
 
     def start(self, source: BulkSource, verb: Verb, items: Sequence[Item], *, question: str, reason: str) -> Job:
-        """Begin a job. Only a few go on at the same time."""
+        """Begin a job. It is refused if too many jobs run already."""
         now = self._clock.now()
         job = Job(self._new_name(now), source, verb, items, question=question, reason=reason, now=now)
         thread = threading.Thread(target=job.run, args=(self._clock, self._pace), name="holdfast-bulk", daemon=True)
         with self._lock:
             going_on = [one.source.tenant for one, _ in self._jobs.values() if one.ended_at is None]
             if going_on.count(source.tenant) >= MOST_AT_ONCE or len(going_on) >= MOST_OF_ALL:
-                raise InvalidParameter(f"{MOST_AT_ONCE} actions on many runs go on already. Wait until one has ended, or cancel one.")
+                raise InvalidParameter(f"{MOST_AT_ONCE} actions on many runs are running already. Wait until one has ended, or cancel one.")
             self._jobs[job.name] = (job, thread)
             over = [name for name, (one, _) in self._jobs.items() if one.ended_at is not None]
             for name in over[: max(0, len(self._jobs) - KEPT)]:

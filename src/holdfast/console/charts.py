@@ -1,4 +1,4 @@
-"""A chart: one bar for each slice of time, made of coloured parts that stand on each other. SVG from the server; classes colour it
+"""A chart: one bar for each slice of time. A bar is a stack of coloured parts. The server makes the SVG. CSS classes give the colours
 (static/people.css), because pages allow no `style` attributes. Pure."""
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ _KIND: Final = re.compile(r"[a-z]{1,20}")
 _BAR: Final = 10
 _GAP: Final = 2
 _LEAST: Final = 1.5
-"""The height of the smallest part that is not nothing, so that one failure beside a thousand runs is seen."""
+"""A part whose value is above 0 is at least this high, so that a person sees one failure beside a thousand runs."""
 
 
 class Slice(msgspec.Struct, frozen=True):
     """One bar: its name, and its parts from the bottom up."""
 
     title: str
-    """What the bar tells, as people read it when they point at it."""
+    """The text that a person reads when the pointer is on the bar."""
     parts: tuple[tuple[str, float], ...]
-    """The kind of each part, which chooses its colour (a standing, or `cost`), and how much it is."""
+    """Each part as (kind, value). The kind, a standing or `cost`, chooses the colour."""
 
     @property
     def total(self) -> float:
-        """The whole bar."""
+        """The sum of all parts."""
         return sum(max(0.0, value) for _, value in self.parts)
 
 
 def bars(slices: Sequence[Slice], label: str, height: int = 56) -> Markup:
-    """Bars side by side, as wide as the place that they get. `label` says to people who do not see them what they show."""
+    """Draw bars side by side; the page stretches the drawing to its width. Screen readers read `label` aloud instead of the drawing."""
     highest = max((one.total for one in slices), default=0.0) or 1.0
     wide = max(1, len(slices) * (_BAR + _GAP) - _GAP)
     drawn = "".join(_bar(one, place * (_BAR + _GAP), highest, height) for place, one in enumerate(slices))
@@ -50,13 +50,14 @@ def _bar(one: Slice, x: int, highest: float, height: int) -> str:
     for kind, tall in _heights(one, highest, height - 1.0):
         y -= tall
         drawn.append(f'<rect class="b-{kind}" x="{x}" y="{max(0.0, y):.2f}" width="{_BAR}" height="{tall:.2f}"/>')
-    # The last one takes the pointer wherever it stands over the bar, also where there is nothing.
+    # An invisible rectangle over the whole column: its title appears also when the pointer is above a short bar.
     over = f'<rect class="over" x="{x}" y="0" width="{_BAR}" height="{height}"><title>{shown(one.title)}</title></rect>'
     return f"<g>{''.join(drawn)}{over}</g>"
 
 
 def _heights(one: Slice, highest: float, room: float) -> list[tuple[str, float]]:
-    """How tall each part is. What the smallest parts get more than they are, the tallest part gets less."""
+    """How tall each part is. Very small parts are drawn taller than their value; if the bar gets too high by that, the tallest part is
+    drawn shorter."""
     told = []
     for kind, value in one.parts:
         if _KIND.fullmatch(kind) is None:

@@ -1,4 +1,4 @@
-"""JSON as a page shows it: indented, coloured by kind, and bounded whatever is in it.
+"""JSON as a page shows it: indented, coloured by kind, and cut where it is too long or too deep.
 
 The server renders it, because a browser would lose digits of large numbers. A text that is no JSON is shown as it is.
 """
@@ -13,7 +13,7 @@ from markupsafe import Markup
 from holdfast.web.plain_html import shown
 
 _MOST_CHARACTERS: Final = 200_000
-"""A longer text is not parsed: it is shown as it is, cut."""
+"""A longer text is not parsed: the page shows its beginning as plain text."""
 _MOST_LINES: Final = 1_000
 _MOST_MEMBERS: Final = 200
 _MOST_TEXT: Final = 2_000
@@ -26,7 +26,7 @@ class _Number(str):
 
 
 class _Full(Exception):
-    """There are as many lines as may be shown."""
+    """Raised when the page may show no more lines."""
 
 
 def json_html(text: str | None, most_lines: int = _MOST_LINES) -> Markup:

@@ -23,15 +23,15 @@ from holdfast.web.routing import Route
 
 _FORM_BYTES: Final = 4096
 _BACK: Final = re.compile(r"(?!log(?:in|out)\b)[A-Za-z0-9_~%-][A-Za-z0-9_~%/-]{0,300}(?:\?[A-Za-z0-9._~%/&=+:,@!$'()*;-]{0,999})?")
-"""A page of the console, by its path: no other site, and no way up."""
-_UNKNOWN: Final = "This server does not know the token: it has a mistake, or it was revoked."
+"""The paths to which a login may lead back: a page of this console, but no other site, no `..`, and neither the login nor the logout."""
+_UNKNOWN: Final = "This server does not know the token: it was typed wrongly, or it was revoked."
 _TRIES: Final = 10
 _TRIES_SECONDS: Final = 60.0
 _MOST_ADDRESSES: Final = 10_000
 
 
 class Login:
-    """The handlers of the login. They need no credential, and tell a stranger nothing but that a token is wrong."""
+    """The handlers of the login. They need no credential. A caller who is not logged in learns only that a token is wrong."""
 
     def __init__(self, site: Site, rendering: Rendering, gate: Gate) -> None:
         self._site = site
@@ -54,7 +54,7 @@ class Login:
         return self._page(self._site.visit(request))
 
     async def log_in(self, request: Request) -> Reply:
-        """Begin a session, if the token is one of a credential."""
+        """Begin a session if the token belongs to a credential."""
         visit = self._site.visit(request)
         visit.read_form()
         if not self._tries.take(request.origin, monotonic()):
@@ -74,7 +74,7 @@ class Login:
         return cookie_header(begun.cookie, seconds=seconds, secure=is_secure(visit.request))
 
     async def log_out(self, request: Request) -> Reply:
-        """End the session. It needs no CSRF token: a page of another site cannot send the cookie."""
+        """End the session. The form needs no CSRF token, because the browser does not send the cookie with a form of another site."""
         await in_thread(Purpose.CONSOLE, self._gate.sessions.end, cookie_in(request.header(b"cookie")))
         gone = cookie_header("", seconds=0, secure=is_secure(request))
         return Reply(303, headers=[(b"location", b"login"), (b"cache-control", b"no-store"), gone])
@@ -89,7 +89,7 @@ class Login:
 
 
 class Tries:
-    """How often an address may try to log in, in a while. It keeps a bounded number of addresses."""
+    """Limits how often one address may try to log in: `most` times within `seconds`. It remembers a bounded number of addresses."""
 
     def __init__(self, most: int, seconds: float) -> None:
         self._most = most
@@ -97,7 +97,7 @@ class Tries:
         self._begun: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def take(self, address: str, now: float) -> bool:
-        """Count one more try; False if it is one too many."""
+        """Count one more try; False if the address has made too many."""
         began, count = self._begun.pop(address, (now, 0))
         if now - began >= self._seconds:
             began, count = now, 0

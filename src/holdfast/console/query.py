@@ -1,6 +1,7 @@
-"""The question of the list of runs, as people type it and as addresses carry it: `status:failed worker:web-scrape since:24h acme`.
+"""The question that the list of runs answers. People type it in this form, and the address of the page has it in the same form:
+`status:failed worker:web-scrape since:24h acme`.
 
-A word with a colon is a qualifier, `"…"` holds a value with spaces, and everything else is the beginning of a name or an id. Pure.
+A word with a colon is a qualifier. A value with spaces stands in `"…"`. Every other word is the beginning of a name or an id. Pure.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ FACETS: Final[Mapping[str, str]] = {
     "error": "error_code",
     "version": "version",
 }
-"""The qualifiers that the facets at the left set, each with the field of the store that counts it."""
+"""The qualifiers that a person can also set with the facets at the left of the list, each with the field by which the store counts."""
 TIMES: Final = ("since", "until")
 _WORD: Final = re.compile(r'(?:(\w+):)?(?:"((?:[^"\\]|\\.)*)"|(\S+))')
 _SPAN: Final = re.compile(r"(\d{1,5})([smhdw])")
@@ -43,14 +44,14 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     until: str = ""
     text: str = ""
     everything: bool = False
-    """Also executions that other executions started."""
+    """Whether the list also has executions that other executions started."""
 
     def of(self, key: str) -> tuple[str, ...]:
-        """The values of a qualifier."""
+        """The values that the question gives for a qualifier."""
         return tuple(value for name, value in self.values if name == key)
 
     def toggled(self, key: str, value: str) -> Query:
-        """The question with this value added, or without it if it is there."""
+        """The same question with this value added; if the question has the value already, without it."""
         pair = (key, value)
         values = tuple(one for one in self.values if one != pair) if pair in self.values else (*self.values, pair)
         return msgspec.structs.replace(self, values=values)
@@ -68,7 +69,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         return " ".join([*words, *([self.text] if self.text else [])])
 
     def browse(self, now: int) -> Browse:
-        """The question as a store takes it."""
+        """The question in the form that a store answers."""
         return Browse(
             standings=tuple(map(Standing, self.of("status"))),
             functions=self.of("worker") + self.of("function"),
@@ -85,7 +86,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def query_from(text: str) -> Query:
-    """The question that a text asks. A wrong qualifier is refused, with the ones that there are."""
+    """Read a question from a text. The error for a wrong qualifier names the qualifiers that exist."""
     if len(text) > LONGEST:
         raise InvalidParameter(f"A question has at most {LONGEST} characters.")
     values: list[tuple[str, str]] = []
@@ -113,7 +114,7 @@ def query_from(text: str) -> Query:
 
 
 def quoted(key: str, value: str) -> str:
-    """One qualifier with its value, as it is typed."""
+    """One qualifier with its value, as a person types it."""
     return f"{key}:{_quoted(value)}"
 
 

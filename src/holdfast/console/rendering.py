@@ -1,6 +1,7 @@
-"""Rendering: templates become pages. Every value is escaped; what strangers wrote is also bounded, and hides nothing.
+"""Rendering: templates become pages. Every value is escaped. Texts of strangers are also cut, and lose the characters that hide other
+characters.
 
-Pages allow no script and no style but ours: scripts carry the page's nonce, and there are no `style` attributes anywhere.
+Pages allow only the console's own scripts and styles: each script carries the page's nonce, and no page has a `style` attribute.
 """
 
 from __future__ import annotations
@@ -67,13 +68,14 @@ class Rendering:
         }
 
     def page(self, visit: Visit, template: str, status: int = 200, **values: Any) -> Reply:
-        """A page, or the part of one that a script asked for."""
+        """Render a template as the reply to a visit."""
         text = self._environment.get_template(template).render(visit=visit, root=visit.root, **values)
         return Reply(status, text.encode("utf-8", "replace"), (*SAFE_HEADERS, policy_of(visit.nonce)))
 
 
 def policy_of(nonce: str) -> Header:
-    """The content security policy of a page: only our own scripts, styles and pictures, and no frame around it."""
+    """The content security policy of a page: only the console's own scripts, styles and pictures, and no other site may show the page in a
+    frame."""
     parts = [
         "default-src 'none'",
         f"script-src 'nonce-{nonce}'",
@@ -90,13 +92,14 @@ def policy_of(nonce: str) -> Header:
 
 
 def visible(text: object, most: int = 2_000) -> Markup:
-    """A text that any author may have chosen: cut, without markup, and without characters that hide or turn others."""
+    """A text that a stranger may have written, made safe to show: escaped, cut, and without characters that hide others or change the
+    direction of text."""
     whole = str(text)
     return Markup(shown(whole if len(whole) <= most else f"{whole[:most]}… ({len(whole):,} characters)"))
 
 
 def span(ms: float | None) -> str:
-    """A length of time, short."""
+    """A length of time as a short text."""
     if ms is None:
         return ""
     ms = max(0, ms)
@@ -138,7 +141,8 @@ def address(path: str, **fields: object) -> str:
 
 
 def pretty(text: str) -> str:
-    """A JSON text as a person edits it: indented. What is no JSON stays as it is, and so do large texts, and numbers of many digits."""
+    """A JSON text, indented, so that a person can edit it. A text that is not JSON, is too large, or has numbers with too many digits is
+    returned unchanged."""
     if len(text) > _MOST_INDENTED:
         return text
     try:
@@ -148,7 +152,7 @@ def pretty(text: str) -> str:
 
 
 def _exact(digits: str) -> float:
-    if len(digits) > _MOST_DIGITS or not isfinite(float(digits)):  # the exponent of a Decimal has a bound of its own
+    if len(digits) > _MOST_DIGITS or not isfinite(float(digits)):  # Decimal refuses some exponents
         raise ValueError("a float would lose digits")
     if Decimal(digits) != Decimal(repr(float(digits))):
         raise ValueError("a float would lose digits")

@@ -1,7 +1,7 @@
-"""A run as the text of a Python test: the input, the answers of everything that the run asked, and what came out. Pure.
+"""Writes a Python test from a recorded run: the input, the answers that the run got from tools, workers and people, and its result. Pure.
 
-The text holds only what it is given: what is secret is taken out before (sources/run_tests.py). Every value becomes a literal of Python, so
-no text of a stranger can become code.
+Secrets are taken out before (sources/run_tests.py); this module writes down every value that it is given. It writes each value as a Python
+literal, so that a text of a stranger cannot become code.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 MOST_CHARACTERS: Final = 50_000
-"""A larger value is left out, and the text says so."""
+"""A larger value is left out of the test, and a comment in the test says so."""
 _WIDTH: Final = 100
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 
@@ -29,7 +29,7 @@ class Gave(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Called(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to a callback."""
+    """An answer that a callback got."""
 
     name: str | None
     text: str | None = None
@@ -37,7 +37,7 @@ class Called(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a test of a run needs."""
+    """Everything that the test of one run is made of."""
 
     kind: str
     """function, worker or pipeline."""
@@ -60,7 +60,7 @@ class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):
     status: str = ""
     outputs: Any = None
     compares: bool = True
-    """Whether the outputs are compared: not if something was taken out of them."""
+    """Whether the test compares the outputs. It does not if a secret was taken out of them."""
     error: str | None = None
     notes: Sequence[str] = ()
 
@@ -221,7 +221,7 @@ def _value(name: str, value: Any) -> Iterator[str]:
 
 
 def _literal(value: Any, indent: int = 0) -> str:
-    """A JSON value as Python writes it. What is too large, or too deep, is left out."""
+    """A JSON value as a Python literal. A value that is too large or too deep is left out: a comment says so."""
     try:
         size = len(repr(value))
         if size > MOST_CHARACTERS:
@@ -232,7 +232,7 @@ def _literal(value: Any, indent: int = 0) -> str:
 
 
 def _laid_out(value: Any, indent: int) -> str:
-    """A value on one line if it fits there, else a line for each of its members."""
+    """A value on one line if the line is short enough, else with one line for each member."""
     whole = repr(value)
     if len(whole) + indent <= _WIDTH or not isinstance(value, dict | list) or not value:
         return whole

@@ -1,8 +1,8 @@
-"""Schemas for people: the rows of a table that tells what a value has, and the form that a person fills in to make one. Pure.
+"""JSON Schemas for people: a table that describes the properties of a value, and a form with which a person makes such a value. Pure.
 
-A form has a field for each property of an object. A property that no plain field can hold gets a field for JSON, and a schema that is no
-object with properties gets one field for all of it. The form does not check anything that the contract checks: it only reads what a person
-typed as JSON.
+A form has a field for each property of an object. A property that does not fit a plain field gets a field in which a person types JSON. A
+schema that is not an object with properties gets one such field for the whole value. The form does not check the contract: it only turns
+what a person typed into JSON. The contract checks the inputs when the run starts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MOST_CHOICES: Final = 200
 _LONG: Final = 200
 _MARKS: Final = ("writeOnly", "x-redact")
 WHOLE: Final = "inputs"
-"""The name of the field that has everything."""
+"""The name of the one field that has the whole value."""
 _PREFIX: Final = "in."
 _BOUNDS: Final = {
     "minimum": "at least {}",
@@ -37,7 +37,7 @@ _BOUNDS: Final = {
 
 
 class SchemaRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One property, as a table tells it."""
+    """One property of a schema, as a row of the table."""
 
     path: str
     depth: int
@@ -60,7 +60,7 @@ class FormField(msgspec.Struct, frozen=True, kw_only=True):
     about: str = ""
     bounds: str = ""
     choices: tuple[tuple[str, str], ...] = ()
-    """The JSON of each choice, and what a person reads."""
+    """Each choice as (its JSON, the label that a person reads)."""
     value: str = ""
     example: str = ""
     problem: str = ""
@@ -72,7 +72,7 @@ class FormField(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Form(msgspec.Struct, frozen=True, kw_only=True):
-    """A form, or one field for JSON where `fields` is empty."""
+    """A form. If `fields` is empty, it is one field in which a person types the whole value as JSON."""
 
     fields: tuple[FormField, ...] = ()
     whole: str = "{}"
@@ -80,12 +80,12 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether there is one field for everything."""
+        """Whether one field has the whole value."""
         return not self.fields
 
 
 def rows_of(schema: Mapping[str, Any]) -> tuple[tuple[SchemaRow, ...], bool]:
-    """The properties of an object and of the objects in it; and whether some were left out."""
+    """The rows for the properties of an object and of the objects inside it, and whether rows were left out."""
     rows: list[SchemaRow] = []
     _walk(schema, schema, "", 0, rows)
     return tuple(rows[:MOST_ROWS]), len(rows) > MOST_ROWS
@@ -118,7 +118,7 @@ def _walk(schema: Any, root: Mapping[str, Any], above: str, depth: int, rows: li
 
 
 def form_of(schema: Mapping[str, Any], values: Mapping[str, Any] | None = None) -> Form:
-    """The form of a schema, filled with values, else with its defaults and examples."""
+    """The form of a schema. Its fields hold the given values, else the schema's defaults and examples."""
     whole = _followed(schema, schema)
     known, required = whole.get("properties"), whole.get("required")
     plain = (
@@ -162,7 +162,7 @@ def _field(name: str, part: dict[str, Any], root: Mapping[str, Any], required: b
 
 
 def filled(form: Form, given: Mapping[str, str]) -> tuple[Form, dict[str, Any] | None]:
-    """The form as a person filled it in, and the inputs that it makes; None if some field cannot be read."""
+    """The form as a person filled it in, and the inputs that it makes; the inputs are None if a field cannot be read."""
     if form.is_whole:
         text = given.get(WHOLE, "")
         try:
@@ -187,7 +187,7 @@ def filled(form: Form, given: Mapping[str, str]) -> tuple[Form, dict[str, Any] |
 
 
 def with_problems(form: Form, details: Any, message: str) -> Form:
-    """The form with what the contract refused: each problem at its field, and the rest above the form."""
+    """The form with the problems that the contract found: each at its field, those without a field above the form."""
     found = [one for one in details if isinstance(one, dict)] if isinstance(details, list) else []
     fields, placed = [], 0
     for field in form.fields:
@@ -200,7 +200,7 @@ def with_problems(form: Form, details: Any, message: str) -> Form:
 
 
 def loads(text: str) -> Any:
-    """JSON as a person typed it: one value, and no words that JSON does not have."""
+    """Read JSON that a person typed. Words that are not JSON, such as NaN, are refused."""
     try:
         return json.loads(text, parse_constant=_refused)
     except RecursionError:
@@ -208,7 +208,7 @@ def loads(text: str) -> Any:
 
 
 def dumps(value: Any) -> str:
-    """A value as a person edits it."""
+    """A value as indented JSON, so that a person can edit it."""
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
@@ -230,7 +230,7 @@ def _read(field: FormField, text: str) -> Any:
 
 
 def _followed(part: Any, root: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema, with its reference inside the same document followed."""
+    """The schema that a `$ref` of the same document leads to; a schema without one is returned as it is."""
     found, steps = part, 0
     while isinstance(found, dict) and isinstance(found.get("$ref"), str) and steps < 10:
         target: Any = root
@@ -281,7 +281,7 @@ def _example(whole: dict[str, Any]) -> Any:
 
 
 def _first(path: Any) -> str:
-    """The property that a JSON pointer begins with."""
+    """The first property in a JSON pointer."""
     return str(path or "").removeprefix("/").partition("/")[0].replace("~1", "/").replace("~0", "~")
 
 
@@ -291,7 +291,7 @@ def _within(path: Any) -> str:
 
 
 def _names(problem: dict[str, Any], name: str) -> bool:
-    """Whether a problem of the whole value tells of a property that is missing."""
+    """Whether a problem of the whole value says that this property is missing."""
     reason = str(problem.get("reason", ""))
     return "required" in reason and (f'"{name}"' in reason or f"'{name}'" in reason or f"`{name}`" in reason)
 

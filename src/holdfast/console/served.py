@@ -1,7 +1,8 @@
-"""What the server beside the console serves: workers and pipelines with their contracts, functions with their code, and the engine's loop.
+"""The server in whose process the console runs: its workers and pipelines with their contracts, its functions with their code, and its
+engine's loop.
 
-Pages run in threads of their own. What only the engine's loop may do, they ask it for with `do`, and wait a bounded time for the answer.
-A console without a server beside it (`holdfast console`) has nothing of this.
+Pages run in threads of the console. When a page needs something that only the engine's loop may do, it calls `do`, which waits a bounded
+time for the result. `holdfast console` runs without such a server, and its pages get no `Served`.
 """
 
 from __future__ import annotations
@@ -41,16 +42,18 @@ class Served:
         self._functions: Mapping[str, DurableFunction] = {one.name: one for one in functions}
         self._look = look
         self.logs = logs
-        """What an execution of a function logged: records with `message`, `level` and, of a step, `operationId`."""
+        """Reads what an execution of a function logged: records with `message` and `level`; a record of a step also has `operationId`."""
         self.dead_letters = dead_letters
-        """The newest signals that each sink of this server gave up, by the sink's name, at most so many of each."""
+        """Reads the newest dead letters of this server's sinks, by the sink's name. The argument says how many of each sink it reads at
+        most."""
 
     def names(self) -> Sequence[str]:
         """The ids of the workers and pipelines."""
         return [] if self.workers is None else list(self.workers.served)
 
     def contracts(self, name: str) -> Sequence[Contract]:
-        """The contracts of a worker or a pipeline, one for each version; the version that a request gets is the last."""
+        """The contracts of a worker or a pipeline, one for each version. The last one is the version that runs when a request names
+        none."""
         versions = {} if self.workers is None else self.workers.served.get(name, {})
         return [one.worker.contract for one in list(versions.values())]
 
@@ -65,7 +68,7 @@ class Served:
         return self._functions.get(name)
 
     def do(self, work: Callable[[], Coroutine[Any, Any, T]], seconds: float = _PATIENCE_SECONDS) -> T:
-        """Do something on the engine's loop, and wait for its result."""
+        """Run a coroutine on the engine's loop, and wait for its result. Blocks."""
         begun = asyncio.run_coroutine_threadsafe(work(), self._loop)
         try:
             return begun.result(seconds)
@@ -74,5 +77,5 @@ class Served:
             raise Overloaded("The server did not answer in time. Look whether the run has begun, then try again.") from None
 
     def look(self) -> None:
-        """Tell the runner that there is work in the store, so that it does not wait for its next look."""
+        """Tell the runner that there is work in the store, so that it looks at once and does not wait for its next poll."""
         self._loop.call_soon_threadsafe(self._look)

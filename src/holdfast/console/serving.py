@@ -1,4 +1,4 @@
-"""Puts the console together: a store of its own, the sources for each caller, the pages and their routes."""
+"""Builds the console: it opens a store, makes the sources for each caller, and makes the routes of all pages."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Console:
         return [begin, *(route for part in parts for route in part.routes()), site.page(".*", _missing, "ConsolePage")]
 
     async def close(self) -> None:
-        """End the streams of open pages, and the actions on many runs."""
+        """End the streams of open pages, and cancel the jobs that act on many runs."""
         await self._ticks.close()
         await in_thread(Purpose.CONSOLE, self._bulk.close)
 
@@ -106,7 +106,7 @@ async def open_console(
     read_only: bool = False,
     served: Served | None = None,
 ) -> AsyncIterator[Console]:
-    """The console of a store. It opens the store for itself, so that no page waits for a run, and no run for a page."""
+    """The console of a store. It opens the store a second time, so that pages and runs do not wait for each other."""
     with _opened(where, clock, ids, codec) as store:
         console = Console(store, where, gate, clock=clock, ids=ids, read_only=read_only, served=served)
         try:

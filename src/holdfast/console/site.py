@@ -2,8 +2,8 @@
 
     request → (gate) → visit → page, in a thread of the console's own → reply
 
-A page is a plain function that takes a visit and returns a reply. It reads through `visit.source`, never on the engine's loop. An action is
-a page that changes something: its form must carry the caller's CSRF token, and it does not exist on a console that is read-only.
+A page is a plain function that takes a visit and returns a reply. It reads through `visit.source`, and never runs on the engine's loop. An
+action is a page that changes something: its form must carry the caller's CSRF token, and a read-only console has no actions.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from holdfast.web.requests import Request
 from holdfast.web.routing import Handler, Route
 
 FORM_BYTES: Final = 1024 * 1024
-_OLD_FORM: Final = "This form is too old, or it is not of this console. Open the page again, and send it again."
+_OLD_FORM: Final = "This form is too old, or another site sent it. Open the page again, and send the form again."
 
 View = Callable[[Visit], Reply]
 
 
 class Site:
-    """Makes routes of pages and actions."""
+    """Makes a route from each page and each action."""
 
     def __init__(
         self,
@@ -53,21 +53,21 @@ class Site:
         self.read_only = read_only
         self._chance = chance
         self._own_csrf = base64.urlsafe_b64encode(chance(18)).decode()
-        """The token of forms where callers do not log in."""
+        """The CSRF token of all forms on a server where callers do not log in."""
 
     def page(self, path: str, view: View, operation: str, *, needs: Needs = Needs.VIEW, reach: Reach = Reach.HANDLER) -> Route:
         """A page that shows something. `path` is a regular expression, without the console's prefix."""
         return Route("GET", PREFIX + path, self._shown(view), Policy(operation, needs, reach, session=True))
 
     def action(self, path: str, view: View, operation: str, *, needs: Needs, reach: Reach = Reach.HANDLER) -> list[Route]:
-        """A form that changes something; nothing on a console that is read-only."""
+        """The route of a form that changes something. On a read-only console it returns no route."""
         if self.read_only:
             return []
         policy = Policy(operation, needs, reach, session=True, body_bytes=FORM_BYTES)
         return [Route("POST", PREFIX + path, self._acted(view), policy)]
 
     def visit(self, request: Request) -> Visit:
-        """The visit of a request."""
+        """Make the visit for a request."""
         session = request.session_of_browser
         nonce = base64.b64encode(self._chance(16)).decode()
         csrf = self._own_csrf if session is None else session.csrf
@@ -80,7 +80,7 @@ class Site:
         return shown
 
     def _rotated(self, request: Request, view: View) -> Reply:
-        """The page; a session that is old enough gets a new value with it."""
+        """The reply of the page. If the caller's session is old enough, the reply also sets a new cookie for it."""
         reply = view(self.visit(request))
         session = request.session_of_browser
         if session is not None and self._sessions is not None:
@@ -106,10 +106,10 @@ class Site:
 
 
 def is_secure(request: Request) -> bool:
-    """Whether the browser reached the server over TLS, so that the cookie may say that it travels only so."""
+    """Whether the browser reached the server over TLS. Then the cookie is marked `Secure`: the browser sends it only over TLS."""
     return bool(request.scope.get("scheme") == "https")
 
 
 def redirect(visit: Visit, to: str) -> Reply:
-    """Send the browser to another page of the console, by its path without the prefix."""
+    """A reply that sends the browser to another page of the console. `to` is its path without the console's prefix."""
     return Reply(303, headers=((b"location", f"{visit.root}{to}".encode()), (b"cache-control", b"no-store")))

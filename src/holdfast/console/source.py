@@ -1,4 +1,4 @@
-"""The source of the console's pages: everything that one caller may read and do. Pages know nothing of the store behind it."""
+"""The source of the console's pages: everything that one caller may read and do. Pages reach the store only through it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from holdfast.console.sources.viewer import Viewer
 
 
 class Source:
-    """The reads and actions of one caller, by group of pages."""
+    """The reads and actions of one caller: one property for each group of pages."""
 
     def __init__(self, viewer: Viewer) -> None:
         self.viewer = viewer
@@ -39,17 +39,17 @@ class Source:
 
     @cached_property
     def approvals(self) -> ApprovalsSource:
-        """What people decide."""
+        """Approvals and their decisions."""
         return ApprovalsSource(self.viewer)
 
     @cached_property
     def home(self) -> HomeSource:
-        """What the first page tells."""
+        """What the first page shows."""
         return HomeSource(self.viewer)
 
     @cached_property
     def queues(self) -> QueuesSource:
-        """Queues, their lanes and what is parked."""
+        """Queues, their lanes and their parked runs."""
         return QueuesSource(self.viewer)
 
     @cached_property

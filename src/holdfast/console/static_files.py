@@ -1,4 +1,5 @@
-"""The console's own files: style and scripts, and the few of others that it ships (static/vendor). Nothing is fetched from elsewhere."""
+"""The static files of the console: its own styles and scripts, and a few files of other projects (static/vendor). A page fetches no file
+from another server."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ _KINDS: Final[Mapping[str, bytes]] = {
 
 
 class StaticFiles:
-    """Serves the files from memory. A browser asks whether a file has changed, and mostly gets no file again."""
+    """Serves the files from memory. A browser asks whether a file has changed; if it has not, the reply has no body."""
 
     def __init__(self) -> None:
         self._files: dict[str, tuple[bytes, bytes, bytes]] = {}
@@ -36,7 +37,7 @@ class StaticFiles:
                     self._files[prefix + file.name] = (body, kind, b'"' + hashlib.sha256(body).hexdigest()[:32].encode() + b'"')
 
     def routes(self) -> list[Route]:
-        """The route of the files. It needs no credential: the page with the login uses them."""
+        """The route of the files. It needs no credential, because the login page uses them too."""
         return [Route("GET", f"{PREFIX}static/([A-Za-z0-9._/-]+)", self.file, Policy("ConsoleFile", Needs.NOTHING, Reach.ALL))]
 
     async def file(self, request: Request) -> Reply:

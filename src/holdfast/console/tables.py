@@ -1,7 +1,7 @@
 """Pages of tables, as data: columns, cells of a few kinds, forms of a few fields. One template (table.html) shows them all.
 
-A page says what it shows; it writes no HTML. Rows stand in the order of their source, by name or by time, and a page of rows ends with the
-address of the next page. Pure.
+A page says what it shows, and writes no HTML. Rows stand in the order in which the source returns them, by name or by time. Under the last
+row is a link to the next page. Pure.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
 class Text(msgspec.Struct, frozen=True):
-    """A text. A long one is cut on the page, and its beginning is shown where the pointer rests."""
+    """A text. The page cuts a long one; more of it appears when the pointer rests on it."""
 
     kind: ClassVar[str] = "text"
     text: str
@@ -32,7 +32,7 @@ class Text(msgspec.Struct, frozen=True):
 
 
 class Number(msgspec.Struct, frozen=True):
-    """A number, perhaps of a most: `3 of 5`."""
+    """A number; with a limit it is shown as `3 of 5`."""
 
     kind: ClassVar[str] = "number"
     value: float | None
@@ -64,14 +64,14 @@ class Age(msgspec.Struct, frozen=True):
 
 
 class Until(msgspec.Struct, frozen=True):
-    """How long it is to a moment that comes."""
+    """How long it is until a moment in the future."""
 
     kind: ClassVar[str] = "until"
     at: int | None
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """A standing: the shape and the colour of `word`, with a label of its own where that says more."""
+    """A standing, with the shape and the colour of `word`. `label`, if given, is shown instead of `word`."""
 
     kind: ClassVar[str] = "mark"
     word: str
@@ -112,7 +112,7 @@ class Bar(msgspec.Struct, frozen=True):
 
     @property
     def widths(self) -> tuple[float, float]:
-        """The widths of both parts in a drawing of width 100. What there is, is seen."""
+        """The widths of both parts in a drawing of width 100. A part above 0 is always wide enough to be seen."""
         return tuple(0.0 if part <= 0 else max(0.75, round(min(part, 1.0) * 100, 2)) for part in (self.first, self.second))  # type: ignore[return-value]
 
 
@@ -142,12 +142,12 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     options: tuple[tuple[str, str], ...] = ()
     """Values with their labels, of a select or of checks."""
     chosen: tuple[str, ...] = ()
-    """Of checks: those that are on."""
+    """The values of the checks that are ticked."""
     hint: str = ""
     placeholder: str = ""
     required: bool = False
     bare: bool = False
-    """In a cell of a table: the column's head is the label for the eye."""
+    """Whether the field has no visible label, because it stands in a table under its column's head."""
 
 
 class Button(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,7 +156,7 @@ class Button(msgspec.Struct, frozen=True, kw_only=True):
     label: str
     to: str
     needs: str = ""
-    """What the caller must be allowed to do; the button is left out for others."""
+    """The permission that the caller needs. The page shows the button only to callers who have it."""
     style: str = "small"
     fields: Mapping[str, str] = {}
     confirm: str = ""
@@ -181,7 +181,7 @@ class Column(msgspec.Struct, frozen=True):
     label: str
     number: bool = False
     fill: bool = False
-    """It takes the width that is left."""
+    """Whether the column takes the width that the others leave."""
     title: str = ""
 
 
@@ -199,13 +199,13 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     """The address of the next page, if there is one."""
     following_label: str = "Next"
     narrow: bool = False
-    """It is as wide as its cells, not as the page."""
+    """Whether the table is only as wide as its cells, and not as wide as the page."""
     cut: str = ""
-    """What is left out, as a sentence."""
+    """A sentence that says which rows are left out; empty if none are."""
 
 
 class Form(msgspec.Struct, frozen=True, kw_only=True):
-    """A form. It is left out for callers who may not send it."""
+    """A form. The page shows it only to callers who may send it."""
 
     to: str
     fields: tuple[Field, ...] = ()
@@ -213,13 +213,13 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
     needs: str = ""
     style: str = "primary"
     get: bool = False
-    """It asks for a page, and changes nothing."""
+    """Whether the form only asks for a page (GET) and changes nothing."""
     back: str = ""
-    """The address of the page to go back to, with nothing done."""
+    """The address of the page to which a person returns without sending the form."""
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a page: a heading, a sentence, facts, a table, a form around or below it."""
+    """A part of a page: a heading, a sentence, facts, a table, and a form around the table or below it."""
 
     id: str
     title: str = ""
@@ -230,13 +230,13 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     table: Table | None = None
     form: Form | None = None
     wraps: bool = False
-    """The form is around the table: its fields stand in the cells."""
+    """Whether the form is around the table, with its fields in the table's cells."""
     live: bool = False
-    """It is asked for again when something changes."""
+    """Whether an open page asks for this section again when something changes."""
     every: int = 0
-    """It is asked for again each so many seconds."""
+    """An open page asks for this section again after this many seconds; 0: never."""
     secret: str = ""
-    """A text that is shown this once, to be copied."""
+    """A secret that is shown this one time, so that a person can copy it."""
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
@@ -244,14 +244,14 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
     title: str
     path: str
-    """The page's own path with its query, for parts that are asked for again."""
+    """The page's own path with its query, from which an open page asks for its sections again."""
     lead: str = ""
     above: tuple[tuple[str, str], ...] = ()
     """The pages above it: labels with their paths."""
     mark: Mark | None = None
     buttons: tuple[Button, ...] = ()
     tabs: tuple[tuple[str, str, bool], ...] = ()
-    """Other views of the same: a label, an address, and whether it is the one that is shown."""
+    """Other views of the same page: a label, an address, and whether it is the one that is shown now."""
     filters: Form | None = None
     csv: str = ""
     problem: str = ""
@@ -264,7 +264,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
-    """A table for spreadsheets. No text in it is taken for a formula."""
+    """A table as CSV. A spreadsheet takes no text in it for a formula."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\r\n")
     writer.writerow(columns)

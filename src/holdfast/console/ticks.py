@@ -1,4 +1,4 @@
-"""Ticks: the server tells open pages that something has changed; the page then asks for its part again.
+"""Ticks: the server tells open pages that something has changed, and each page then asks for its changed part again.
 
     data: {"id":"0190…","revision":12}      one execution
     data: {"id":"","revision":3}            anything: for lists
@@ -29,7 +29,7 @@ from holdfast.web.routing import Route
 _PAUSE: Final = 0.5
 _MOST_STREAMS: Final = 500
 _MOST_OF_ONE: Final = 100
-"""The streams of one credential, so that none keeps the others out."""
+"""At most this many streams of one credential, so that one caller leaves room for the others."""
 _MOST_ID: Final = 100
 _POLICY: Final = Policy("FollowConsole", Needs.VIEW, Reach.HANDLER, waits=Waits.STREAM, session=True)
 
@@ -94,7 +94,7 @@ class Ticks:
     async def _look(self) -> None:
         """Look at the store while a page listens."""
         while self._streams:
-            with contextlib.suppress(HoldfastError):  # a store that cannot be read now is asked again
+            with contextlib.suppress(HoldfastError):  # if the store cannot be read now, the loop asks it again later
                 if await in_thread(Purpose.CONSOLE, self._store.changed):
                     self._changes += 1
                     watched = {stream.run for stream in self._streams if stream.run}
@@ -104,13 +104,14 @@ class Ticks:
             await asyncio.sleep(_PAUSE)
 
     def _revisions(self, runs: set[str]) -> dict[str, int]:
-        """A run also changes when a run below it does, so each tick counts changes of the store where the run itself is open."""
+        """The number that each run's tick carries. The page of an open run also shows the runs that it asked for, so any change of the
+        store counts for it; for a run that is over, only its own revision counts."""
         found = {run: self._store.find(run) for run in runs}
         return {run: self._changes if header.ended_at is None else header.revision for run, header in found.items() if header is not None}
 
 
 class _Stream:
-    """One page that listens. Ticks that it has not taken yet are one tick."""
+    """One page that listens. Several ticks that the page has not received yet become one tick."""
 
     def __init__(self, run: str, who: str = "") -> None:
         self.run = run

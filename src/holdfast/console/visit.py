@@ -1,4 +1,5 @@
-"""A visit: one request for a page or an action of the console, with the caller, what the caller may see, and the fields of the form."""
+"""A visit: one request for a page or an action of the console, with its caller, the source of what that caller may see, and the fields of
+the form."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from holdfast.web.routing import path_of
 
 _MOST_FIELDS: Final = 500
 _DEEPEST: Final = 8
-"""The most parts of a page's path."""
+"""A page's path has at most this many parts."""
 
 
 class Visit:
@@ -25,28 +26,29 @@ class Visit:
     def __init__(self, request: Request, source: Source, *, now: int, csrf: str, nonce: str, read_only: bool) -> None:
         self.request = request
         self.source = source
-        """What the caller may see and do: nothing of other tenants."""
+        """What the caller may see and do. It has nothing of other tenants."""
         self.now = now
         self.csrf = csrf
         """The token that every form of this caller carries."""
         self.nonce = nonce
-        """What marks the scripts of this page as ours."""
+        """The browser runs only scripts that carry this random text."""
         self.read_only = read_only
         self.path = path_of(request.scope).removeprefix(PREFIX)
         self.root = root_of(self._page_path())
-        """The way from the page that the person sees to the console's first page. The links of a part of a page begin there, too."""
+        """The relative path from the page that the person sees to the console's first page, such as `../../`. All links begin with it, also
+        those in a part of a page."""
         self.form: Mapping[str, str] = {}
         self.chosen: Mapping[str, tuple[str, ...]] = {}
         """All values of each field of the form, for fields that may be given several times."""
 
     @property
     def label(self) -> str:
-        """The only label of the path."""
+        """The variable part of the path, for a path that has one."""
         return self.request.label
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The labels of the path."""
+        """The variable parts of the path."""
         return self.request.labels
 
     @property
@@ -70,7 +72,7 @@ class Visit:
         return next(iter(self.request.texts(name)), "")
 
     def may(self, needs: str) -> bool:
-        """Whether the caller may do what needs this (`operate`, `approve`, `administer` …), here and now."""
+        """Whether the caller has this permission (`operate`, `approve`, `administer` …) on this console."""
         asked = Needs(needs)
         return may(self.request.identity.roles, asked) and (asked is Needs.VIEW or not self.read_only)
 

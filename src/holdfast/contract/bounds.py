@@ -42,7 +42,7 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class _Wrong(Exception):
-    """Why a value cannot be taken, as the end of a sentence."""
+    """Why a value is not accepted, as the second half of a sentence."""
 
 
 class _Read(NamedTuple):

@@ -40,7 +40,7 @@ class Mismatch(msgspec.Struct, frozen=True):
 
 
 class Checker:
-    """A compiled schema. `SchemaInvalid` refuses a schema that is above a limit, or that is no schema."""
+    """A compiled schema. Raises `SchemaInvalid` if the value is not a schema, or the schema is above a limit."""
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
@@ -62,8 +62,8 @@ class Checker:
     def problems(self, value: Any, *, patient: bool = False) -> tuple[Mismatch, ...]:
         """Every place where the value breaks the schema, up to a bound; empty if it fits.
 
-        To list all places takes many times as long as to find the first. If there can be very many, only the first is listed. A
-        `patient` caller, whose process can be ended, gets more of them.
+        Listing all places takes many times as long as finding the first. If there can be very many, only the first is listed. A `patient`
+        caller, which runs in a process that can be ended, gets more of them.
         """
         try:
             if self._validator.is_valid(value):
@@ -94,7 +94,7 @@ class Checker:
 
 
 class Size(msgspec.Struct, frozen=True):
-    """The size of a value, or more than that."""
+    """The size of a value. It may be larger than the real size, never smaller."""
 
     places: int
     text: bytes

@@ -23,7 +23,7 @@ class Status(StrEnum):
 
 
 class Meaning(msgspec.Struct, frozen=True):
-    """What a code stands for."""
+    """What an error code means."""
 
     code: str
     status: Status
@@ -38,10 +38,10 @@ class Named(msgspec.Struct, frozen=True):
 
     code: str
     retryable: bool | None = None
-    """None: the page names the code and gives no rule."""
+    """Whether the page says that the code is retried; None if it gives no rule."""
     status: Status | None = None
     unless_policy: bool = False
-    """The page leaves the rule to the operator ("non-retryable unless policy allows")."""
+    """Whether the page leaves the rule to the operator ("non-retryable unless policy allows")."""
 
 
 class StatusEnding(msgspec.Struct, frozen=True):
@@ -137,7 +137,11 @@ _ROWS: tuple[tuple[Status, tuple[tuple[str, int | None, str], ...]], ...] = (
             ("supervise_unknown_choice", None, "a supervisor of a pipeline chose a label that its node does not have"),
             ("supervise_invalid_answer", None, "a supervisor of a pipeline gave no choice, no reason, or finished without outputs"),
             ("supervise_turns", None, "a supervisor of a pipeline did not finish within its turns"),
-            ("until_not_reached", None, "the rules of an `until` of a pipeline held for none of its runs; `details` has the reasons"),
+            (
+                "until_not_reached",
+                None,
+                "the rules of an `until` of a pipeline did not hold after the last of its runs; `details` has the reasons",
+            ),
             ("expired", 410, "the run waited in a queue for longer than it may"),
             ("poison_message", None, "a message failed every time it was tried, and is set aside"),
         ),

@@ -21,13 +21,13 @@ from holdfast.contract.references import Path, References
 from holdfast.model import codec
 
 MAX_BYTES: Final = 64 * 1024
-"""Bytes of a schema as JSON."""
+"""A schema has at most this many bytes as JSON."""
 MAX_DEPTH: Final = 60
-"""Levels of nesting, as written."""
+"""A schema is nested at most this many levels deep, as written."""
 MAX_CHAIN: Final = 200
-"""Schemas inside each other, references followed."""
+"""At most this many schemas stand inside each other when references are followed."""
 MAX_EVALUATIONS: Final = 100_000
-"""Places of a schema, references followed."""
+"""A schema has at most this many places when references are followed."""
 MAX_PATTERNS: Final = 100
 IN_PLACE: Final = 100_000
 """The most steps of a check on the event loop, where all other work waits: a few milliseconds."""
@@ -51,7 +51,7 @@ _MULTIPLE_STEPS: Final = 1_500
 
 
 class SchemaInvalid(Exception):
-    """The schema itself is no draft 2020-12 schema, or asks for too much. `code` says which limit is passed, if one is."""
+    """The schema is not a valid draft 2020-12 schema, or it is above a limit. `code` says which limit, if it is one."""
 
     def __init__(self, path: Sequence[str | int], reason: str, code: str = "schema_invalid") -> None:
         self.path = tuple(str(part) for part in path)
@@ -79,7 +79,7 @@ def pointer(path: Sequence[str | int]) -> str:
 
 
 def cost_of(schema: Any) -> Cost:
-    """What a schema can cost; SchemaInvalid, with its code, for one that is above a limit."""
+    """What a schema can cost. Raises SchemaInvalid, with its code, if the schema is above a limit."""
     if not isinstance(schema, Mapping):
         return Cost()
     size = len(msgspec.json.encode(schema))

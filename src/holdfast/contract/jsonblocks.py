@@ -1,4 +1,4 @@
-"""The JSON of a page: read strictly, with the line of every key, and with a mistake told where it is."""
+"""The JSON of a page: it is read strictly, with the line of every key, and an error names the line of the mistake."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _Unfit(ValueError):
 
 
 def read_json(section: Section, notes: Notes) -> JsonBlock | None:
-    """The JSON under a heading, or None with the reason noted."""
+    """The JSON under a heading; None if it cannot be read, with the reason noted."""
     lines = section.block("json", "jsonc", "")
     begin = next((index for index, line in enumerate(lines) if line.text.lstrip()[:1] in ("{", "[")), None)
     if begin is None:
@@ -66,7 +66,7 @@ class _Block:
         self._twice: list[str] = []
 
     def read(self) -> JsonBlock | None:
-        """The value, or None with the reason noted."""
+        """The value; None if it cannot be read, with the reason noted."""
         start = len(self._text) - len(self._text.lstrip())
         places, deep = _places(self._text, self._first)
         if deep is not None:

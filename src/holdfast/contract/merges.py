@@ -37,9 +37,9 @@ MergePolicy: TypeAlias = Literal["strict", "best_effort", "first", "majority", "
 
 MERGE_CONFLICT: Final = "merge_conflict"
 MAX_DEPTH: Final = 64
-"""Levels of objects and lists that are merged by field and element. What lies deeper is one value."""
+"""Objects and lists are merged by field and element up to this depth. What lies deeper is treated as one value."""
 MAX_PATH: Final = 500
-"""Characters of a path. A longer one ends in `…`, because ten thousand conflicts may lie below one long name."""
+"""A path has at most this many characters. A longer one ends in `…`, because ten thousand conflicts may lie below one long name."""
 NO_CHOICES: Final[Mapping[str, str]] = MappingProxyType({})
 _CUT: Final = "…"
 
@@ -55,7 +55,7 @@ MISSING: Final = Missing.MISSING
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """What one source says."""
+    """The value of one source."""
 
     source: str
     value: Any
@@ -93,10 +93,11 @@ class Merged(msgspec.Struct, frozen=True):
 def merged(
     parts: Sequence[tuple[str, Any]], policy: MergePolicy, key: str | None = None, choices: Mapping[str, str] = NO_CHOICES
 ) -> Merged:
-    """One result of several parts. It never fails: conflicts and missing parts are data. `failure_of` says what `strict` makes of them.
+    """One result of several parts. It never fails: conflicts and missing parts are data. `failure_of` says whether `strict` refuses the
+    result.
 
     `choices` settle conflicts that an earlier result of the same parts had: the path of the conflict, and the source whose value is taken.
-    A choice for another place, or of a source that says nothing there, changes nothing.
+    A choice is ignored if there is no conflict at its path, or if its source has no value there.
     """
     there = [Candidate(source, value) for source, value in parts if value is not MISSING]
     absent = sorted(source for source, value in parts if value is MISSING)
@@ -180,7 +181,7 @@ class _Merge:
 
 
 def _sorted(there: Sequence[Candidate]) -> list[Candidate]:
-    """The parts by source. Several parts of one source stand in the order of their texts, which is no order of arrival either."""
+    """The parts by source. Several parts of one source are sorted by their texts, so that the order of arrival does not matter."""
     if len({one.source for one in there}) == len(there):
         return sorted(there, key=lambda one: one.source)
     return sorted(there, key=lambda one: (one.source, repr(identity(one.value))))

@@ -18,7 +18,7 @@ _MESSAGE_CHARACTERS = 900
 
 
 class Notes:
-    """The problems of one page, gathered while it is read. Of a page that has too many, the first are enough."""
+    """The problems of one page, collected while it is read. If there are too many, only the first are kept."""
 
     def __init__(self) -> None:
         self._problems: list[Problem] = []
@@ -47,7 +47,8 @@ class Notes:
 
     @contextlib.contextmanager
     def calling(self, words: Mapping[str, str]) -> Iterator[None]:
-        """Replace these words in what is noted meanwhile: a pipeline.md has a Pipeline spec where a worker.md has a Worker spec."""
+        """Inside this block, replace these words in the noted problems: a pipeline.md has a Pipeline spec where a worker.md has a Worker
+        spec."""
         self._words = words
         try:
             yield

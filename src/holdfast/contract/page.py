@@ -1,4 +1,4 @@
-"""A page in its parts: the title, the problem, and what stands under each heading, whichever way the page was rendered.
+"""Splits a page into its parts: the title, the problem, and what stands under each heading, in any of the page's renderings.
 
 A heading is `## Worker spec` (Markdown), `Worker spec#` (the site) or the bare words of a known heading on a line of their own. Fenced
 blocks are kept apart from the lines around them. Line numbers are those of the text, from 1.
@@ -57,7 +57,7 @@ class Section(msgspec.Struct, frozen=True):
     fences: tuple[Fence, ...]
 
     def block(self, *kinds: str) -> tuple[Line, ...]:
-        """The block of the section: the first fence of a fitting kind, else the first fence, else its lines."""
+        """The block of the section: the first fenced block of a fitting kind, else the first fenced block, else its lines."""
         for fence in self.fences:
             if fence.info.lower() in kinds:
                 return fence.lines

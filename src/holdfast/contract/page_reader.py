@@ -57,12 +57,12 @@ def read(page: str | bytes, *, tools: Collection[str] = ()) -> PageReading:
 
 
 def read_parts(page: Page, notes: Notes, sha256: str) -> PageReading:
-    """The contract of a page that is in its parts already. The problems are those of the notes, also what was noted before."""
+    """The contract of a page that was split into its parts already. The problems are all those in the notes, including earlier ones."""
     return _PageReader(page, (), notes).read(sha256)
 
 
 def contract_of(page: str | bytes, *, name: str = "worker.md", tools: Collection[str] = ()) -> Contract:
-    """The contract of a page, or `ContractInvalid` with all that is wrong with it. `name` is what the message calls the page."""
+    """The contract of a page. Raises `ContractInvalid` with all problems. `name` is the page's name in the message."""
     reading = read(page, tools=tools)
     if reading.contract is None:
         told = "\n".join(f"  {problem}" for problem in reading.errors)

@@ -14,7 +14,7 @@ EACH: Final = "*"
 """The part that stands for each element of a list. A field with this name cannot be reached."""
 MAX_PARTS: Final = 32
 MAX_FIELD: Final = 256
-"""Characters of a field's name."""
+"""The name of a field has at most this many characters."""
 MAX_INDEX: Final = 1_000_000
 Part: TypeAlias = str | int
 Path: TypeAlias = tuple[Part, ...]
@@ -25,11 +25,11 @@ _FORMS: Final = 'A path is made of .field, ["any field"], [0] and [*]: `.offers[
 
 
 class PathInvalid(ValueError):
-    """The text is no path; the message says why."""
+    """The text is not a path; the message says why."""
 
 
 def path_of(text: str) -> Path:
-    """The parts of a path that an author wrote; PathInvalid for a text that is none."""
+    """The parts of a path that an author wrote. Raises PathInvalid if the text is not a path."""
     parts: list[Part] = []
     at = 0
     while at < len(text):
@@ -87,7 +87,7 @@ def _shown(part: Part) -> str:
 
 
 def flaw_of(path: Any) -> str | None:
-    """Why a value is no path, as the end of a sentence; None for a path."""
+    """Why a value is not a path, as the second half of a sentence; None if it is one."""
     if not isinstance(path, list | tuple):
         return "is no list of parts"
     if len(path) > MAX_PARTS:

@@ -9,16 +9,16 @@ from typing import Any, Final
 import re2
 
 MAX_CHARACTERS: Final = 1_000
-"""Characters of one pattern."""
+"""A pattern has at most this many characters."""
 _MEMORY: Final = 512 * 1024
-"""Bytes that one compiled pattern and its search may take."""
+"""One compiled pattern and its search use at most this many bytes."""
 _KEPT: Final = 1_024
 _UNICODE: Final = re.compile(r"\\u\{?([0-9a-fA-F]{4,6})\}?")
 _LARGEST_PROGRAM: Final = 4_000
 
 
 def matcher(pattern: str) -> Any | None:
-    """The pattern, compiled; None for one that cannot be matched in linear time, or is too large."""
+    """The compiled pattern; None if it cannot be matched in linear time, or is too large."""
     return _compiled(pattern) if len(pattern) <= MAX_CHARACTERS else None
 
 

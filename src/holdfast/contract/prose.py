@@ -104,6 +104,6 @@ def log_fields(section: Section | None) -> tuple[str, ...]:
 
 
 def names(given: Sequence[object]) -> tuple[str, ...]:
-    """The plain names among what was given, each once."""
+    """The valid names in a given list, each once."""
     found = [hit.group() for one in given if isinstance(one, str) and (hit := _NAME.match(one.strip().strip("`")))]
     return tuple(dict.fromkeys(found))

@@ -27,7 +27,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Constraints(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a caller tightens for one run. The names are those of the contract's limits."""
+    """The limits that a caller lowers for one run. They have the names of the contract's limits."""
 
     timeout_seconds: float | None = None
     idle_timeout_seconds: float | None = None
@@ -42,11 +42,11 @@ class Constraints(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One call of a worker. The tenant is no part of it: it comes from the credential."""
+    """One call of a worker. It does not contain the tenant, which comes from the credential."""
 
     worker_id: str
     version: str | None = None
-    """Text: 1.10 is not 1.1. None: the newest that is served."""
+    """The version as text, because 1.10 is not 1.1. None: the newest version that is served."""
     inputs: dict[str, Any]
     constraints: Constraints = Constraints()
     trace: Trace = Trace()
@@ -79,9 +79,9 @@ class RunUsage(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: Decimal = Decimal(0)
     tool_calls: int = 0
     cached_tokens: int = 0
-    """Of the input: tokens that the server had in its cache."""
+    """How many input tokens the server had in its cache."""
     reasoning_tokens: int = 0
-    """Of the output: tokens that the model thought with."""
+    """How many output tokens the model used for reasoning."""
 
 
 class Observability(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +94,7 @@ class Observability(msgspec.Struct, frozen=True, kw_only=True):
     usage: RunUsage = RunUsage()
     isolation: str | None = None
     partial: bool = False
-    """The response has outputs and an error."""
+    """Whether the response has both outputs and an error."""
     log_fields: dict[str, Any] = {}
 
 

@@ -15,7 +15,7 @@ from holdfast.contract.references import References
 Schema = Mapping[str, Any] | bool
 REDACTED = "[redacted]"
 MAX_STEPS: Final = 20_000
-"""The most places and schemas to visit for one value. Beyond that the whole value counts as secret."""
+"""At most this many places and schemas are visited for one value. If more are needed, the whole value counts as secret."""
 _MARKS = ("writeOnly", "x-redact")
 _ALL_OF_MANY = ("allOf", "anyOf", "oneOf")
 _SAME_PLACE = ("if", "then", "else", "not")
@@ -85,7 +85,7 @@ class Redaction:
             raise _TooLong
 
     def _applying(self, starting: list[Any]) -> list[Mapping[str, Any]]:
-        """Every schema that speaks of the same place: through references and the keywords that only combine."""
+        """Every schema that applies to the same place: through references, and through keywords such as `allOf`."""
         key = tuple(map(id, starting))
         if key not in self._together:
             found: dict[int, Mapping[str, Any]] = {}
@@ -113,7 +113,7 @@ class Redaction:
 
     @cached_property
     def _reaching(self) -> frozenset[int]:
-        """The schemas from which a mark can be reached: nothing below any other is secret."""
+        """The schemas from which a mark can be reached. Below any other schema nothing is secret."""
         above: dict[int, list[int]] = {}
         marked: list[int] = []
         seen = set[int]()

@@ -1,6 +1,6 @@
 """Admissions: takes executions that wait in queues from the store, and begins their invocations in this runner; and enqueues many at once.
 
-Which execution is admitted next, the store decides (store.lanes).
+The store decides which execution is admitted next (store.lanes).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from holdfast.model.verbs import Answer, Start, Started
 from holdfast.store.seam import ExecutionStore, Target
 
 _SMALL: Final = 64 * 1024
-"""The most bytes of an input that is read with others."""
+"""Larger inputs are not read together with others."""
 
 
 class _Invocations(Protocol):
@@ -34,7 +34,8 @@ class _Invocations(Protocol):
 
 
 class _Claimants(Sequence[Claimant]):
-    """As many claimants as there is room. Each gets its id when the store asks for it, because most admissions find few executions."""
+    """One claimant for each free place. A claimant gets its id only when the store asks for it, because most admissions find few
+    executions."""
 
     def __init__(self, count: int, make: Callable[[], Claimant]) -> None:
         self._count, self._make = count, make
@@ -59,7 +60,7 @@ class _Claimants(Sequence[Claimant]):
 
 
 class Admissions:
-    """What one runner asks the store to admit."""
+    """The admissions of one runner."""
 
     def __init__(
         self,
@@ -78,10 +79,9 @@ class Admissions:
         self._clock, self._ids, self._runner = clock, ids, runner
 
     async def admit(self, targets: Sequence[Target], capacity: Capacity, room: int) -> int:
-        """Let the store admit queued executions, as many as there is room for, and begin them. Answers how many there were.
-
-        The room is reserved. An error after the commit may leave executions claimed that do not run: they are looked for, as after any
-        claim.
+        """Let the store admit queued executions, as many as there is room for, and begin them. Returns how many were admitted. The caller
+        has reserved the room. If an error after the commit leaves claimed executions that do not run, the runner finds them a second later,
+        as after any failed claim.
         """
         now = self._clock.now()
         lot = Admission(targets, _Claimants(room, lambda: Claimant(self._runner, self._ids(now))))
@@ -94,7 +94,7 @@ class Admissions:
             else:
                 taken.extend(one for one in answer.answers if isinstance(one, Execution))
             capacity.free += room - len(taken)
-            if self._agenda.backlog and len(taken) < room:  # a start may have found the room reserved
+            if self._agenda.backlog and len(taken) < room:  # a start that found no room may try again now
                 self._agenda.ring()
             inputs = self._inputs(taken)
             for header in taken:
@@ -109,14 +109,14 @@ class Admissions:
         wanted = [header.id for header in taken if header.epoch == 1 and header.stored <= _SMALL]
         try:
             return self._store.inputs(wanted) if len(wanted) > 1 else {}
-        except HoldfastError:  # an input that cannot be read is its own execution's trouble
+        except HoldfastError:  # if an input cannot be read, only its own execution has the error
             return {}
 
     def _begin(self, header: Execution, capacity: Capacity, payload: str | None) -> None:
         function = self._registry.get(header.function, header.version)
         if function is not None:
             self._invocations.begin(header, function, payload)
-        else:  # the function left meanwhile
+        else:  # the function was removed from this runner in between
             capacity.free += 1
             self._invocations.interrupt(header)
 

@@ -1,7 +1,7 @@
 """The agenda: when the runner looks for work next.
 
-It is plain state. Invocations and the outbox write down when they want the runner back, the poller's thread rings, and the scheduler
-reads. Nothing here calls anything, so that none of them needs to know the others.
+It is plain state. Invocations and the outbox note in it when the scheduler must look again, the poller's thread rings it, and the scheduler
+reads it. The agenda calls none of them, so they need not know each other.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ class Agenda:
     def __init__(self, clock: Clock) -> None:
         self._is_virtual = clock.virtual
         self.rung = asyncio.Event()
-        """Set when the scheduler is to look at once."""
+        """Set when the scheduler must look at once."""
         self.timer_at: int | None = None
-        """No known timer is due before this time; None where no timer is known."""
+        """The time of the next known timer; None if no timer is known."""
         self.backlog = True
-        """An execution may be ready that no runner has claimed. True at first: a dead process may have left some."""
+        """Whether there may be a ready execution that no runner has claimed. True at first, because a dead process may have left some."""
         self.queued = True
-        """The store may have an execution to admit: one was enqueued, or a slot came free. True at first."""
+        """Whether the store may have an execution to admit: one was enqueued, or a slot became free. True at first."""
         self.others_wrote = False
-        """Another process wrote, and this runner has not yet read what it did."""
+        """Whether another process wrote something that this runner has not read yet."""
 
     def ring(self) -> None:
-        """Look at once."""
+        """Let the scheduler look at once."""
         self.rung.set()
 
     def ring_at(self, at: int) -> None:
-        """Look at this time, and plan for it at once."""
+        """Let the scheduler look at this time. It wakes now and plans its rest again."""
         self._note(at)
         self.rung.set()
 
     def plan(self, at: int) -> None:
-        """Look at this time, if nothing makes the scheduler look before it."""
+        """Let the scheduler look at this time at the latest."""
         if self.timer_at is None or at < self.timer_at:
             self.ring_at(at)
 
     def expect(self, header: Execution) -> None:
-        """No invocation of this execution runs now: look when its next timer is due, or at once if it is ready."""
+        """Note an execution that does not run now: the scheduler looks when its next timer is due, or at once if it is ready."""
         is_ready = header.state is State.READY
         if header.place is not None:
             self.expect_queue(header)
@@ -54,11 +54,12 @@ class Agenda:
             self._note(header.due_at)
         if is_ready:
             self._note(header.ready_at)
-        if is_ready or self._is_virtual:  # the scheduler moves a virtual clock, so it must hear of every timer
+        if is_ready or self._is_virtual:  # the scheduler moves a virtual clock, so it must know every timer
             self.rung.set()
 
     def expect_queue(self, header: Execution) -> None:
-        """A write moved an execution of a queue: if it waits in its lane, or holds no slot any more, the store may have one to admit."""
+        """Note that a write changed an execution of a queue. If it waits in its lane, or holds no slot any more, the store may have an
+        execution to admit."""
         if header.state is State.DELAYED:
             self.plan(header.ready_at)
         elif not holds(header):
@@ -68,7 +69,7 @@ class Agenda:
             self.plan(header.due_at)
 
     def hear_others(self) -> None:
-        """Another process wrote: look at once, and read what it did."""
+        """Note that another process wrote: the scheduler looks at once and reads what was written."""
         self.others_wrote = True
         self.rung.set()
 

@@ -1,5 +1,5 @@
-"""Endings: the callers that wait for the end of an execution. If an execution continues as another one, they wait for the end of that
-one."""
+"""Endings: the callers that wait for the end of an execution. If an execution continues as another one, the callers wait for the end of
+that one."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Endings:
 
     def give_up(self, waiter: asyncio.Future[Ending]) -> None:
         """A caller does not wait any more."""
-        for waited, waiters in list(self._waiters.items()):  # in any list: it moves when its execution continues
+        for waited, waiters in list(self._waiters.items()):  # search all lists: a waiter moves to another list when its execution continues
             if waiter in waiters:
                 waiters.remove(waiter)
                 if not waiters:
@@ -104,7 +104,7 @@ class Endings:
         _answer(waiters, ending)
 
     def close(self) -> None:
-        """Answer every caller that still waits: no end will be told any more."""
+        """Answer every caller that still waits with an error, because the engine closes."""
         closed = EngineClosed("The engine was closed while a caller waited for a result.")
         for waiters in self._waiters.values():
             _answer(waiters, closed)

@@ -90,7 +90,7 @@ class Engine:
         self.occurrence_acceptor: OccurrenceAcceptor | None = None
         """Accepts the runs of workers that schedules ask for."""
         self.chores: list[Chore] = []
-        """What the runner does once a minute, beside its upkeep."""
+        """What the runner does once a minute in addition to its upkeep."""
         self._open = False
 
     # --- opening and closing
@@ -219,7 +219,8 @@ class Engine:
         """Enqueue an execution, or find the one of this name and input. Times are seconds. If the queue is idle and there is room here, the
         execution begins in the same write; else it waits in its lane.
 
-        `key` is the lane's key, `name` the name that a second enqueue finds (or replaces, or is refused for: `same`).
+        `key`: the key of its lane. `name`: its name; `same` says what a second enqueue with this name does: find the execution, replace it,
+        or be refused.
         """
         asked = enqueue_of(queue, key=key, delay=delay, ttl=ttl, head_start=head_start, units=units, same=same)
         return await self.enqueue_asked(
@@ -242,8 +243,8 @@ class Engine:
         identity: str | None = None,
         again: bool = False,
     ) -> Execution:
-        """As `enqueue`. `identity` is the text that two enqueues of one name must share, None for the whole input. With `again` a name
-        whose execution failed or is parked is started again.
+        """As `enqueue`. `identity`: two enqueues of one name are the same if this text is equal; None: if the whole input is equal. With
+        `again`, a name whose execution failed or is parked is started again.
         """
         target = self.registry.wanted(function, version, Kind.FUNCTION if order is None else order.kind)
         now, terms = self.clock.now(), terms or target.terms
@@ -257,9 +258,8 @@ class Engine:
     async def enqueue_many(
         self, function: str, items: Sequence[Item], asked: Enqueue, *, tenant: str | None = None, version: str | None = None
     ) -> Sequence[Started | HoldfastError]:
-        """Enqueue many executions of one function, a thousand in each commit. Answers each of them with its execution or its error.
-
-        After a commit with an error no further one is made, so the answers may be fewer than the items.
+        """Enqueue many executions of one function, a thousand in each commit. Returns for each item its execution or its error. After a
+        commit with an error no further commit is made, so there may be fewer results than items.
         """
         target = self.registry.wanted(function, version, items[0].kind if items else Kind.FUNCTION)
         answers: list[Started | HoldfastError] = []
@@ -287,7 +287,8 @@ class Engine:
         return answer.header
 
     async def restart(self, write: Callable[[str, int], Start]) -> Execution:
-        """Write a start that `restarts.restarted` made for an id and a time. This runner takes the new execution if it has room."""
+        """Write the start of a restart. `restarts.restarted` makes it when it gets the id and the time. This runner takes the new execution
+        if it has room."""
         now = self.clock.now()
         made = write(self._ids(now), now)
         target = self.registry.wanted(made.header.function, made.header.version, made.kind)
@@ -309,7 +310,7 @@ class Engine:
         await self.wake(lambda by: Answering(execution, operation, result, error, by, notes=notes), execution)
 
     async def heartbeat(self, callback_id: str) -> None:
-        """Say that a callback is still being worked on."""
+        """Send a heartbeat for a callback: its heartbeat timeout begins again."""
         await self._writer.write(Heartbeat(*self.store.seal.callback_target(callback_id)))
 
     async def release(self, execution: str) -> Execution:
@@ -334,5 +335,5 @@ class Engine:
 
     @property
     def idle(self) -> bool:
-        """Nothing runs, nothing is being written, and no signal is being delivered."""
+        """Whether nothing runs, nothing is being written, and no signal is being delivered."""
         return self._scheduler.idle

@@ -23,7 +23,7 @@ from holdfast.store.seam import ExecutionStore, GraphStore
 
 _MOST_SECONDS: Final = 10 * 366 * 86_400.0
 BULK: Final = 1000
-"""Executions that one commit enqueues."""
+"""One commit enqueues at most this many executions."""
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,10 +35,10 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     terms: Terms | None = None
     charges: tuple[Charge, ...] = ()
     identity: str | None = None
-    """The text that two enqueues of one name must share; None for the whole input."""
+    """Two enqueues of one name are the same if this text is equal; None: if the whole input is equal."""
     graph: GraphText | None = None
     enqueue: Enqueue | None = None
-    """How it is enqueued, if not as the others."""
+    """How this item is enqueued, if it differs from the others."""
 
     def start(self, id: str, function: str, version: str, terms: Terms, tenant: str | None, now: int, asked: Enqueue) -> Start:
         """The write that makes it."""
@@ -66,7 +66,8 @@ def enqueue_of(
     same: str = "existing",
     rates: Sequence[Rate] = (),
 ) -> Enqueue:
-    """What is asked of a queue, checked: times are seconds. The store checks it against the settings of the queue."""
+    """Check what a caller asks of a queue, and make an Enqueue of it. Times are seconds. The store later compares it with the settings of
+    the queue."""
     if same not in [member.value for member in Same]:
         told = ", ".join(repr(member.value) for member in Same)
         raise InvalidParameter(f"same is {same!r:.50}; use one of {told}.")
@@ -101,7 +102,7 @@ def redriven(
 ) -> Start:
     """The start that enqueues a parked execution again, under its name. The parked one is superseded.
 
-    `payload` is the input if it is not that of the parked execution; `same` is as in `verbs.Start`.
+    `payload`: the input, if it differs from that of the parked execution. `same`: as in `verbs.Start`.
     """
     place = header.place
     if place is None or not header.parked or header.status is ExecutionStatus.RUNNING or header.superseded_by is not None:

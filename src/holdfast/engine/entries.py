@@ -1,4 +1,4 @@
-"""Entries: what waits for the writer's turn, and who waits for its answer.
+"""Entries: what the writer has to write, and who waits for the answer.
 
 Most entries are one write, and share a transaction with the writes beside them. A lot has a transaction of its own: an admission, which the
 store decides (`QueueStore.admit`), and many starts at once.
@@ -34,7 +34,7 @@ class Admission(NamedTuple):
     by: Sequence[Claimant]
 
     def commit(self, store: WriterStore, now: int) -> Committed:
-        """Let the store pick and claim them."""
+        """Let the store choose and claim the executions."""
         return store.admit(self.targets, self.by, now)
 
     def writes(self, done: Committed) -> Sequence[Write]:
@@ -49,7 +49,7 @@ class Bulk(NamedTuple):
     starts: Sequence[Start]
 
     def commit(self, store: WriterStore, now: int) -> Committed:
-        """Write all of them; one that is refused spoils no other."""
+        """Write all of them. If one is refused, the others are still written."""
         return committed_apart(self.starts, partial(store.commit, now=now), shared)
 
     def writes(self, done: Committed) -> Sequence[Write]:
@@ -81,7 +81,7 @@ class Entry(NamedTuple):
 
 
 class Waiter:
-    """A thread that waits for its answer, or for the turn."""
+    """A thread that waits for its answer, or for its turn to write."""
 
     __slots__ = ("_lock", "answer")
 
@@ -96,7 +96,7 @@ class Waiter:
         self.wake()
 
     def wake(self) -> None:
-        """Let the thread look: it has its answer, or it may have the turn."""
+        """Wake the thread: it has its answer, or it may take the turn."""
         with contextlib.suppress(RuntimeError):  # woken twice
             self._lock.release()
 
@@ -122,7 +122,7 @@ def deliver(entry: Entry, answer: Reply | HoldfastError) -> None:
 
 
 def payload_bytes(write: object) -> int:
-    """About how large a checkpoint is; nothing for one that cannot be measured, which the store refuses."""
+    """About how many bytes the payloads of a checkpoint have; 0 if they cannot be measured: the store will refuse such a checkpoint."""
     if not isinstance(write, Checkpoint):
         return 0
     try:
@@ -132,5 +132,6 @@ def payload_bytes(write: object) -> int:
 
 
 def shared(error: Exception) -> HoldfastError | None:
-    """An error of ours that a store raises concerns all entries, says the seam. Any other is a bug that one entry may have met."""
+    """The error of a commit if it concerns all its entries, else None. By the seam's rule, Holdfast's own errors concern all. Any other
+    error is a bug that one entry may have caused."""
     return error if isinstance(error, HoldfastError) else None

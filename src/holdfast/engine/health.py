@@ -35,12 +35,12 @@ class Health:
         self._changing = threading.Lock()
         self._fell_at = self._rose_at = 0.0
         self._told = False
-        """The log says that the disk fails, and does not yet say that it works again."""
+        """Whether the log says that the disk fails, and does not yet say that it works again."""
         self.trouble: DiskFailed | None = None
         """Why the engine pauses, if it does."""
 
     def fell(self, trouble: DiskFailed) -> None:
-        """The disk refused a read or a write."""
+        """Note that the disk refused a read or a write."""
         with self._changing:
             self.trouble = trouble
             if not self._told:
@@ -48,7 +48,7 @@ class Health:
                 log.error("%s pauses until its store works again: %s", self._runner, trouble)
 
     def rose(self) -> None:
-        """The disk took a write."""
+        """Note that the disk took a write."""
         with self._changing:
             if self.trouble is not None:
                 self.trouble, self._rose_at = None, monotonic()
@@ -63,8 +63,8 @@ class Health:
 
 
 class spared:  # noqa: N801  it is used like a function
-    """Wraps the work for one of several executions: an error is logged, and the work for the others goes on. A failing disk is raised to
-    the caller, or whatever the caller wants to hear of."""
+    """Wraps the work for one of several executions: an error is logged, and the work for the others goes on. Errors of the kinds that the
+    caller names, by default a failing disk, are raised."""
 
     __slots__ = ("_execution", "_raises")
 
@@ -83,7 +83,7 @@ class spared:  # noqa: N801  it is used like a function
 
 
 def readable(store: Store, executions: Iterable[str], raises: type[Exception] = DiskFailed) -> Iterator[Execution]:
-    """The executions among these that exist and can be read. Errors of the kind `raises` are the caller's."""
+    """The executions among these that exist and can be read. Errors of the kind `raises` are raised to the caller."""
     for execution in executions:
         header = None
         with spared(execution, raises):

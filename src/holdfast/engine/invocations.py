@@ -111,11 +111,11 @@ class Invocations:
         self.doubt(answer)
         if made is not None:
             self.made(made)
-            if function.capacity.free > 0:  # a claim or an admission had taken the room, and has given it back
+            if function.capacity.free > 0:  # a claim or an admission had taken the room and has given it back
                 self._agenda.ring()
 
     def made(self, header: Execution) -> None:
-        """An execution was made that no runner has yet."""
+        """Note a new execution that no runner has claimed yet."""
         if header.place is not None:
             self._agenda.expect_queue(header)
         if header.state is State.READY:
@@ -180,7 +180,7 @@ class Invocations:
             self.interrupt(header)
             return
         if execution in self._live:
-            self._drop(execution)  # another runner had it since, and this runner has not heard of that
+            self._drop(execution)  # another runner had the execution in between, and this runner has not learned that yet
         live = self._live[execution] = Live(header, function)
         self._parents.add(header)
         token = Position(execution, header.epoch, header.sequence, header.revision)
@@ -230,7 +230,7 @@ class Invocations:
         if outcome.status is OutcomeStatus.CRASHED:
             warn_of_crash(outcome, header, self._clock.now())
         if header.state is State.RUNNING and header.runner == self._runner:
-            function.capacity.free -= 1  # what this invocation just gave back, also where there is no room for others
+            function.capacity.free -= 1  # the room that this invocation has just given back, also if there is no room for others
             self.begin(header, function)
             return
         self._tell_if_quarantined(header)
@@ -261,7 +261,7 @@ class Invocations:
             for current in readable(self._store, [execution], Retryable):
                 self.finish(current, ours=False)
                 if lost and current.runner == self._runner:
-                    self._let_go()  # the earlier try had a claim in it
+                    self._let_go()  # the earlier try also claimed the execution
         except Retryable as trouble:
             log.warning("could not learn how %s ended, trying again: %s", execution, trouble)
             self._loop.call_later(_AGAIN_SECONDS, partial(self._learn_end, execution, lost=lost))
@@ -283,7 +283,7 @@ class Invocations:
             self._agenda.expect_queue(header)
 
     def _make_room(self, live: Live) -> None:
-        """An invocation ended. One that was dropped before has made room already."""
+        """Give back the room of an invocation that ended. If it was dropped before, its room is free already."""
         if self._live.get(live.header.id) is live:
             del self._live[live.header.id]
             self._parents.detach(live.header.id)
@@ -331,7 +331,8 @@ class Invocations:
             self._moved(header, change.operations)
 
     def _moved(self, header: Execution, operations: Mapping[str, Operation] = NOTHING) -> None:
-        """A write changed an execution and did not claim it. A live one learns of the operations that are given, or reads what changed."""
+        """A write changed an execution and did not claim it. If it is live here, its invocation gets the given operations, or reads what
+        changed."""
         self.finish(header)
         if header.state is State.RUNNING and header.id in self._live and not self._parents.learn(header, operations):
             self._host.nudge(header.id)
@@ -367,7 +368,7 @@ class Invocations:
             return
         try:
             held = list(readable(self._store, set(self._store.held(self._runner)) - self._live.keys(), Retryable))
-        except HoldfastError as trouble:  # what could not be read now is read a second later
+        except HoldfastError as trouble:  # if it could not be read now, it is read a second later
             self.doubt(trouble)
             return
         for header in held:

@@ -1,4 +1,4 @@
-"""Chained invokes: which execution an invoke starts. It starts with the checkpoint that asks for it (model.chaining)."""
+"""Chained invokes: finds the execution that an invoke starts. The checkpoint that asks for the invoke also starts it (model.chaining)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class InvokeTargets:
         self._ids = ids
 
     def children(self, parent: str, updates: Sequence[Update]) -> Children:
-        """What each invoke among these updates starts. Many may invoke the same function, which is looked for once."""
+        """The child that each invoke among these updates starts. If many invoke the same function, it is looked up once."""
         found: dict[str, Hosted | None] = {}
         return {update.id: self._child(parent, update, found) for update in updates if starts_another(update)}
 
@@ -46,10 +46,10 @@ class InvokeTargets:
                 found[name] = self._target(name)
             target = found[name]
             if target is None or target.kind is not (Kind.FUNCTION if order is None else order.kind):
-                return _unknown(update)  # a worker is no function: its run needs an order that was accepted
+                return _unknown(update)  # a worker cannot be started like a function: its run needs an accepted order
             payload = codec.storable(order.input if order is not None else "{}" if update.payload is None else update.payload)
             return self._birth(parent, update, target, payload)
-        except Rejected as refused:  # trouble with the store is raised, and is no failure of the operation
+        except Rejected as refused:  # errors of the store are raised, and do not fail the operation
             kind = "InvalidParameterValueException" if isinstance(refused, InvalidParameter) else type(refused).__name__
             return Failure(str(refused), kind)
 

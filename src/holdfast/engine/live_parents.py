@@ -1,4 +1,4 @@
-"""Live parents: invocations that stay live while an execution which they have invoked is live in this process.
+"""Live parents: invocations that stay live while they wait for an execution that they invoked and that is live in this process.
 
     waits ──▶ a child that it waits for is live here? ──no──▶ rests: its invocation ends as PENDING, as that of any handler that waits
       ▲            │ yes
@@ -36,7 +36,7 @@ class Live(NamedTuple):
 
 
 class LiveParents:
-    """Who waits for whom among the invocations of one runner."""
+    """Knows which invocations of one runner wait for which others."""
 
     def __init__(self, live: Mapping[str, Live], agenda: Agenda, loop: AbstractEventLoop) -> None:
         self._live, self._agenda, self._loop = live, agenda, loop
@@ -44,19 +44,20 @@ class LiveParents:
         self._children: dict[str, dict[str, str]] = {}
         """By parent: its children that are live here, or that a write under way makes and claims, each with the parent's operation."""
         self._waiting: dict[str, bool] = {}
-        """The parents that stay and only wait, in the order they began to; and whether each waits for something else, too."""
+        """The parents that stay live and only wait, in the order in which they began to wait; and whether each also waits for something
+        else."""
         self._leaving: set[str] = set()
         """The parents whose room is needed: they rest when they next have nothing to do."""
         self._planned: set[str] = set()
 
     def __len__(self) -> int:
-        """How many live invocations may have something to write: all but those that only wait."""
+        """How many live invocations may have something to write: all but the parents that only wait."""
         return len(self._live) - len(self._waiting)
 
     # --- what the invocation itself says
 
     def attach(self, parent: Parent) -> None:
-        """An invocation is live, and can be told of changes."""
+        """Note an invocation that is live and can receive changes."""
         self._attached[parent.execution] = parent
 
     def stays(self, parent: Parent) -> bool:
@@ -78,24 +79,25 @@ class LiveParents:
         return True
 
     def writes(self, execution: str) -> None:
-        """An invocation writes, so it does not only wait."""
+        """Note that an invocation writes, so it does not only wait."""
         self._waiting.pop(execution, None)
 
     # --- what happens to it and to its children
 
     def detach(self, execution: str) -> None:
-        """An invocation is over."""
+        """Note that an invocation is over."""
         self._attached.pop(execution, None)
         self._waiting.pop(execution, None)
         self._leaving.discard(execution)
 
     def add(self, child: Execution) -> None:
-        """An execution is live here, or will be when the write under way is on disk."""
+        """Note an execution that is live here, or will be when the present write is on disk."""
         if child.parent is not None and child.parent_operation is not None:
             self._children.setdefault(child.parent, {})[child.id] = child.parent_operation
 
     def remove(self, child: Execution) -> None:
-        """An execution is not live here any more. Its parent looks again, once it has learned what the same commit told it."""
+        """Note that an execution is not live here any more. Its parent checks again whether to stay, after it has learned what the same
+        commit changed."""
         children = self._children.get(child.parent or "")
         if children is None or children.pop(child.id, None) is None:
             return
@@ -105,7 +107,7 @@ class LiveParents:
             self._plan_look(child.parent)
 
     def learn(self, header: Execution, operations: Mapping[str, Operation]) -> bool:
-        """Tell a live parent which of its operations a write of another execution changed; False if it cannot be told so."""
+        """Tell a live parent which of its operations the write of another execution changed. Returns False if the parent cannot take it."""
         parent = self._attached.get(header.id)
         if parent is None or not operations:
             return False
@@ -113,7 +115,7 @@ class LiveParents:
         return True
 
     def others_wrote(self, read: Callable[[Sequence[str]], Sequence[Execution]]) -> None:
-        """Another process wrote: the parents that also wait for something that is not live here learn what changed."""
+        """After a write of another process: let the parents that also wait for something outside this runner read what changed."""
         for header in read([execution for execution, others in self._waiting.items() if others]):
             parent = self._attached.get(header.id)
             if parent is not None:
@@ -122,12 +124,12 @@ class LiveParents:
     # --- room
 
     def ask_for_room(self) -> None:
-        """An execution found no room, or a parent begins to wait where there is none: the scheduler sees whether room must be made."""
+        """Let the scheduler check whether room must be made: an execution found no room, or a parent begins to wait while there is none."""
         if self._waiting:
             self._agenda.ring()
 
     def waits_in(self, capacity: Capacity) -> int:
-        """How many parents take room of this capacity and only wait."""
+        """How many parents that only wait take room of this capacity."""
         return len(self._idle_in(capacity))
 
     def make_room(self, capacity: Capacity, count: int = 1) -> None:

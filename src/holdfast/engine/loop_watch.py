@@ -27,10 +27,11 @@ _LOOKS: Final = 10
 """The watch warns only if it looked this often since it asked the loop. If it looked less often, the whole process slept, and the loop
 was not blocked."""
 _SELDOM: Final = 5
-"""Only one look in so many reads the stack of the loop's thread, because reading it costs more than the rest of a look."""
+"""Only every fifth look reads the stack of the loop's thread, because that costs more than the rest of a look."""
 _FRAMES: Final = 12
 _RESTING: Final = (selectors.__file__, runners.__file__)
-"""Where a loop's thread is while it waits: Python's own loop in a selector, a loop written in C below the call that runs it."""
+"""The files in whose code a waiting loop's thread is: Python's own loop waits in a selector; a loop written in C waits below the call that
+runs it."""
 _LOOP: Final = str(Path(asyncio.__file__).parent)
 _PYTHON: Final = sysconfig.get_path("stdlib")
 _OURS: Final = str(Path(__file__).resolve().parents[1])

@@ -2,8 +2,8 @@
 
     Start, births → started        Settle → invoked        Checkpoint → operated        any write that ends an execution → closed
 
-Runs of workers are executions too, and are left out: the package `workers` tells of them, in the words of its protocol. What happens in
-queues is told of all executions (`ports.QueueObserver`). An execution that is enqueued starts when it is admitted for the first time.
+Runs of workers are executions too, and are left out: the package `workers` reports them in the words of its protocol. Events of queues are
+reported for all executions (`ports.QueueObserver`). An execution that is enqueued starts when it is admitted for the first time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ENDS: Final = frozenset({Action.SUCCEED, Action.FAIL, Action.RETRY})
 
 
 class EngineSight:
-    """What observers may ask."""
+    """What observers may read from the engine."""
 
     def __init__(self, store: Store, registry: Registry, clock: Clock, live: Sized) -> None:
         self._store = store
@@ -64,14 +64,15 @@ class Observers:
         self._live: dict[str, Execution] = {}
         """By execution: the header that its invocation here began with."""
         self._written: dict[str, Position] = {}
-        """By execution: the last checkpoint that observers were told of. A repeated request is answered again, and changes nothing."""
+        """By execution: the last checkpoint that was reported. If a client repeats a request, the answer is repeated, but nothing is
+        reported again."""
         self._ended: OrderedDict[str, None] = OrderedDict()
         self._broken: set[Observer] = set()
         for observer in observers:
             observer.attach(sight)
 
     def saw(self, writes: Sequence[Write], done: Committed, now: int) -> None:
-        """Tell of one commit: its writes, what it answered, and when it was made."""
+        """Report one commit: its writes, its answers, and its time."""
         self._tell("committed", len(writes))
         for write, answer in zip(writes, done.answers, strict=True):
             if isinstance(answer, HoldfastError):
@@ -108,7 +109,7 @@ class Observers:
                 self._at(answer, now)
 
     def _born(self, header: Execution) -> None:
-        """An execution was made; one that waits in a queue has not started."""
+        """Report a new execution. An execution that waits in a queue has not started yet."""
         if header.place is None or header.place.admitted_at is not None:
             self._started(header)
             if header.place is not None and header.epoch == 1:
@@ -172,15 +173,15 @@ class Observers:
         return known is None or known.kind is Kind.FUNCTION
 
     def occurred(self, schedule: str, outcome: str, count: int, late_ms: int | None) -> None:
-        """Tell what becomes of occurrences of a schedule."""
+        """Report what happened with occurrences of a schedule."""
         self._tell_if_seen("occurred", schedule, outcome, count, late_ms)
 
     def _tell_if_seen(self, what: str, *about: Any) -> None:
-        """Tell those observers that look at queues or schedules."""
+        """Report to those observers that watch queues or schedules."""
         self._tell(what, *about, to=[observer for observer in self._observers if hasattr(observer, what)])
 
     def _tell(self, what: str, *about: Any, to: Sequence[Observer] | None = None) -> None:
-        """An observer that fails is logged once, and harms neither the engine nor another observer."""
+        """Call all observers. If one fails, that is logged once, and neither the engine nor another observer is affected."""
         for observer in self._observers if to is None else to:
             try:
                 getattr(observer, what)(*about)

@@ -1,8 +1,9 @@
 """Delivering signals: each subscriber given to this engine hears of every change of a status, in order, at least once.
 
 One task for each subscriber. The task takes the delivery, which one runner of the store has at a time; reads the signals after the
-subscriber's cursor; calls the subscriber's function for one signal after the other; and moves the cursor behind those that the function
-took. A signal that is not taken is tried again until it is: none is ever passed over. The cursor is moved at most ten times a second, so
+subscriber's cursor; calls the subscriber's function for one signal after the other; and moves the cursor past the signals that the function
+took. If the function does not take a signal, it is called again until it does: no signal is skipped. The cursor is moved at most ten times
+a second, so
 a crash repeats what was delivered since, and nothing else.
 """
 
@@ -30,7 +31,8 @@ T = TypeVar("T")
 NO_SUBSCRIBERS: Final[Mapping[str, Subscriber]] = MappingProxyType({})
 _PAGE: Final = 100
 _KEEP_SECONDS: Final = 0.1
-"""How often the cursor is moved at most; also how long a runner believes that it has the delivery without asking."""
+"""The cursor is moved at most once in this many seconds. For this time a runner also assumes that the delivery is still its own, without
+asking the store."""
 _TAKE_SECONDS: Final = 1.0
 """How often to look whether the runner that delivers is gone."""
 _TROUBLE_SECONDS: Final = 1.0
@@ -54,12 +56,12 @@ class Outbox:
 
     @property
     def idle(self) -> bool:
-        """Nothing is being delivered, nor known to be there for delivery."""
+        """Whether nothing is being delivered, and no signal is known that waits for delivery."""
         return all(delivery.idle for delivery in self._deliveries)
 
     @property
     def next_at(self) -> int | None:
-        """When a signal that was not taken is tried again, if any waits for that."""
+        """When the next try of a signal is due; None if no signal waits for a next try."""
         return min((d.retry_at for d in self._deliveries if d.retry_at is not None), default=None)
 
     def begin(self, expect: Callable[[int], None]) -> None:
@@ -69,23 +71,23 @@ class Outbox:
         self._tasks = [asyncio.create_task(d.run(expect), name=f"holdfast-outbox-{d.name}") for d in self._deliveries]
 
     def wake(self) -> None:
-        """There are new signals."""
+        """Report that there are new signals."""
         for delivery in self._deliveries:
             delivery.wake()
 
     def news(self) -> None:
-        """Another process wrote: signals, or that it delivers no more."""
+        """Report that another process wrote: it may have written signals, or given up the delivery."""
         for delivery in self._deliveries:
             delivery.news()
 
     def look(self, now: int) -> None:
-        """Try again what is due."""
+        """Start the tries that are due."""
         for delivery in self._deliveries:
             if delivery.retry_at is not None and delivery.retry_at <= now:
                 delivery.retry()
 
     async def end(self) -> None:
-        """Deliver no more; others may as soon as the runner has left."""
+        """Stop delivering. Other runners can deliver as soon as this runner has left the store."""
         for delivery in self._deliveries:
             delivery.close()
         if self._tasks:
@@ -135,16 +137,16 @@ class _Delivery:
 
     @property
     def idle(self) -> bool:
-        """Whether it rests and was not woken."""
+        """Whether the task rests and has nothing to do."""
         return self._rests_until is not None and not self._rests_until.is_set()
 
     def wake(self) -> None:
-        """There are new signals. Only the runner that delivers acts on this."""
+        """Report new signals. Only the runner that delivers acts on this."""
         if self._holding:
             self._wake.set()
 
     def news(self) -> None:
-        """There may be new signals, or the delivery may be free."""
+        """Report that there may be new signals, or that the delivery may be free."""
         self._wake.set()
 
     def retry(self) -> None:
@@ -160,7 +162,7 @@ class _Delivery:
     # --- the task
 
     async def run(self, expect: Callable[[int], None]) -> None:
-        """Deliver whenever the delivery can be had."""
+        """Deliver signals whenever this runner has the delivery."""
         try:
             while not self._closing:
                 try:
@@ -178,14 +180,17 @@ class _Delivery:
             self._finish()
 
     async def _deliver(self, expect: Callable[[int], None]) -> None:
-        """Take the delivery and deliver until it is lost; return when it cannot be had yet."""
+        """Take the delivery, and deliver until it is lost. Returns if another runner has it."""
         self._wake.clear()
         cursor = await self._in_thread(lambda: self._store.take_delivery(self.name, self._runner))
         if cursor is None:
             await self._rest(self._wake, _TAKE_SECONDS)
             return
         self._holding = True
-        self._kept, self._done = cursor, max(cursor, self._done)  # no signal taken before a store failure is repeated
+        self._kept, self._done = (
+            cursor,
+            max(cursor, self._done),
+        )  # write the cursor first, so that after a store failure no taken signal is repeated
         while not self._closing:
             self._wake.clear()
             page = self._store.signals(self.name, self._runner, self._done, _PAGE)
@@ -200,7 +205,7 @@ class _Delivery:
                 await self._catch_up()
 
     async def _catch_up(self) -> None:
-        """All is delivered: rest until there is more, and move the cursor when its time has come."""
+        """Rest until there are more signals; meanwhile move the cursor when that is due."""
         if self._done == self._kept:
             await self._rest(self._wake)
             return
@@ -260,7 +265,7 @@ class _Delivery:
         try:
             self._store.delivered(self.name, self._runner, self._done)
         except HoldfastError as trouble:
-            log.warning("what %s had last is told again by the next one that delivers: %s", self.name, trouble)
+            log.warning("the next runner that delivers repeats the last signals of %s: %s", self.name, trouble)
 
     async def _rest(self, until: asyncio.Event, seconds: float | None = None) -> None:
         self._rests_until = until

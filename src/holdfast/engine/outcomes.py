@@ -1,4 +1,4 @@
-"""Outcomes of invocations: how an outcome counts, what is written instead of one that the store refuses, and what people are told."""
+"""Outcomes of invocations: which outcome is written, what is written if the store refuses it, and what the log says about a crash."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = logging.getLogger("holdfast.engine")
 _DISK: Final = (DiskFailed.__name__, DiskFull.__name__)
 
 INTERRUPTED: Final = Outcome(OutcomeStatus.INTERRUPTED)
-"""The invocation did nothing wrong: any runner may go on at once, and it counts as no failure."""
+"""The outcome of an invocation that was ended without its own fault. It does not count as a failure, and any runner may go on at once."""
 
 
 def blameless(outcome: Outcome) -> Outcome:

@@ -1,6 +1,7 @@
 """The poller: polls the store on a thread of its own, so that a busy event loop does not let the runner's lease run out.
 
-What one poll does is the scheduler's (`Scheduler._polls`); here is only how often and where it runs. Simulations have a poller on the loop.
+The scheduler says what one poll does (`Scheduler._polls`); the poller only decides how often and on which thread. Simulations have a poller
+on the loop.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ class Poller(Protocol):
 
 
 StartPoller = Callable[[Iterator[None], float], Poller]
-"""Begins to poll: takes the next element of the iterator every so many seconds."""
+"""Begins to poll: takes the next element of the iterator each time this many seconds have passed."""
 
 
 class ThreadPoller:

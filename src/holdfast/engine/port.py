@@ -35,7 +35,7 @@ _NO_WORKERS: Final = (
 
 
 class EnginePort:
-    """What a handler in this process writes through."""
+    """The port through which a handler in this process writes."""
 
     def __init__(
         self, store: ExecutionStore, writer: Writer, targets: InvokeTargets, health: Health, rooms: Rooms, parents: LiveParents
@@ -107,9 +107,8 @@ class EnginePort:
         return self._read(lambda: self._store.input(token.execution))
 
     def seen(self, token: Position) -> int:
-        """The revision that an invocation was last told of: by its latest checkpoint with a client token, else when it began.
-
-        For a host whose handlers write over HTTP. The store is asked, because any process may have served that checkpoint.
+        """The last revision that an invocation knows: from its latest checkpoint with a client token, else from its beginning. It is for
+        hosts whose handlers write over HTTP. The store is asked, because any process may have served that checkpoint.
         """
         header = self._read(lambda: self._store.find(token.execution))
         written = header is not None and header.client is not None and header.client.startswith(f"{token.epoch}.")
@@ -143,7 +142,7 @@ class EnginePort:
         return NO_CHILDREN
 
     def _read(self, read: Callable[[], T]) -> T:
-        """Tell the engine when the disk fails: such a failure does not count against the execution."""
+        """Read from the store. If the disk fails, the engine learns it, so that the failure does not count against the execution."""
         try:
             return read()
         except DiskFailed as trouble:

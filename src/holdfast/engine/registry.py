@@ -33,7 +33,7 @@ class Capacity:
 
 
 class Function(msgspec.Struct, frozen=True, kw_only=True):
-    """A function as the engine knows it; its code is the host's."""
+    """A function as the engine knows it. The engine does not have its code; the host does."""
 
     name: str
     version: str = LATEST
@@ -43,7 +43,7 @@ class Function(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def latest(versions: Collection[str]) -> str:
-    """The version that is meant where none is named: `$LATEST` if there is one, else the highest."""
+    """The version that is used if the caller names none: `$LATEST` if there is one, else the highest."""
     return LATEST if LATEST in versions else max(versions, key=int)
 
 
@@ -55,7 +55,7 @@ class Registry:
         self._capacities: set[Capacity] = set()
         self._is_shut = False
         self.only: Only | None = None
-        """The executions of these functions that the runner takes; None for all."""
+        """Limits which executions the runner takes; None: all executions of its functions."""
         self.aliases: dict[tuple[str, str], str] = {}
         """Versions by function and alias."""
         self.gone: set[tuple[str, str]] = set()
@@ -66,7 +66,7 @@ class Registry:
             self.put(function)
 
     def put(self, function: Function) -> None:
-        """Host a function from now on, or under new terms; what runs goes on."""
+        """Host a function from now on, or give it new terms. Running invocations go on."""
         self._functions[function.name, function.version] = function
         self.gone.discard((function.name, function.version))
         if function.capacity not in self._capacities:
@@ -74,7 +74,7 @@ class Registry:
             function.capacity.free -= _MORE_THAN_ANY if self._is_shut else 0
 
     def remove(self, name: str, version: str) -> None:
-        """Host a version no longer: its executions stay, and wait for a runner that hosts it."""
+        """Stop hosting a version. Its executions stay in the store and wait for a runner that hosts it."""
         self._functions.pop((name, version), None)
         self.gone.add((name, version))
 
@@ -102,7 +102,7 @@ class Registry:
         return found
 
     def kind_of(self, name: str) -> Kind | None:
-        """What a function that is hosted here is; None for one that is not."""
+        """The kind of a function that is hosted here; None if it is not hosted here."""
         return next((f.kind for f in self._functions.values() if f.name == name), None)
 
     def targets(self) -> Sequence[Target]:
@@ -114,7 +114,7 @@ class Registry:
         return [Hosted(f.name, f.version, f.terms, f.kind) for f in self._functions.values()]
 
     def is_full(self) -> bool:
-        """Whether there is a function here that has no room at all now."""
+        """Whether one of the functions here has no room now."""
         return any(f.capacity.free <= 0 for f in self._functions.values())
 
     def is_unused(self) -> bool:
@@ -122,13 +122,13 @@ class Registry:
         return all(capacity.unused for capacity in self._capacities)
 
     def shut(self) -> None:
-        """Give no room to anything new, until `open` is called."""
+        """Refuse room to new invocations, until `open` is called."""
         self._is_shut = True
         for capacity in self._capacities:
             capacity.free -= _MORE_THAN_ANY
 
     def open(self) -> None:
-        """Give room again: what was free before, and what became free meanwhile."""
+        """Give room again: what was free before `shut`, and what became free since."""
         self._is_shut = False
         for capacity in self._capacities:
             capacity.free += _MORE_THAN_ANY

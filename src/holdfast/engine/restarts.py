@@ -31,9 +31,8 @@ def is_restart(on_failed: str, name: str | None) -> bool:
 
 
 def failed_as(store: ExecutionStore, function: str, name: str | None) -> str | None:
-    """The id of the execution that has a name and went on as others, if the last of them failed.
-
-    The first execution keeps the name, and what has ended stays as it ended; so the last one decides whether the name may start again.
+    """If an execution with this name continued as others and the last of them failed, the id of the first one. The first execution keeps
+    the name, and its own end does not change; so the last one decides whether the name may be started again.
     """
     first = last = None if name is None else store.find_named(function, name)
     while last is not None and last.continued_as is not None:

@@ -2,7 +2,8 @@
 
 A start, a wake-up and a birth (the start of an invoked child) claim the execution that they make ready in their own write. The checkpoint
 of the parent writes the birth. The engine reserves the child's room before that checkpoint, and the child begins when the commit reports it
-(`Invocations.followed`). When the checkpoint is answered, the room of each child that it did not make is free again.
+(`Invocations.followed`). When the answer to the checkpoint is there, the room of each child that the checkpoint did not start is given
+back.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Rooms:
         self._registry, self._parents, self._writer = registry, parents, writer
         self._clock, self._ids, self._runner = clock, ids, runner
         self._expected: dict[str, Expected] = {}
-        """By the id of the invocation that begins."""
+        """The expected children, by the id of the invocation that will begin."""
         self.doubt: Callable[[Answer | HoldfastError], None] = lambda _: None
         """Called when a write that may hold a claim has failed."""
 

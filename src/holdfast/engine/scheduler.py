@@ -115,19 +115,19 @@ class Scheduler:
         self._suspect_until = 0.0
         self._suspect_asked_at: float | None = None
         self._troubled: dict[str, float] = {}
-        """Executions that could not be fired or claimed, and when each is tried again: no other execution waits for them."""
+        """Executions that could not be fired or claimed, and when each is tried again. Rounds leave them out until then."""
         self._admitted: set[Capacity] = set()
-        """Where the last admission found something."""
+        """The capacities for which the last admission found executions."""
         self._task: asyncio.Task[None] | None = None
         self._poller: Poller | None = None
         self._loop_watch = None if clock.virtual else LoopWatch(loop)
         self._lease_ms = _VIRTUAL_LEASE_MS if clock.virtual else _LEASE_MS
         self._planned_idle = False
-        """Nothing ran when the next timer was read. Else it may be the deadline of an execution that has ended since."""
+        """Whether nothing ran when the next timer was read. Otherwise it may be the deadline of an execution that has ended."""
 
     @property
     def idle(self) -> bool:
-        """Nothing runs, nothing is being written, no signal is being delivered, and no schedule is in hand."""
+        """Whether nothing runs, nothing is being written, no signal is being delivered, and no schedule is being worked on."""
         return self._invocations.idle and self._outbox.idle and self._timetable.idle
 
     async def begin(self, start_poller: StartPoller) -> None:
@@ -166,7 +166,7 @@ class Scheduler:
                 await asyncio.sleep(_TROUBLE_SECONDS)
 
     async def _until_well(self) -> None:
-        """Claim nothing while the disk fails; then read everything, as after a sleep: no runner could renew a lease meanwhile."""
+        """Claim nothing while the disk fails. Then read everything again, as after a sleep: no runner could renew its lease."""
         while self._health.trouble is not None:
             self._agenda.rung.clear()
             await self._agenda.rung.wait()
@@ -187,11 +187,11 @@ class Scheduler:
         outbox.look(now)
         self._timetable.look(now)
         due = agenda.timer_at is None or agenda.timer_at <= now
-        agenda.queued |= due and agenda.timer_at is not None  # what is due may also be a lane that opens
+        agenda.queued |= due and agenda.timer_at is not None  # the due time may also be that of a lane that opens
         if due:
             await self._fire_due(now)
         dead = self._dead(now)
-        if agenda.backlog or dead or due:  # what is due may also be the next try of a failed invocation
+        if agenda.backlog or dead or due:  # the due time may also be that of the next try of a failed invocation
             agenda.backlog = False
             await self._claim_ready(now, dead)
         if agenda.queued:
@@ -230,7 +230,7 @@ class Scheduler:
         for execution, trouble in zip(work, await asyncio.gather(*work.values(), return_exceptions=True), strict=True):
             if isinstance(trouble, Retryable) or (trouble is not None and not isinstance(trouble, Exception)):
                 raise trouble
-            if trouble is not None and not isinstance(trouble, Rejected):  # what is gone or closed needs nothing
+            if trouble is not None and not isinstance(trouble, Rejected):  # an execution that is gone or closed needs no work
                 self._troubled[execution] = monotonic() + _TROUBLED_SECONDS
                 known = isinstance(trouble, HoldfastError)
                 log.warning(
@@ -279,7 +279,7 @@ class Scheduler:
             if capacity not in before and not self._store.has_open_lane(targets, now):
                 continue
             room = min(capacity.free, _BATCH)
-            if room > 0:  # else a start has taken the room meanwhile
+            if room > 0:  # otherwise a start has taken the room in between
                 capacity.free -= room
                 taken = await self._invocations.admissions.admit(targets, capacity, room)
                 if taken:

@@ -1,4 +1,4 @@
-"""The timetable: starts what schedules are due, in this runner or in another one, but only once.
+"""The timetable: starts the occurrences of schedules that are due. Several runners may try; each occurrence is started once.
 
 A round of the scheduler asks for schedules of functions that are hosted here. Each one gets a task, which takes steps (model.firing) until
 there is nothing left to do: read the schedule, decide, write. The write that starts an occurrence also moves its schedule, and the store
@@ -40,23 +40,23 @@ from holdfast.store.seam import Store
 log = logging.getLogger("holdfast.engine")
 
 _BATCH: Final = 100
-"""Schedules that are in hand at the same time."""
+"""At most this many schedules are worked on at the same time."""
 _STEPS: Final = 100
-"""Steps of one schedule before others have their turn."""
+"""One schedule takes at most this many steps before others have their turn."""
 _LATER_SECONDS: Final = 5.0
-"""When a schedule is tried again that could not be looked after."""
+"""After an error, a schedule is tried again after this many seconds."""
 _MOST_COUNTED: Final = 1000
-"""Occurrences of one span without a runner that are counted for observers."""
+"""For observers, at most this many missed occurrences of one span are counted."""
 _DEFAULT_TENANT: Final = "default"
 
 _ELSEWHERE: Final = frozenset({"overloaded", "version_not_found"})
-"""Refusals that another runner, or this one a little later, may not make."""
+"""Error codes of refusals that may not happen on another runner, or here a little later."""
 
 OccurrenceAcceptor = Callable[[OccurrenceAsked], Awaitable[Ordered | Failure]]
 """Accepts the run of a worker that a schedule asks for. Starts nothing."""
 
 Saw = Callable[[str, str, int, int | None], None]
-"""Is told what became of occurrences (model.ports.ScheduleObserver)."""
+"""Gets reports about occurrences (model.ports.ScheduleObserver)."""
 
 
 class Timetable:
@@ -90,13 +90,13 @@ class Timetable:
 
     @property
     def idle(self) -> bool:
-        """Whether no schedule is in hand."""
+        """Whether no schedule is being worked on."""
         return not self._tasks
 
     @property
     def next_at(self) -> int | None:
-        """When the earliest schedule is due. None if the last look was at that time or later: this runner is at work on it then, and looks
-        again when it is done.
+        """When the earliest schedule is due. None if this runner has looked at that time or later: then it is working on that schedule, and
+        looks again after that.
         """
         return None if self._next_at is None or self._next_at <= self._looked_at else self._next_at
 
@@ -105,11 +105,11 @@ class Timetable:
         return self._has_news or (self.next_at is not None and self.next_at <= now)
 
     def news(self) -> None:
-        """Schedules may have changed, or the functions that are hosted here."""
+        """Note that schedules may have changed, or the functions that are hosted here."""
         self._has_news = True
 
     def look(self, now: int) -> None:
-        """Take the schedules in hand that are due."""
+        """Begin to work on the schedules that are due."""
         if self._closing or not self.is_due(now):
             return
         in_hand = len(self._tasks) + len(self._later)
@@ -125,7 +125,7 @@ class Timetable:
             self._take(name)
 
     async def end(self) -> None:
-        """Finish the step in hand of each schedule, and take no more."""
+        """Finish the present step of each schedule, and take no further step."""
         self._closing = True
         for handle in self._later.values():
             handle.cancel()
@@ -165,7 +165,7 @@ class Timetable:
         except FunctionNotFound as missing:  # hosted here in another version only, or there is too much to do
             log.info("schedule %s is left to another runner, or for later: %s", name, missing)
             self._try_later(name)
-        except Exception as trouble:  # one schedule in trouble keeps no other from its time
+        except Exception as trouble:  # an error of one schedule must not delay the others
             log.warning("could not look after schedule %s: %s", name, trouble, exc_info=not isinstance(trouble, HoldfastError))
             self._try_later(name)
 
@@ -188,7 +188,9 @@ class Timetable:
         return True
 
     async def _moved(self, before: ScheduleState, after: ScheduleState) -> None:
-        if await in_thread(Purpose.HOUSE, self._store.move_schedule, after):  # else another runner was quicker, and the next step reads it
+        if await in_thread(
+            Purpose.HOUSE, self._store.move_schedule, after
+        ):  # otherwise another runner wrote first, and the next step reads what it wrote
             self._tell(before, after)
 
     def _tell(self, before: ScheduleState, after: ScheduleState) -> None:
@@ -201,7 +203,7 @@ class Timetable:
             self.saw(before.name, line.outcome, _count(line, timing), late)
 
     async def _started(self, state: ScheduleState, step: Step, occurrence: Occurrence) -> None:
-        """Write the start of an occurrence. What can never be started is passed over, and the schedule shows why."""
+        """Write the start of an occurrence. If it can never be started, it is skipped, and the schedule shows why."""
         definition = state.definition
         kind = self._registry.kind_of(definition.function)
         if kind is None:
@@ -278,7 +280,7 @@ class Timetable:
     # --- executions that are not over
 
     def _still_open(self, state: ScheduleState) -> dict[str, str]:
-        """Those of its executions that have not ended, each with the execution that continues it now."""
+        """The executions of a schedule that have not ended, each with the execution that continues it now."""
         found = {}
         for execution in state.open:
             last = self._last_of(execution)
@@ -310,7 +312,7 @@ class Timetable:
             self._watched.pop(name, None)
             if ending.cancelled() or self._closing:
                 return
-            if ending.exception() is not None:  # it was put aside, and a person must look at it
+            if ending.exception() is not None:  # the execution is quarantined, and a person must look at it
                 self._try_later(name)
                 return
             self.news()
@@ -320,7 +322,7 @@ class Timetable:
 
 
 def _count(line: Handled, timing: Timing) -> int:
-    """How many occurrences a line tells of."""
+    """How many occurrences one entry stands for."""
     if line.since is None:
         return 1
     return sum(1 for _ in takewhile(lambda at: at <= line.at, islice(occurrences(timing, line.since - 1), _MOST_COUNTED)))

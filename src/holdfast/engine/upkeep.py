@@ -1,4 +1,4 @@
-"""Upkeep: once a minute each runner does its chores, and removes what is over and past its retention, a little at a time."""
+"""Upkeep: once a minute each runner does its chores, and removes executions whose retention time is over, in small transactions."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ log = logging.getLogger("holdfast.engine")
 
 _EVERY_MS: Final = 60_000
 _ROWS: Final = 500
-"""Rows that one transaction removes: a few milliseconds, in which no other process can write."""
+"""One transaction removes at most this many rows. It takes a few milliseconds, in which no other process can write."""
 
 
 Chore = Callable[[], Awaitable[object]]
-"""What else a runner does once a minute."""
+"""Other work that a runner does once a minute."""
 
 
 class Upkeep:
@@ -39,13 +39,13 @@ class Upkeep:
         return self._next_at <= now and (self._task is None or self._task.done())
 
     def look(self, now: int) -> None:
-        """Begin to remove what is over, if it is time."""
+        """Begin the upkeep if it is due."""
         if self.is_due(now):
             self._next_at = now + _EVERY_MS
             self._task = asyncio.create_task(self._remove(), name="holdfast-upkeep")
 
     async def end(self) -> None:
-        """Finish the transaction in hand and stop."""
+        """Finish the present transaction and stop."""
         self._closing = True
         if self._task is not None:
             await self._task

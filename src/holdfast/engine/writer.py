@@ -1,4 +1,4 @@
-"""Group commit: many wait, one writes, and everything that waits goes into one transaction.
+"""Group commit: many callers wait, one of them writes, and all waiting writes go into one transaction.
 
 There is one turn. The thread that takes the turn commits all that is queued, gives each caller its answer, and passes the turn on:
 - a thread that needs an answer takes the turn itself if the turn is free (no thread hop for a lone writer), else the thread waits;
@@ -49,10 +49,10 @@ from holdfast.store.seam import Committed
 log = logging.getLogger("holdfast.engine")
 
 Followed = Callable[[Sequence[Change]], None]
-"""Hears, on the engine's loop, of what a write changed beside its own execution: after the answers of that commit, and before anything
-that the answers put on the loop."""
+"""Called on the engine's loop with the changes that a write made to other executions than its own: after the answers of that commit, and
+before anything that the answers put on the loop."""
 Saw = Callable[[Sequence[Write], Committed, int], None]
-"""Hears, on the engine's loop, of everything that was written, and when."""
+"""Called on the engine's loop with everything that was written, and when."""
 
 _MAX_ENTRIES: Final = 512
 _MAX_BYTES: Final = 8 * 1024 * 1024
@@ -63,7 +63,7 @@ _SMALL_GROUP: Final = 16
 """Fewer writes than this wait for the loop's next tick, as long as each tick brings more: requests over connections arrive one by one, and
 a commit costs one of them as much as all of them."""
 _KEPT: Final = (Checkpoint, Settle, Claim, Fire)
-"""What the engine's own work has to write: it waits for the disk. Everything else was asked for by a caller, who can ask again."""
+"""The writes of the engine's own work: they wait until the disk works. All other writes come from callers, who can ask again."""
 _LOTS: Final = (Admission, Bulk)
 
 
@@ -82,7 +82,7 @@ class Writer:
         self._clock = clock
         self._loop = loop
         self._live = live
-        """The invocations that run here: as many may write at once."""
+        """The invocations that run here; each of them may write at any moment."""
         self._health = health
         self._context = contextvars.copy_context()
         """Answers are given in this context: an invocation that one begins must not see the context variables of another handler."""
@@ -104,11 +104,11 @@ class Writer:
 
     @property
     def idle(self) -> bool:
-        """Nothing waits and nothing is being written."""
+        """Whether nothing waits and nothing is being written."""
         return not self._queue and not self._turn.locked()
 
     def tell(self, followed: Followed, signalled: Callable[[], None], saw: Saw | None = None) -> None:
-        """Say who hears of what commits change: invocations, the outbox and observers."""
+        """Set the functions that learn what commits change: those of the invocations, the outbox and the observers."""
         self._followed, self._signalled, self._saw = followed, signalled, saw
 
     async def write(self, write: Write, landed: Deliver | None = None) -> Answer:
@@ -173,7 +173,7 @@ class Writer:
         return cast("Answer", waiter.answer)
 
     def retry(self) -> None:
-        """Write once more what was kept, on the thread that calls: if the disk takes it, everything goes on."""
+        """Try the kept writes again, on the calling thread. If the disk takes them, everything goes on."""
         with self._turn:
             batch = self._take()
             if batch:
@@ -195,7 +195,7 @@ class Writer:
         await asyncio.sleep(0)  # answers from another thread are on their way
 
     def close(self) -> None:
-        """Take no more."""
+        """Take no more writes."""
         self._closed = True
         if self._thread is not None:
             self._work.set()
@@ -261,7 +261,7 @@ class Writer:
         return batch
 
     def _commit(self, batch: list[Entry]) -> tuple[Sequence[Reply | HoldfastError], Sequence[Change]]:
-        """The answers, and what the commit changed beside them."""
+        """Commit these entries. Returns the answers, and what the commit changed in other executions."""
         began, now = idle_seconds(), self._clock.now()
         followed: Sequence[Change] = ()
         answers: Sequence[Reply | HoldfastError]
@@ -297,7 +297,8 @@ class Writer:
         return answers, followed
 
     def _tell_of(self, done: Committed) -> None:
-        """Tell the engine what a commit changed. What is written is answered as written, also when the engine is gone."""
+        """Tell the engine what a commit changed. If the engine's loop is gone, the callers still get the answer that their writes are on
+        disk."""
         try:
             if done.signalled and self._signalled is not None:
                 self._loop.call_soon_threadsafe(self._signalled)
@@ -307,7 +308,7 @@ class Writer:
             log.warning("the engine cannot be told what a write changed: %s", closed)
 
     def _follow(self, followed: Sequence[Change]) -> None:
-        """On the loop, before the answers are given there: tell of what followed from a commit right after them."""
+        """Called on the loop before the answers are given there: report the other changes of the commit right after the answers."""
         if followed and self._followed is not None:
             self._loop.call_soon(self._followed, followed, context=self._context)
 

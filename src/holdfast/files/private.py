@@ -231,7 +231,7 @@ def own_folder(path: Where) -> None:
 
 
 def open_folder(path: Where) -> int:
-    """The same folder, opened: whatever is done by this descriptor is done in this folder, even if its name changes."""
+    """The same folder, opened. Everything that uses this descriptor happens in this folder, even if its name changes."""
     refuse_shared(os.path.dirname(os.path.abspath(path)))
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, FOLDER)

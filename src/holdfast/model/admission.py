@@ -1,6 +1,5 @@
-"""Admission: how the header of an execution that was enqueued moves, from its lane to a runner and back.
-
-Pure functions and one write. Which execution is admitted is decided by the store, which sees the lanes (store.lanes).
+"""Admission: how the header of an enqueued execution changes on its way from its lane to a runner and back. Pure functions and one write.
+The store decides which execution is admitted, because it sees the lanes (store.lanes).
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from holdfast.model.rates import TOKENS, checked_rate
 EXPIRED: Final = "expired"
 """The error type of an execution that waited in its queue until its time to live was over."""
 REPLACED: Final = "replaced"
-"""The error type of an execution whose key was enqueued again, with the wish to replace it."""
+"""The error type of an execution that another one replaced: a caller enqueued its key again with `replace`."""
 _MOST_MS: Final = 10**12
 """The longest delay, time to live and head start: about 31 years."""
 MOST_MONEY: Final = 10**15

@@ -38,7 +38,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     at: int
     kind: NoteKind
     who: str
-    """The id of a credential, or `local:USER`; for a refusal, whom the caller claims to be."""
+    """The id of a credential, or `local:USER`. For a refusal: the name that the caller claims to have."""
     what: str
     on: str = ""
     """An execution, an approval, a credential, a function: by its id or name."""
@@ -58,7 +58,7 @@ class Noted(msgspec.Struct, frozen=True):
     """A note as the store has it."""
 
     number: int
-    """In the order of writing. Never used again."""
+    """Notes are numbered in the order of writing. A number is never used again."""
     note: Note
 
 

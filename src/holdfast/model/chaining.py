@@ -36,7 +36,7 @@ class Return(msgspec.Struct, frozen=True, gc=False):
     error: Failure | None = None
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """A parent that does not wait any more is left as it is."""
+        """Close the operation. If the parent does not wait for it any more, nothing changes."""
         operation = view.get(self.operation_id)
         header = view.header
         waits = header.status is ExecutionStatus.RUNNING and header.state is not State.IMPORTED
@@ -67,7 +67,7 @@ def follow_ups(write: Write, before: Execution, change: Change, children: Callab
 
 
 def _of_pipeline(child: Execution, parent: Execution) -> Execution:
-    """A new execution with the pipeline that the execution which starts it belongs to. A pipeline's run has its own."""
+    """A new execution, with the pipeline of the execution that starts it in its summary. A pipeline's run names its own pipeline."""
     pipeline = pipeline_of(parent.summary)
     return child if pipeline is None or child.summary is not None else msgspec.structs.replace(child, summary=begun(pipeline))
 

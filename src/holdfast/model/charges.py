@@ -29,7 +29,7 @@ class Charge(msgspec.Struct, frozen=True, gc=False):
     until: int = 0
     """When the counter starts again from zero, if it begins with this charge."""
     extends: bool = False
-    """Move the counter's end to `until` if that is later: the key stays closed longer."""
+    """Whether the counter's end moves to `until` if that is later, so that the key stays closed longer."""
     reserved: int = 0
     """What the charge adds to the reserved number. A settlement takes its reservation back here, and adds what was really used to
     `amount`."""
@@ -47,7 +47,7 @@ class Counter(msgspec.Struct, frozen=True, gc=False):
 def charged(charges: Sequence[Charge], read: Callable[[str], Counter | None], now: int) -> dict[str, Counter]:
     """The counters after all charges. If one charge would go beyond its limit, raises LimitReached, and no charge is made.
 
-    If several charges are refused, the error is about one that no settlement can cure, if there is such a charge.
+    If several charges are refused, the error names one that stays refused even when all reservations are settled, if there is one.
     """
     after: dict[str, Counter] = {}
     curable: LimitReached | None = None

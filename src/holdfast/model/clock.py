@@ -19,7 +19,7 @@ class Clock(Protocol):
         ...
 
     def skip_to(self, at: int) -> None:
-        """The engine has nothing to do before `at`: a virtual clock may go there."""
+        """Tell the clock that the engine has nothing to do before `at`. A virtual clock may move there."""
         ...
 
 
@@ -44,7 +44,7 @@ class VirtualClock:
     def __init__(self, now: int = 1_767_225_600_000, *, skipping: bool = True) -> None:
         self._now = now
         self.skipping = skipping
-        """The clock goes to the engine's next timer by itself. Without it, a test must call `move_to`."""
+        """Whether the clock moves to the engine's next timer by itself. If not, a test must call `move_to`."""
 
     def now(self) -> int:
         """The time of the clock."""
@@ -61,7 +61,7 @@ class VirtualClock:
 
 
 def monotonic() -> float:
-    """Seconds for measuring how long something took; they are no time of day."""
+    """Seconds for measuring how long something took. They are not a time of day."""
     return _monotonic()
 
 
@@ -76,7 +76,8 @@ _computed: Callable[[], float] = time.thread_time
 
 @contextmanager
 def measured_by(seconds: Callable[[], float]) -> Iterator[None]:
-    """Let a simulation decide how long things take, in this whole process, so that a slow machine changes nothing."""
+    """Replace the clock of `monotonic` in the whole process, so that a simulation decides how long things take and a slow machine changes
+    nothing."""
     global _monotonic, _computed
     before = _monotonic, _computed
     _monotonic = _computed = seconds

@@ -18,7 +18,7 @@ from holdfast.model.operations import Failure
 
 MAX_PAYLOAD_BYTES = 6 * 1024 * 1024
 _MOST_ERROR = MAX_PAYLOAD_BYTES // 16
-"""Characters of each text of an error: all texts together fit into a payload, whatever characters they have."""
+"""Each text of an error has at most this many characters, so that all of them together always fit into a payload."""
 _MOST_LINES = 1_000
 _failure_decoder = reading.decoder(Failure)
 _encoder = msgspec.json.Encoder()
@@ -40,12 +40,12 @@ def dumps(value: object, *, sort: bool = True) -> str:
 
 
 def compact(value: object) -> bytes:
-    """The value as JSON, fast. An unusual value is a TypeError."""
+    """The value as JSON, by the fast encoder. Raises TypeError for a value that this encoder cannot write."""
     return orjson.dumps(value)
 
 
 def check(text: str | bytes) -> None:
-    """Refuse a text that is no JSON, without building its values."""
+    """Refuse a text that is not JSON, without building its values."""
     try:
         msgspec.json.decode(text, type=msgspec.Raw)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
@@ -53,7 +53,7 @@ def check(text: str | bytes) -> None:
 
 
 def loads(text: str | bytes) -> Any:
-    """The value of a JSON text that a user wrote, exact for integers of any size. A text that is no JSON is refused."""
+    """The value of a JSON text that a user wrote, exact for integers of any size. A text that is not JSON is refused."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -125,7 +125,7 @@ def text_of(value: object, what: str) -> str:
         except UnicodeDecodeError as error:
             raise InvalidParameter(f"{what}: the text is not UTF-8 (byte {error.start}).") from None
     if not isinstance(value, str):
-        raise InvalidParameter(f"{what} is text, and {value!r:.100} is none: give a str, JSON for instance.")
+        raise InvalidParameter(f"{what} must be a text, and {value!r:.100} is not one: give a str, JSON for instance.")
     return value
 
 

@@ -25,7 +25,7 @@ class ConsoleSession(msgspec.Struct, frozen=True, kw_only=True):
     credential: str
     """The id of the credential that the browser signed in with."""
     csrf: str
-    """What a form of this session must bring along."""
+    """The token that every form of this session must carry."""
     made_at: int
     seen_at: int
     """When a request of this session was last seen."""

@@ -19,7 +19,7 @@ _TENANT: Final = re.compile(r"[a-zA-Z0-9._:/=+\-@ ]{1,256}")
 _MAX_NOTE: Final = 256
 _PERSON: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+\-]{0,127}")
 _RESERVED: Final = ("hft-", "hfka")
-"""How ids of credentials begin. A person with such a name could be taken for a credential."""
+"""Ids of credentials begin with these texts. A person's name must not, so that it cannot be mistaken for a credential."""
 
 KEYS_SECRET_VARIABLE: Final = "HOLDFAST_KEYS_SECRET"
 KEYS_SECRET_BEFORE_VARIABLE: Final = "HOLDFAST_KEYS_SECRET_BEFORE"
@@ -54,7 +54,7 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True):
     """A credential as a store keeps it."""
 
     id: str
-    """Names it, and is no secret: the id of an access key, or of a token."""
+    """The id of an access key or of a token. It is not secret."""
     kind: CredentialKind
     secret: str
     """The sealed secret of an access key; the SHA-256 of a token, in hex."""
@@ -65,7 +65,7 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
     """A note for people, such as the owner of the credential."""
     person: str | None = None
-    """The person who holds it. Several credentials may name one person; for decisions they are that one person."""
+    """The person who holds it. Several credentials may name one person; in approvals they count as one person."""
     created_at: int
     expires_at: int | None = None
 

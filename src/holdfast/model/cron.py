@@ -1,6 +1,6 @@
 """Cron expressions of five fields: the wall times that match one. Only this module knows the library that reads them.
 
-A wall time has no zone. timing.py says at which moment it comes.
+A wall time has no zone. timing.py finds the moment of a wall time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _YEARS: Final = timedelta(days=366 * 50)
 def check(expression: object) -> str:
     """The expression in its plain form. One that is not cron, or that no day of the next fifty years matches, is refused."""
     if not isinstance(expression, str) or len(expression) > LONGEST:
-        raise ScheduleInvalid(f"A cron expression is a text of at most {LONGEST} characters, and {expression!r:.50} is none.")
+        raise ScheduleInvalid(f"A cron expression is a text of at most {LONGEST} characters; {expression!r:.50} is not.")
     fields = expression.split()
     if len(fields) != _FIELDS:
         raise ScheduleInvalid(
@@ -40,12 +40,12 @@ def check(expression: object) -> str:
 
 
 def walls_after(expression: str, wall: datetime) -> Iterator[datetime]:
-    """The wall times that match, after this one."""
+    """The wall times after this one that match the expression, in order."""
     return CronSim(expression, wall)
 
 
 def walls_before(expression: str, wall: datetime) -> Iterator[datetime]:
-    """The wall times that match, before this one, the latest first."""
+    """The wall times before this one that match the expression, the latest first."""
     return CronSim(expression, wall, reverse=True)
 
 

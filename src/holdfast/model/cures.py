@@ -1,8 +1,8 @@
-"""What to do about a value that cannot be kept.
+"""Advice for the author of a value that cannot be written.
 
-A value that is itself of an unknown type is recorded with the sentence that AWS's SDK has for it, and nothing else: histories must not
-differ. The sentence does not say what to do, so it is added where people read it. A type inside a value is recorded with its place and the
-cure.
+If the value itself has an unknown type, the history gets exactly the sentence of AWS's SDK, because histories must not differ. That
+sentence does not say what to do, so the advice is added where people read the error. If the unknown type is inside a value, the history
+gets its place and the advice.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SENTENCES: Final = (
 
 
 def with_cure(message: str | None) -> str | None:
-    """The message of an error for people: with advice, if it is one of the short sentences."""
+    """The message of an error for people. If it is one of AWS's short sentences, the advice is added."""
     for sentence, cure in _SENTENCES:
         if message is not None and sentence.fullmatch(message):
             return f"{message}. {cure}"

@@ -1,6 +1,5 @@
-"""A change in the making: collects operations and events over a view, then becomes a `Change`.
-
-A draft decides nothing. It numbers events, moves the revision, and keeps times from going back.
+"""A draft collects the operations and events of one write over a view, and then becomes a `Change`. It decides nothing. It numbers events,
+increases the revision, and takes care that times never decrease.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from holdfast.model.operations import Operation, is_pending
 
 
 class Draft:
-    """One write in the making. Throwing it away changes nothing."""
+    """One write that is being put together. If it is thrown away, nothing has changed."""
 
     __slots__ = ("_header", "_view", "at", "births", "due_at", "events", "operations", "pending", "revision", "stored", "total")
 
@@ -59,7 +58,7 @@ class Draft:
         return number
 
     def put(self, operation: Operation, before: Operation | None) -> None:
-        """Keep an operation's new state; `before` is what it replaces."""
+        """Note the new state of an operation; `before` is its old state."""
         self.operations[operation.id] = operation
         if before is None:
             self.total += 1

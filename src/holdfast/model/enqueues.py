@@ -12,7 +12,7 @@ from holdfast.model.rates import Rate
 
 
 class Standing(Protocol):
-    """What of a header decides its lane."""
+    """The members of a header that decide its lane."""
 
     @property
     def tenant(self) -> str | None: ...
@@ -23,12 +23,12 @@ class Standing(Protocol):
 
 
 class Same(Word):
-    """What an enqueue does if its key is that of an execution that there is."""
+    """What an enqueue does if an execution with its key exists already."""
 
     EXISTING = "existing"
-    """Answer with the execution that there is, if its input is the same; else refuse."""
+    """Return the existing execution if its input is the same; else refuse."""
     REPLACE = "replace"
-    """Stop the execution that there is, if it is open, and start anew. The old one is superseded."""
+    """Stop the existing execution if it is open, and start a new one, which supersedes it."""
     REFUSE = "refuse"
 
 
@@ -37,18 +37,18 @@ class Enqueue(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     queue: str
     key: str | None = None
-    """Limits of each key, fairness and order count by it."""
+    """The key of its lane: limits of each key, fairness and order go by it."""
     delay_ms: int = 0
     ttl_ms: int | None = None
-    """How long it may wait; None for the time that the queue gives."""
+    """How long it may wait; None: as long as the queue's settings say."""
     head_start_ms: int = 0
-    """Its priority: the lane takes it as if it had been enqueued so much earlier. An ordered queue has no head starts."""
+    """Its priority: the lane treats it as if it had been enqueued this much earlier. An ordered queue has no head starts."""
     units: int = 0
     money: int = 0
-    """What it is estimated to cost, in billionths of a dollar. It counts for the depth of a queue that is bounded by money."""
+    """Its estimated cost, in billionths of a dollar, for queues that limit the cost of what waits."""
     same: Same = Same.EXISTING
     rates: tuple[Rate, ...] = ()
-    """The rates of the function itself. They count for the last lane of its path."""
+    """The rates of the function itself. They apply to the leaf lane."""
 
     def lane(self, header: Standing) -> str:
         """The leaf lane of an execution."""

@@ -71,7 +71,7 @@ class Rejected(HoldfastError):
 
 
 class LimitReached(Rejected):
-    """A counter that executions share would go beyond its limit. The counter has so much spent, and so much reserved beside that."""
+    """A shared counter would go beyond its limit. The error has the spent and the reserved amount of the counter."""
 
     code = "limit_reached"
 
@@ -80,7 +80,7 @@ class LimitReached(Rejected):
         self.key, self.limit, self.until = key, limit, until
         self.spent, self.reserved = spent, reserved
         self.is_curable = is_curable
-        """Only what others have reserved stands in the way: there may be room when they settle."""
+        """Whether only reservations of others are in the way, so that there may be room when they are settled."""
 
 
 class InvalidParameter(Rejected):
@@ -239,7 +239,7 @@ class CodeChanged(Rejected):
 
 
 class ResourceConflict(Rejected):
-    """It is there already, or something needs it."""
+    """The resource exists already, or another one needs it."""
 
     code = "resource_conflict"
 

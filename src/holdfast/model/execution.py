@@ -65,12 +65,12 @@ class State(Word):
 
 
 class Quarantine(Word):
-    """Why an execution was put aside. Nothing of it is lost, and its timeout goes on."""
+    """Why an execution was put aside. No data is lost, and the execution's timeout still counts."""
 
     RUNNER_DIED = "runner_died"
     """Its runner died too often without progress, also when it ran alone."""
     PAYLOAD_UNREADABLE = "payload_unreadable"
-    """What is stored of it could not be read."""
+    """Its stored payloads could not be read."""
     REPLAY_MISMATCH = "replay_mismatch"
     """The code does not match its history."""
 
@@ -94,7 +94,7 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     events: int = 0
     """The number of events, which is the last EventId."""
     pending: int = 0
-    """Operations the service will act on by itself."""
+    """How many operations the service will act on by itself."""
     runner: str | None = None
     invocation: str | None = None
     invoked_at: int | None = None
@@ -103,7 +103,7 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ended_at: int | None = None
     result_event: int | None = None
     due_at: int | None = None
-    """A lower bound of the next time the service must act; too early is harmless."""
+    """The service need not act before this time. It may be earlier than necessary, which does no harm."""
     ready_at: int = 0
     touched_at: int = 0
     """The time of the latest event: times never go back within an execution."""
@@ -121,7 +121,7 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The execution that invoked this one, and the operation of it that waits."""
     parent_operation: str | None = None
     cascade: bool = True
-    """The execution is stopped when its parent is."""
+    """Whether the execution is stopped when its parent is stopped."""
     tenant: str | None = None
     trace: str | None = None
     """The trace header it was started with. Each of its invocations gets it, and each execution that it invokes."""
@@ -140,9 +140,9 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     place: Place | None = None
     """Where it stands in a queue, if it was enqueued."""
     parked: bool = False
-    """It came from a queue and failed; a person may start it again under the same key (redrive)."""
+    """Whether it came from a queue and failed. A person may then start it again under the same key (redrive)."""
     summary: Summary | None = None
-    """What people look for it by: its pipeline from its start on, and how it ended when it is closed."""
+    """The facts by which people find it: its pipeline, from the start on, and how it ended, after it is closed."""
 
 
 FAILED_STATUSES = frozenset({ExecutionStatus.FAILED, ExecutionStatus.TIMED_OUT, ExecutionStatus.STOPPED})
@@ -193,7 +193,8 @@ class Birth(msgspec.Struct, frozen=True, gc=False):
     by: Claimant | None = None
     """The runner that takes it in the same write, if that runner has room for it."""
     charges: tuple[Charge, ...] = ()
-    """What the birth adds to shared counters. A limit that is reached fails the operation that invokes, and nothing else of the write."""
+    """What the birth adds to shared counters. If a limit is reached, only the operation that invokes fails; the rest of the write goes on.
+    """
     graph: GraphText | None = None
     """As in `verbs.Start`."""
     enqueue: Enqueue | None = None
@@ -260,13 +261,14 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     place: str | None = None
     """The line of the author's code at which it crashed, if its host knows. It is kept in the history, and never on the wire."""
     parked: bool = False
-    """The execution succeeded with a response that tells of a failure. If it came from a queue, it is parked as a failed one is."""
+    """Whether the execution succeeded, but its response says that the run failed. If it came from a queue, it is parked like a failed one.
+    """
     used: int | None = None
-    """What the execution really used of a rate of tokens, if it is over."""
+    """How many tokens the execution really used, if it is over and its lane has a rate of tokens."""
     cool_until: int | None = None
-    """The execution was told to come back later: its lane admits nothing before this time."""
+    """A server asked the execution to come back later: its lane admits nothing before this time."""
     summary: Summary | None = None
-    """What people look for it by, if it is over. Its pipeline is known from its start."""
+    """The facts by which people find it, if it is over; without the pipeline, which is known from the start."""
 
 
 class View(Protocol):
@@ -293,7 +295,8 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     operations: dict[str, Operation]
     events: list[Event]
     slight: bool = False
-    """Only the members of the header that an ordinary checkpoint moves have changed: revision, sequence, counts, due and touched time."""
+    """Whether only those members of the header have changed that an ordinary checkpoint changes: revision, sequence, counts, due time and
+    touched time."""
     births: tuple[Birth, ...] = ()
     charges: tuple[Charge, ...] = ()
     ledger: tuple[LedgerEntry, ...] = ()

@@ -1,4 +1,4 @@
-"""Firing: what to do next with a schedule. Pure: the schedule, the time and which of its executions are open give one step.
+"""Firing: what to do next with a schedule. Pure: from the schedule, the time and its open executions it computes one step.
 
 A step starts at most one occurrence. A runner takes steps until there is none left. Each step is one write that is guarded by the
 schedule's revision, so that two runners never take the same one.
@@ -63,24 +63,24 @@ def due_step(state: ScheduleState, now: int, still_open: Collection[str]) -> Ste
 
 
 def begun(step: Step, execution: str) -> ScheduleState:
-    """The schedule as the write leaves it that starts the step's occurrence as this execution."""
+    """The schedule after the write that starts the step's occurrence as this execution."""
     assert step.start is not None
     state, asked = step.after, step.start
     line = Handled(at=asked.at, outcome="started", execution=execution, how=asked.how)
-    # What an operator asked for of the past holds up nothing.
+    # An occurrence of the past that an operator asked for does not delay others.
     running = state.open if asked.how is How.BACKFILL else (*state.open, execution)
     return msgspec.structs.replace(state, open=bounded_open(running), recent=bounded_recent(handled(state, line)))
 
 
 def passed_over(step: Step, outcome: str, why: str, execution: str | None = None) -> ScheduleState:
-    """The schedule as the write leaves it if the step's occurrence cannot be started."""
+    """The schedule after a write that skips the step's occurrence, because it cannot be started."""
     assert step.start is not None
     line = Handled(at=step.start.at, outcome=outcome, how=step.start.how, why=why[:300], execution=execution)
     return msgspec.structs.replace(step.after, recent=bounded_recent(handled(step.after, line)))
 
 
 def _held_up(state: ScheduleState, at: int, missed: list[Handled]) -> ScheduleState:
-    """An occurrence is due while the one before runs."""
+    """The step for an occurrence that is due while the one before still runs."""
     former = state.open[-1]
     match state.definition.overlap:
         case Overlap.QUEUE if len(state.waiting) < MAX_WAITING:
@@ -96,9 +96,8 @@ def _held_up(state: ScheduleState, at: int, missed: list[Handled]) -> ScheduleSt
 
 
 def _due(state: ScheduleState, now: int) -> tuple[int | None, list[Handled]] | None:
-    """The occurrence that is next to be handled, and what is passed over before it. None if nothing is due yet.
-
-    Without an occurrence, everything up to the bound of `_passed` was missed and is not made up for.
+    """The next occurrence to handle, and the occurrences that are skipped before it. None if nothing is due yet. If there is no occurrence,
+    everything up to the time of `_passed` was missed and is not started later.
     """
     timing, definition = state.definition.timing, state.definition
     first = after(timing, state.cursor)
@@ -119,14 +118,14 @@ def _due(state: ScheduleState, now: int) -> tuple[int | None, list[Handled]] | N
 
 
 def _made_up(state: ScheduleState, bound: int) -> list[int]:
-    """The missed occurrences that are made up for."""
+    """The missed occurrences that are started late."""
     definition = state.definition
     most = {CatchUp.NONE: 0, CatchUp.LATEST: 1, CatchUp.ALL: definition.catch_up_most}[definition.catch_up]
     return newest(definition.timing, state.cursor, bound, most)
 
 
 def _passed(state: ScheduleState, now: int) -> int:
-    """Occurrences up to this moment are missed: a runner should have started them before."""
+    """The time up to which occurrences count as missed, because a runner should have started them before."""
     timing = state.definition.timing
     first = after(timing, state.cursor)
     second = None if first is None else after(timing, first)
@@ -143,8 +142,8 @@ def _missed(first: int, last: int) -> Handled:
 
 
 def retimed(state: ScheduleState, now: int) -> ScheduleState:
-    """The schedule before another timing counts from now on. What was due under its old timing and is made up for waits; the new timing
-    must not invent occurrences of the past.
+    """The schedule, prepared for a new timing from now on. Occurrences of the old timing that must still be started become waiting ones.
+    The new timing adds no occurrences of the past.
     """
     if state.paused or state.removed:
         return msgspec.structs.replace(state, cursor=max(state.cursor, now))
@@ -156,16 +155,15 @@ def retimed(state: ScheduleState, now: int) -> ScheduleState:
 
 
 def resumed(state: ScheduleState, now: int, *, catch_up: bool) -> ScheduleState:
-    """The schedule goes on. What was due while it was paused is not made up for, unless the operator asks for it."""
+    """The schedule after it is resumed. Occurrences that were due during the pause are not started, unless the operator asks for them."""
     if catch_up:
         return changed(state, paused=False)
     return changed(state, paused=False, cursor=max(state.cursor, now), waiting=())
 
 
 def due_between(history: tuple[Counted, ...], begin: int, end: int, most: int) -> list[int]:
-    """What was due from `begin` up to `end`, by the timing that counted at the time. What lies before the first timing follows the first.
-
-    At most `most` + 1 are found, so that a caller sees that there are more.
+    """The occurrences that were due from `begin` up to `end`, by the timing that was in force at that time; before the first timing, by the
+    first one. At most `most` + 1 are returned, so that a caller sees that there are more.
     """
     found: list[int] = []
     for place, counted in enumerate(history):

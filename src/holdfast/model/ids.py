@@ -114,7 +114,7 @@ def checked_name(name: object) -> str:
 def checked_mention(execution: object) -> str:
     """The text by which a caller names an execution: its ARN, its id or its name."""
     if not isinstance(execution, str):
-        raise InvalidParameter(f"An execution is named by a str, its ARN or its id, and {execution!r:.100} is none.")
+        raise InvalidParameter(f"An execution is named by a str, its ARN or its id; {execution!r:.100} is not a str.")
     return execution
 
 
@@ -127,7 +127,7 @@ def checked_version(version: int | str) -> str:
 
 
 class Position(NamedTuple):
-    """What a checkpoint token says: which write of which invocation comes next, and what its sender has seen.
+    """The content of a checkpoint token: which write of which invocation comes next, and up to which revision its sender has read.
 
     Inside a process this value is the token itself. It is sealed when it leaves the process.
     """

@@ -29,9 +29,9 @@ class EntryState(Word):
     RESERVED = "reserved"
     """The call begins. Every other state ends a call."""
     SETTLED = "settled"
-    """The server has told what the call used."""
+    """The model's server said what the call used."""
     UNKNOWN = "unknown"
-    """No server has told what the call used. The amounts are the most that is likely."""
+    """The server did not say what the call used. The amounts are estimates, rather too high than too low."""
     RELEASED = "released"
     """The call certainly cost nothing."""
 
@@ -55,14 +55,14 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     call: str
     """Which call of the run it is, and which try of it."""
     model: str = ""
-    """Empty for a tool that is no model."""
+    """The model that was asked; empty for another tool."""
     state: EntryState
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
-    """Of the input: tokens from the server's cache."""
+    """How many input tokens came from the server's cache."""
     reasoning_tokens: int = 0
-    """Of the output: tokens that the model thought with."""
+    """How many output tokens the model used for reasoning."""
     nanos: int = 0
     held_tokens: int = 0
     held_nanos: int = 0
@@ -79,7 +79,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Dimension(Word):
-    """What sums can be taken by."""
+    """A field by which entries can be grouped and summed."""
 
     DAY = "day"
     TENANT = "tenant"
@@ -154,5 +154,5 @@ def nanos_of(cost: Decimal) -> int:
 
 
 def expiry(at: int, days: int) -> int:
-    """When an entry of this time may be forgotten: so many days after the end of its day. All entries of a day go together."""
+    """When an entry of this time may be removed: this many days after the end of its day. All entries of one day are removed together."""
     return (at // DAY_MS + 1 + days) * DAY_MS

@@ -21,13 +21,14 @@ from holdfast.model.summary import STOPPED, TIMED_OUT, UNTYPED, Summary, begun, 
 from holdfast.model.transitions import TIMERS
 
 MAX_FAILURES: Final = 9
-"""Failed invocations in a row after which the execution fails."""
+"""After this many failed invocations in a row, the execution fails."""
 MAX_DEATHS: Final = 3
-"""Runners that may die in a row, without progress, before the execution is put aside for a while."""
+"""After this many runners died in a row without progress, the execution is put aside for a while."""
 TRIES_MS: Final = (60_000, 600_000, 3_600_000)
 """How long the execution is put aside before each further try, alone on its runner. If each try kills its runner, it is quarantined."""
 SUSPECT_DEATHS: Final = MAX_DEATHS - 1
-"""Deaths after which an execution is claimed alone, so that it must be the cause of the next death. queries.sql and schema.sql have the
+"""After this many deaths of its runners, an execution is claimed only by a runner with nothing else to do, so that it must be the cause of
+the next death. queries.sql and schema.sql have the
 same number.
 """
 _BACKOFF_MS, _BACKOFF_LIMIT_MS = 1_000, 60_000
@@ -44,7 +45,7 @@ _TERMINAL: Final = {
 
 
 def claimed(header: Execution, by: Claimant, now: int) -> Execution:
-    """The header under a new invocation: a new epoch, so that every older token is dead."""
+    """The header under a new invocation: the epoch increases, so that every older token is refused."""
     return msgspec.structs.replace(
         header,
         state=State.RUNNING,
@@ -72,13 +73,13 @@ def next_try(header: Execution) -> int | None:
 
 
 def backoff_ms(failures: int, jitter: float) -> int:
-    """How long to wait after so many failed invocations in a row; `jitter` is between 0 and 1."""
+    """How long to wait after this many failed invocations in a row; `jitter` is between 0 and 1."""
     delay = min(_BACKOFF_MS * 2 ** (failures - 1), _BACKOFF_LIMIT_MS)
     return int(delay * (0.5 + jitter / 2))
 
 
 def fire(draft: Draft, view: View, now: int) -> bool:
-    """Let every due timer act; answers whether an operation changed."""
+    """Let every due timer act. Returns whether an operation changed."""
     fired = False
     for operation in view.due(now):
         if operation.id in draft.operations:
@@ -154,14 +155,14 @@ def close(draft: Draft, status: ExecutionStatus, payload: str | None) -> Change:
 
 
 def parks(header: Execution, status: ExecutionStatus, *, failed: bool = False) -> bool:
-    """Whether an execution that ends so is parked: it came from a queue that keeps failed ones, and it failed."""
+    """Whether an execution with this end is parked: it failed, and its queue parks failed executions."""
     place = header.place
     return place is not None and place.parks and (failed or status in (ExecutionStatus.FAILED, ExecutionStatus.TIMED_OUT))
 
 
 def continue_as(draft: Draft, successor: str, payload: str, *, settled: bool = False) -> Change:
-    """End the execution and begin a successor: same function, same terms, same parent, same graph, an empty history. It keeps the slot;
-    units that are settled with this end are not settled again with the successor's.
+    """End the execution and begin a successor: same function, same terms, same parent, same graph, an empty history. The successor keeps
+    the slot. Units that are settled with this end are not settled again when the successor ends.
     """
     header, place = draft.header, draft.header.place
     if settled and place is not None:
@@ -189,7 +190,8 @@ def close_early(draft: Draft, status: ExecutionStatus, payload: str | None) -> C
 
 
 def finish_closing(draft: Draft, error: Failure | None = None) -> Change:
-    """The invocation that closed its execution early has ended: write its completion, and show the terminal event."""
+    """Finish an execution whose invocation closed it early and has ended now: write the invocation's completion, and show the terminal
+    event."""
     header = draft.header
     ended_at = header.ended_at or draft.at
     payload = None if error is None else codec.failure_text(error)
@@ -215,7 +217,7 @@ def _closed_fields(draft: Draft, status: ExecutionStatus, number: int, payload: 
 
 
 def _summary(header: Execution, status: ExecutionStatus, payload: str | None) -> Summary | None:
-    """What people look for an execution by that ends so. How a run succeeded is told by its outcome (verbs.Settle)."""
+    """The summary of an execution with this end. For a run that succeeded, the outcome has it (verbs.Settle)."""
     match status:
         case ExecutionStatus.SUCCEEDED | ExecutionStatus.RUNNING:
             return header.summary
@@ -272,7 +274,7 @@ def woken(draft: Draft) -> Change:
 
 
 def entered(draft: Draft) -> Change:
-    """The delay of an execution is over: it enters its lane."""
+    """Let an execution whose delay is over enter its lane."""
     deadline = draft.header.deadline
     return draft.done(state=State.QUEUED, due_at=None if deadline == NEVER else deadline)
 

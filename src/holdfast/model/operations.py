@@ -119,7 +119,8 @@ class Order(msgspec.Struct, frozen=True, gc=False):
     graph: GraphText | None = None
     """The graph of a pipeline's run, which the store keeps with it."""
     queued: Queued | None = None
-    """The execution is enqueued, and the operation that asks for it is a step that closes with its id. Also for a plain function."""
+    """How the execution is enqueued, if it is. Then the operation that asks for it is a step whose result is the execution's id. Also used
+    for plain functions."""
 
 
 RUN = "Run"
@@ -164,7 +165,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     attempt: int = 0
     """Finished attempts of a step: 0 until the first one ends."""
     due_at: int | None = None
-    """The service acts at this time: a wait ends, a retry becomes ready, a callback times out."""
+    """When the service acts on it: a wait ends, a retry becomes ready, a callback times out."""
     timeout_at: int | None = None
     heartbeat_ms: int = 0
     callback_id: str | None = None
@@ -190,7 +191,7 @@ class Update(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     parent_id: str | None = None
     payload: str | None = None
     error: Failure | None = None
-    """Also of a START of sub-type `Run`: why the run was refused. The operation fails in the same write."""
+    """The error. A START of sub-type `Run` may have one too: it says why the run was refused, and the operation fails in the same write."""
     replay_children: bool = False
     delay_seconds: int | None = None
     """STEP RETRY: seconds until the next attempt."""
@@ -201,7 +202,7 @@ class Update(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cascade: bool = True
     """CHAINED_INVOKE START: the child is stopped with its parent. Not on the wire: AWS never stops a child."""
     if_open: bool = False
-    """The update is ignored if the operation is already over. Not on the wire: AWS refuses such an update."""
+    """Whether the update is ignored if the operation is already over. Not on the wire: AWS refuses such an update."""
     tenant_id: str | None = None
     trace_id: str | None = None
     order: Order | None = None

@@ -30,7 +30,7 @@ class Answering(msgspec.Struct, frozen=True, gc=False):
     """Who decided, for the audit log; here and below."""
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """The first answer wins; whether it is too late is decided in this same write."""
+        """Close the callback with this answer. The first answer wins; this write also decides whether it comes too late."""
         draft, operation = open_callback(view, self.operation_id, now)
         if self.kept != _kept(operation):
             raise CallbackNotFound
@@ -43,7 +43,7 @@ class Answering(msgspec.Struct, frozen=True, gc=False):
 
 
 class Heartbeat(msgspec.Struct, frozen=True, gc=False):
-    """A caller still works on a callback: its heartbeat timer starts again, its general timeout does not."""
+    """A heartbeat of a caller that still works on a callback: the heartbeat timer starts again, the general timeout does not."""
 
     execution: str
     operation_id: str
@@ -99,7 +99,7 @@ class Fire(msgspec.Struct, frozen=True, gc=False):
     by: Claimant | None = None
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """A call that comes too early only corrects the time in the header."""
+        """Let the due timers act. If the call comes too early, it only corrects the time in the header."""
         header = view.header
         if header.due_at is None or header.due_at > now:
             return None, header

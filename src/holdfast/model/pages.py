@@ -17,7 +17,7 @@ from holdfast.model.operations import Operation
 
 PAGE_ITEMS: Final = 1000
 PAGE_BYTES: Final = 5 * 1024 * 1024
-"""Bytes of payloads in one page: an event or an answer must stay below 6 MB with everything else in it."""
+"""A page has at most about this many bytes of payloads, because a whole event or answer must stay below 6 MB."""
 _OVERHEAD: Final = 512
 _INVALID: Final = "Invalid Marker"
 
@@ -26,9 +26,9 @@ class Mark(NamedTuple):
     """Where a page begins."""
 
     newer_than: int = 0
-    """Only what changed after this revision; 0 is everything."""
+    """Only operations that changed after this revision; 0: all."""
     after: int = -1
-    """The place of the last operation already given; -1 before the EXECUTION operation, 0 behind it."""
+    """The place of the last operation that was sent already; -1 before the EXECUTION operation, 0 after it."""
 
 
 BEGINNING: Final = Mark()

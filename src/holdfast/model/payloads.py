@@ -23,7 +23,7 @@ class PayloadCodec(Protocol):
 
     @property
     def name(self) -> str:
-        """A word that never changes. The store remembers it, and refuses to be opened with another."""
+        """The codec's name, which must never change. A store remembers it, and refuses a codec with another name."""
         ...
 
     def encode(self, text: str, about: str) -> str:
@@ -35,7 +35,7 @@ class PayloadCodec(Protocol):
         ...
 
     def fingerprint(self, text: str, like: str | None = None) -> str:
-        """The identity of an input: equal for equal texts, and of no use to a reader who guesses the text but has no key.
+        """The identity of an input: equal for equal texts. A reader without the key cannot check a guess of the text with it.
 
         `like` is an earlier fingerprint; the new one must equal it if the text does, also when keys have changed since.
         """
@@ -109,7 +109,7 @@ def _made(codec: PayloadCodec, what: str, make: Callable[[], object]) -> str:
         why = str(error).rstrip(".")
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # a panic of native code is no Exception, and must not touch the writes beside this one
+    except BaseException as error:  # a panic of native code is not an Exception, and must not fail the other writes of the batch
         why = type(error).__name__
     # Raised here, outside of the `except`: the message and the frames of the codec's error may hold secrets.
     raise CodecFailed(f"Codec {codec.name!r} could not {what}: {why}.")

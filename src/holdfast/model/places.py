@@ -1,8 +1,8 @@
 """Places: where an execution stands in a queue, and whether it holds a slot there.
 
 An execution that was enqueued has a place in its header. Two pure functions of the header say whether it waits in its lane (`waits`) and
-whether it holds a slot (`holds`). The store adds what a write changes of the two to the lanes above the execution, wherever it writes a
-header; so a slot is given back exactly once, whatever ends the execution.
+whether it holds a slot (`holds`). Whenever the store writes a header, it adds the change of both to the lanes above the execution. So a
+slot is given back exactly once, in whatever way the execution ends.
 
 A lane is named by its path. The first part is the queue, then come the tenant and, if the caller gives one, a key; the last part is the
 function with its version:
@@ -50,15 +50,15 @@ class Place(msgspec.Struct, frozen=True, gc=False):
     lane: str
     """The leaf lane. The lanes above it are its path (`path`)."""
     order_at: int
-    """The lane admits in this order: the time at which the execution entered the lane, less its head start."""
+    """Its position in the lane's order: the time at which the execution entered the lane, minus its head start."""
     admitted_at: int | None = None
     """When the execution was admitted for the first time."""
     holds_waiting: bool = True
-    """The execution keeps its slot while it waits. If not, it goes back to its lane when it wakes, at the old `order_at`."""
+    """Whether the execution keeps its slot while it waits. If not, it enters its lane again when it wakes, with its old `order_at`."""
     units: int = 0
-    """What the execution is estimated to use of a rate of tokens."""
+    """The estimated number of tokens, for rates of tokens."""
     parks: bool = True
-    """If the execution fails, it is parked: a person may start it again under the same key."""
+    """Whether the execution is parked if it fails, so that a person may start it again under the same key."""
     money: int = 0
     """What the execution is estimated to cost, in billionths of a dollar."""
 
@@ -66,8 +66,8 @@ class Place(msgspec.Struct, frozen=True, gc=False):
 class Only(msgspec.Struct, frozen=True):
     """What a runner takes, if it does not take everything: executions of these queues and of these tenants. An empty set allows all.
 
-    With queues, executions that were started through no queue are left to other runners, but not what an execution invoked: it may be of
-    one of these queues.
+    With queues, the runner does not take executions that were started without a queue; but it takes executions that another one invoked,
+    because their parent may be of one of these queues.
     """
 
     queues: frozenset[str] = frozenset()

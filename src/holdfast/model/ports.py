@@ -65,11 +65,12 @@ class Parent(Protocol):
         ...
 
     def learn(self, header: Execution, operations: Collection[Operation]) -> None:
-        """A write that was not its own has changed these operations, and left this header. Without operations: read what changed."""
+        """Tell the invocation that another write has changed these operations and left this header. Without operations, it reads what
+        changed itself."""
         ...
 
     def look(self) -> None:
-        """A child that it waited for is not live here any more, or its room is needed: rest, unless there is a reason to stay."""
+        """Let the invocation check whether to rest: a child that it waited for is not live here any more, or its room is needed."""
         ...
 
 
@@ -77,11 +78,11 @@ class Parents(Protocol):
     """The engine, as seen by an invocation that may wait for executions that it has invoked in the same process."""
 
     def attach(self, parent: Parent) -> None:
-        """This invocation is live, and is told of what changes."""
+        """Note that this invocation is live, so that it is told of changes."""
         ...
 
     def stays(self, parent: Parent) -> bool:
-        """Whether an invocation that only waits shall stay live: a child that it waits for is live here. Else it rests."""
+        """Whether an invocation that only waits stays live, because a child that it waits for is live here. If not, it rests."""
         ...
 
 
@@ -92,7 +93,7 @@ class Invocation(msgspec.Struct, frozen=True, gc=False):
     header: Execution
     token: Position
     fresh: bool
-    """The first invocation: no earlier one can have left operations behind."""
+    """Whether this is the first invocation, so that no operations exist yet."""
     input: str | None = None
     """The input of the execution, if the engine has it in memory; else the handler asks the port."""
     updated: tuple[str, ...] | None = None
@@ -110,11 +111,11 @@ class Host(Protocol):
         ...
 
     def cancel(self, execution: str) -> None:
-        """The invocation may not write any more: end it if it can be ended."""
+        """End an invocation that may not write any more, if it can be ended."""
         ...
 
     def nudge(self, execution: str) -> None:
-        """Something changed that a live invocation may be waiting for."""
+        """Tell a live invocation that something changed for which it may be waiting."""
         ...
 
     def idle(self) -> bool:
@@ -177,5 +178,5 @@ class ScheduleObserver(Observer, Protocol):
     """An observer that also sees schedules."""
 
     def occurred(self, schedule: str, outcome: str, count: int, late_ms: int | None) -> None:
-        """This runner decided what becomes of so many occurrences (`schedules.Handled.outcome`). A started one began `late_ms` late."""
+        """This runner decided about `count` occurrences (`schedules.Handled.outcome`). A started occurrence began `late_ms` late."""
         ...

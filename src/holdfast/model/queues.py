@@ -1,4 +1,4 @@
-"""Queues: what an operator or an author sets for a queue, and what of it counts.
+"""Queues: what an operator or an author sets for a queue, and which setting is in force.
 
 A queue has what the code declares, and what an operator has set while it runs. The operator's setting wins, member by member, and both are
 shown. A queue that was never declared has no limits.
@@ -29,9 +29,9 @@ class Mode(Word):
 
     OPEN = "open"
     PAUSED = "paused"
-    """It takes executions, and admits none."""
+    """It accepts executions, and admits none."""
     DRAINING = "draining"
-    """It admits what waits, and takes no more."""
+    """It admits the executions that wait, and accepts no new ones."""
 
 
 class Waiting(Word):
@@ -42,7 +42,7 @@ class Waiting(Word):
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The limits of one level: so many runs at once, and rates."""
+    """The limits of one level: how many runs at once, and rates."""
 
     at_once: int | None = None
     """How many *runs* may hold a slot at the same time."""
@@ -58,7 +58,7 @@ class QueueSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     """What can be set for a queue."""
 
     limits: Limits = Limits()
-    """Of the whole queue."""
+    """The limits of the whole queue."""
     per_tenant: Limits = Limits()
     """Of each tenant."""
     per_key: Limits = Limits()
@@ -67,9 +67,9 @@ class QueueSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     ordered: bool = False
     """Executions of one key run one after the other, in the order in which they were enqueued."""
     most_waiting: int | None = None
-    """The most executions that may wait; a further one is refused."""
+    """At most this many executions may wait; a further one is refused."""
     most_waiting_usd: float | None = None
-    """What all that waits may be estimated to cost together, in dollars; a further one is refused."""
+    """The highest estimated cost of all waiting executions together, in dollars; a further execution is refused."""
     oldest_seconds: int | None = None
     """A new execution is refused while one has waited longer than this."""
     ttl_seconds: int | None = None
@@ -78,7 +78,7 @@ class QueueSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     """Failed executions are parked."""
 
     def at(self, level: str) -> Limits:
-        """The limits of a level. The key of an ordered queue holds one at once."""
+        """The limits of a level. In an ordered queue, each key has one execution at once."""
         if level == Level.QUEUE:
             return self.limits
         if level == Level.TENANT:
@@ -118,7 +118,7 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
     revision: int = 0
 
     def settings(self) -> QueueSettings:
-        """What counts: what the operator has set, else what the code declares, else the default."""
+        """The settings in force: what the operator has set, else what the code declares, else the default."""
         return settings_from(together(self.declared, self.operator))
 
 
@@ -134,9 +134,9 @@ class QueueStanding(msgspec.Struct, frozen=True, kw_only=True):
     admitted: int = 0
     """Admissions since the queue was made."""
     per_minute: float = 0.0
-    """Admissions in a minute, of late."""
+    """How many executions were admitted in the last minute, about."""
     money: int = 0
-    """What all that waits is estimated to cost, in billionths of a dollar. Only queues with `most_waiting_usd` have estimates."""
+    """The estimated cost of all waiting executions, in billionths of a dollar. Only queues with `most_waiting_usd` have estimates."""
 
 
 class LaneStanding(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,7 +152,7 @@ class LaneStanding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def together(declared: Mapping[str, Any], operator: Mapping[str, Any]) -> dict[str, Any]:
-    """What the operator has set over what the code declares. Within the limits of a level, each limit counts by itself."""
+    """The operator's settings joined with the code's; the operator's win. Inside the limits of a level, each limit is joined by itself."""
     both = {**declared, **operator}
     for level in ("limits", "per_tenant", "per_key"):
         if level in declared and level in operator:

@@ -21,7 +21,7 @@ RUNS: Final = "runs"
 TOKENS: Final = "tokens"
 """An admission is as many units as its place says."""
 COOLING: Final = "cooling"
-"""No rate, but a time before which nothing is admitted: a rate of no units, whose `tat` is that time."""
+"""Not a real rate: a time before which nothing is admitted. It is kept as a rate without units whose `tat` is that time."""
 MAX_UNITS: Final = 10**12
 MAX_SPAN_NS: Final = 10**18
 """The longest time that a burst may take at the steady rate, about 31 years: times in nanoseconds must fit into 64 bits."""
@@ -31,7 +31,7 @@ _TEXT: Final = re.compile(r"([1-9][0-9]{0,12}) ?(?:(runs|tokens) ?)?/ ?([1-9][0-
 
 
 class Rate(msgspec.Struct, frozen=True, gc=False):
-    """So many units of a kind in so many seconds, and how many may come at once."""
+    """How many units of a kind may be admitted in how many seconds, and how many of them at once."""
 
     units: int
     seconds: int
@@ -50,7 +50,7 @@ class Rate(msgspec.Struct, frozen=True, gc=False):
 def parsed_rate(text: object) -> Rate:
     """A rate from its text: `100/m`, `20000 tokens/m burst 5000`, `5/10s`. Without a burst, all units of the time may come at once."""
     if not isinstance(text, str):
-        raise InvalidParameter(f"{text!r:.100} is no rate. Write a number and a time, such as '100/m'.")
+        raise InvalidParameter(f"{text!r:.100} is not a rate. Write a number and a time, such as '100/m'.")
     return _parsed(text)
 
 
@@ -58,7 +58,7 @@ def parsed_rate(text: object) -> Rate:
 def _parsed(text: str) -> Rate:
     found = _TEXT.fullmatch(text)
     if found is None:
-        raise InvalidParameter(f"{text!r:.100} is no rate. Write a number and a time: '100/m', '5/10s' or '20000 tokens/m burst 5000'.")
+        raise InvalidParameter(f"{text!r:.100} is not a rate. Write a number and a time: '100/m', '5/10s' or '20000 tokens/m burst 5000'.")
     units, kind, count, unit, burst = found.groups()
     return checked_rate(Rate(int(units), int(count or 1) * _SECONDS[unit], int(burst or units), kind or RUNS))
 
@@ -86,8 +86,8 @@ class RateState(msgspec.Struct, frozen=True, gc=False):
     def charged(self, units: int, now: int) -> RateState | int:
         """The rate after an admission of these units at `now` (milliseconds), or the time at which they would be admitted.
 
-        Units above the burst were enqueued before the rate was lowered: they are admitted when nothing of the burst is used, and all of
-        them count.
+        If an execution needs more units than the burst, it was enqueued before the rate was lowered. It is admitted when the whole burst is
+        free, and all its units are charged.
         """
         now_ns = now * NS_PER_MS
         from_ns = max(self.tat_ns, now_ns)

@@ -38,7 +38,8 @@ class OccurrenceAsked(msgspec.Struct, frozen=True, kw_only=True):
     inputs: dict[str, Any]
     tenant: str
     requested_by: str
-    """The operator who asked for it, or who defined the schedule, so that no person decides an own request; else the schedule."""
+    """The operator who asked for the occurrence or defined the schedule, else the schedule. It is known so that no person decides about
+    their own request."""
     key: str
     """The idempotency key: the same for one occurrence in every process."""
 

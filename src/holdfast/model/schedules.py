@@ -25,9 +25,9 @@ MAX_INPUT: Final = 256 * 1024
 MAX_CATCH_UP: Final = 100
 USUAL_CATCH_UP: Final = 10
 MAX_WAITING: Final = 100
-"""Occurrences of one schedule that wait for the one before. When so many wait, further ones are skipped."""
+"""At most this many occurrences of one schedule wait for the one before; further ones are skipped."""
 MAX_ASKED: Final = 1000
-"""Occurrences of one schedule that an operator asked for and no runner has started yet."""
+"""An operator can ask for at most this many occurrences of one schedule that no runner has started yet."""
 _MAX_OPEN: Final = 100
 _MAX_RECENT: Final = 10
 _MAX_HISTORY: Final = 100
@@ -42,7 +42,7 @@ class Overlap(Word):
     QUEUE = "queue"
     """It waits until the one before has ended."""
     REPLACE = "replace"
-    """The one before is stopped, and it begins then."""
+    """The one before is stopped, and then this one begins."""
     ALLOW = "allow"
 
 
@@ -65,7 +65,7 @@ class Origin(Word):
 
 
 DECLARED: Final = frozenset({Origin.CODE, Origin.PAGE, Origin.TOML})
-"""Declarations. Each start of a process repeats them, so they do not count where an operator said something else."""
+"""The origins that are declarations. Each process repeats them when it starts, so an operator's change wins over them."""
 
 
 class How(Word):
@@ -92,7 +92,7 @@ def occurrence_in(detail: Mapping[str, Any] | None) -> Occurrence | None:
         return None
     try:
         return reading.converted(marked, Occurrence)
-    except msgspec.ValidationError:  # of a copy from elsewhere
+    except msgspec.ValidationError:  # a copy from another store may have other marks
         return None
 
 
@@ -100,25 +100,25 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a schedule starts, when, and what happens when that is not possible."""
 
     function: str
-    """The name of a function, a worker or a pipeline. What it is, the runner that hosts it knows."""
+    """The name of a function, a worker or a pipeline. The runner that hosts it knows which of these it is."""
     version: str | None = None
     tenant: str | None = None
     timing: Timing
     overlap: Overlap = Overlap.SKIP
     catch_up: CatchUp = CatchUp.LATEST
     catch_up_most: int = USUAL_CATCH_UP
-    """With `all`: the most occurrences that are made up for, the newest ones."""
+    """With `all`: at most this many missed occurrences are started late, the newest ones."""
 
 
 class Counted(msgspec.Struct, frozen=True):
-    """A timing, and the moment from which it counted."""
+    """A timing, and the moment from which it was in force."""
 
     since: int
     timing: Timing
 
 
 class Handled(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of an occurrence."""
+    """How an occurrence was handled."""
 
     at: int
     outcome: str
@@ -150,32 +150,32 @@ class ScheduleState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     cursor: int
     """All occurrences up to this moment are handled. It never goes back."""
     next_at: int | None = None
-    """When a runner looks at it next; None if there is nothing to do, because it is paused or over."""
+    """When a runner must look at the schedule next; None if it is paused or over."""
     revision: int = 1
     created_at: int = 0
     paused: bool = False
     paused_by: str | None = None
     removed: bool = False
-    """An operator removed it, and its declaration must not bring it back."""
+    """Whether an operator removed the schedule. Its declaration must not bring it back."""
     changed_by: str | None = None
-    """The operator whose word counts more than the declaration."""
+    """The operator who changed the schedule last; that change wins over the declaration."""
     changed_at: int | None = None
     declared: Definition | None = None
-    """What the declaration says, where the operator said something else."""
+    """The declared definition, if the operator has changed it."""
     declared_origin: Origin | None = None
     history: tuple[Counted, ...] = ()
-    """Each timing with the moment from which it counted, the first one first."""
+    """Each timing with the moment from which it was in force, the oldest first."""
     waiting: tuple[int, ...] = ()
     """Occurrences that wait until those before have ended."""
     asked: tuple[Asked, ...] = ()
     open: tuple[str, ...] = ()
     """The executions that were started and may not have ended."""
     recent: tuple[Handled, ...] = ()
-    """What became of the last occurrences, the newest first."""
+    """How the last occurrences were handled, the newest first."""
 
     @property
     def waits(self) -> bool:
-        """Whether an occurrence waits for the end of an execution, and may begin then."""
+        """Whether an occurrence waits for the end of an execution."""
         return bool(self.waiting) and not self.paused and not self.removed
 
 
@@ -195,7 +195,7 @@ def checked_definition(definition: Definition) -> Definition:
         raise ScheduleInvalid("A tenant is a printable text of at most 256 characters.")
     most = definition.catch_up_most
     if type(most) is not int or not 1 <= most <= MAX_CATCH_UP:
-        raise ScheduleInvalid(f"catch-up: at most {most!r:.50} occurrences are to be made up for. Write 1 to {MAX_CATCH_UP}.")
+        raise ScheduleInvalid(f"catch-up: at most {most!r:.50} occurrences would be started late. Write 1 to {MAX_CATCH_UP}.")
     if definition.catch_up is CatchUp.ALL and definition.overlap in (Overlap.SKIP, Overlap.REPLACE):
         raise ScheduleInvalid(
             f"catch-up 'all' needs overlap 'queue' or 'allow': with {definition.overlap.value!r} only one of the missed occurrences "
@@ -213,7 +213,7 @@ def checked_input(text: str) -> str:
 
 
 def new_schedule(name: str, definition: Definition, input: str, *, origin: Origin, now: int, by: str | None = None) -> ScheduleState:
-    """A schedule that begins now: what was due before is not its business."""
+    """A schedule that begins now. Nothing was due before now."""
     definition = checked_definition(definition)
     made = ScheduleState(
         name=checked_schedule_name(name),
@@ -230,7 +230,7 @@ def new_schedule(name: str, definition: Definition, input: str, *, origin: Origi
 
 
 def planned(state: ScheduleState) -> ScheduleState:
-    """The schedule with the time of its next look. It is looked at once if an operator asked for an occurrence."""
+    """The schedule with `next_at` set. If an operator asked for an occurrence, a runner looks at once."""
     if state.removed:
         next_at = None
     elif state.asked:
@@ -244,7 +244,7 @@ def planned(state: ScheduleState) -> ScheduleState:
 
 
 def changed(state: ScheduleState, **values: object) -> ScheduleState:
-    """The schedule with other values, its next revision and its next look. Lists keep their bounds."""
+    """The schedule with other values, the next revision and a new `next_at`. Its lists are cut to their bounds."""
     after = msgspec.structs.replace(state, revision=state.revision + 1, **values)
     bounded = {"recent": bounded_recent(after.recent), "open": bounded_open(after.open), "history": after.history[-_MAX_HISTORY:]}
     return planned(msgspec.structs.replace(after, **bounded))
@@ -256,12 +256,12 @@ def bounded_recent(lines: tuple[Handled, ...]) -> tuple[Handled, ...]:
 
 
 def bounded_open(executions: tuple[str, ...]) -> tuple[str, ...]:
-    """The executions that are kept: where more than these overlap, the oldest are not waited for."""
+    """The newest of the open executions. If more overlap, the oldest are forgotten, and no occurrence waits for them."""
     return executions[-_MAX_OPEN:]
 
 
 def handled(state: ScheduleState, *lines: Handled) -> tuple[Handled, ...]:
-    """What became of the last occurrences, with these in front."""
+    """The list of handled occurrences, with these added at its beginning."""
     return (*lines, *state.recent)
 
 
@@ -284,6 +284,7 @@ def stamp(at: int) -> str:
 
 
 def execution_name(occurrence: Occurrence) -> str:
-    """The name of an occurrence's execution. What is due at one time has one name, so a backfill finds what ran already."""
+    """The name of an occurrence's execution. It is made from the time at which the occurrence is due, so a backfill finds occurrences that
+    ran already."""
     now = "now-" if occurrence.how is How.NOW else ""
     return f"{occurrence.schedule}-{now}{stamp(occurrence.at)}"

@@ -8,11 +8,12 @@ from __future__ import annotations
 from typing import Final
 
 MAX_VALUES: Final = 100_000
-"""Values in one text, names of members included."""
+"""At most this many values in one text, counting the names of members."""
 MAX_CONTAINERS: Final = 20_000
-"""Objects and lists in one text."""
+"""At most this many objects and lists in one text."""
 MAX_DIGITS: Final = 1_000
-"""Digits of one number. The time to read or write a number grows with the square of its digits, and few programs read a long one."""
+"""At most this many digits in one number. The time to read or write a number grows with the square of its digits, and few programs can read
+a long one."""
 _BRACKETS: Final = b"[]{}"
 _ALL_OTHERS: Final = bytes(byte for byte in range(256) if byte not in _BRACKETS)
 _ROUND: Final = bytes.maketrans(b"{}", b"[]")
@@ -21,7 +22,8 @@ _LONG: Final = b"0" * (MAX_DIGITS + 1)
 
 
 def crowding(text: bytes, depth: int, values: int = MAX_VALUES, containers: int = MAX_CONTAINERS) -> str | None:
-    """Why a text must not be parsed, as the end of a sentence; None for a text that may be. It does not check that the text is JSON."""
+    """Why a text must not be parsed, as the second half of a sentence; None if it may be parsed. It does not check that the text is
+    JSON."""
     if _has_long_number(text) and _has_long_number(_outside(text)):
         return f"holds a number of more than {MAX_DIGITS} digits"
     marks = text.count(b"[") + text.count(b"{")

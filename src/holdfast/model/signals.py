@@ -33,8 +33,8 @@ class StatusSignal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def is_news(before: Execution | None, header: Execution) -> bool:
-    """Whether a change makes a signal: another status, or an execution that was put aside. One that was enqueued begins when it is
-    admitted.
+    """Whether a change makes a signal: the status changed, or the execution was put aside. For an enqueued execution, RUNNING is signalled
+    when it is admitted.
     """
     if header.place is not None and header.status is ExecutionStatus.RUNNING and (before is None or is_unadmitted(before)):
         return not is_unadmitted(header)

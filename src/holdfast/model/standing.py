@@ -30,7 +30,7 @@ class Standing(Word):
 
 
 class Look(msgspec.Struct, frozen=True):
-    """How a standing looks. A shape and a word say it without colour, too."""
+    """How a standing is shown. The shape and the word are enough, also without the colour."""
 
     standing: Standing
     shape: str

@@ -45,7 +45,7 @@ class Started(msgspec.Struct, frozen=True, gc=False):
 
 
 class Prefix(msgspec.Struct, frozen=True, gc=False):
-    """The beginning of another history, with which an execution begins: events from number 2 on, and the operations that they tell of."""
+    """The part of another history with which an execution begins: events from number 2 on, and their operations."""
 
     events: tuple[Event, ...]
     operations: tuple[Operation, ...]
@@ -83,22 +83,22 @@ class Start(msgspec.Struct, frozen=True, gc=False):
     by: Claimant | None = None
     charges: tuple[Charge, ...] = ()
     same: str | None = None
-    """The text that two starts of one name must share to count as the same start; None for the whole input."""
+    """Two starts of one name count as the same start if this text is equal; None: if the whole input is equal."""
     kind: Kind = Kind.FUNCTION
     """The kind that the execution is marked with. A start of another kind needs an accepted order."""
     again: bool = False
     """Start the name again if the execution that has it failed. The failed execution stays, superseded by the new one."""
     failed_as: str | None = None
-    """With `again`: the id of an execution that was continued by others, the last of which failed. It counts as failed, too."""
+    """With `again`: the id of an execution that others continued, the last of which failed. It counts as failed as well."""
     graph: GraphText | None = None
     """The graph that the execution runs: the store adds it if it does not have it. A header may also name a graph that is there."""
     occurrence: Occurrence | None = None
     moved: ScheduleState | None = None
     """The occurrence that starts it, and its schedule as this write leaves it. Both are written, or neither (ScheduleStore)."""
     enqueue: Enqueue | None = None
-    """The queue that the execution goes through. Without room in it the execution waits, and `by` does not take it."""
+    """The queue of the execution. If the queue has no room, the execution waits, and `by` does not take it."""
     restart: Restart | None = None
-    """The execution that this one restarts. It gives up its name, however it ended, and stays, superseded by this one."""
+    """The execution that this one restarts. It gives up its name and stays in the store, superseded by this one."""
     notes: tuple[Note, ...] = ()
     """Who restarts it, for the audit log."""
 
@@ -114,7 +114,7 @@ class Start(msgspec.Struct, frozen=True, gc=False):
         header = self.header
         if type(header.status) is not ExecutionStatus or type(header.state) is not State or header.quarantine is not None:
             raise InvalidParameter(
-                "An execution begins with a status and a state that there are, and not in quarantine."
+                "An execution must begin with a known status and a known state, and not in quarantine."
             )  # else its row could not be read
         at = max(now, header.started_at)
         deadline = at + header.terms.timeout_seconds * 1000
@@ -155,8 +155,8 @@ class Start(msgspec.Struct, frozen=True, gc=False):
         return None if self.header.graph is None else checked_graph_id(self.header.graph)
 
     def decide(self, view: View, now: int, seal: Seal) -> tuple[Change | None, Started]:
-        """The name is taken: the same input and version find the execution, anything else is a conflict. The error tells nothing about an
-        execution of another tenant.
+        """Decide about a start whose name is taken: with the same input and version it finds the execution, anything else is a conflict.
+        The error reveals nothing about an execution of another tenant.
         """
         found, wanted = view.header, self.header
         if found.tenant != wanted.tenant:
@@ -186,7 +186,7 @@ class Start(msgspec.Struct, frozen=True, gc=False):
         return found.status in FAILED_STATUSES or found.parked or (over and found.id == self.failed_as)
 
     def _replaced(self, draft: Draft) -> Change:
-        """The execution that has the key gives it up; if it is open, it is stopped."""
+        """The change of the execution that has the key: it gives up the key, and is stopped if it is open."""
         if draft.header.status is not ExecutionStatus.RUNNING:
             return draft.done(superseded_by=self.header.id, parked=False)
         if draft.header.state is State.RUNNING:
@@ -197,7 +197,7 @@ class Start(msgspec.Struct, frozen=True, gc=False):
 
 
 def _continued(born: Execution, first: Event, prefix: Prefix, charges: tuple[Charge, ...]) -> Change:
-    """The first change of an execution that begins with a part of another history. What was open there is open here."""
+    """The first change of an execution that begins with a part of another history. Operations that were open there are open here."""
     stored = born.stored + sum(len(event.payload.encode()) for event in prefix.events if event.payload is not None)
     header = msgspec.structs.replace(
         born,

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 _LONGEST: Final = 128
-"""Characters of an error code. Both databases index it, and Postgres takes no long keys."""
+"""An error code is cut to this many characters. Both databases index it, and Postgres does not allow long keys."""
 
 OK: Final = "ok"
 PARTIAL: Final = "partial"
@@ -47,7 +47,7 @@ def pipeline_of(summary: Summary | None) -> str | None:
 
 
 def ended(before: Summary | None, told: Summary) -> Summary:
-    """The summary of an execution that ends: what its end tells, and the pipeline that is known from its start."""
+    """The summary of an execution that ends: the facts of its end, and the pipeline from its start."""
     pipeline = pipeline_of(before)
     return told if pipeline is None else msgspec.structs.replace(told, pipeline=pipeline)
 

@@ -38,7 +38,7 @@ class Purpose(StrEnum):
     WORK = "work"
     """Computations that take time, but a bounded time."""
     CONSOLE = "console"
-    """Reading and rendering pages of the console, so that a person who looks at much holds up no run."""
+    """Reading and rendering pages of the console, so that slow pages do not delay runs."""
     HOUSE = "house"
     """The runner's own housekeeping."""
 

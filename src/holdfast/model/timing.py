@@ -1,6 +1,6 @@
 """Timing: at which moments the occurrences of a schedule come. Pure: the same timing always gives the same moments.
 
-A cron expression tells wall times, and a zone says when a wall time comes. Twice a year that is not simple. In spring wall times are
+A cron expression gives wall times, and a zone gives the moment of each wall time. Twice a year that is not simple. In spring wall times are
 missing, and in autumn wall times come twice. The policy `clock` says what happens then:
 
 - `once`: each wall time counts once. One that comes twice counts the first time; one that is missing counts at the end of the gap.
@@ -31,12 +31,12 @@ LATEST: Final = 7_258_118_400_000
 """The year 2200. No occurrence is later."""
 MAX_JITTER_SECONDS: Final = 3600
 _FOLD: Final = timedelta(hours=4)
-"""More than any clock goes back at once."""
+"""No clock is ever set back by more than this."""
 _ZONE_LENGTH: Final = 64
 
 
 class ClockChanges(Word):
-    """What counts when the clocks of the zone change."""
+    """Which wall times count when the clocks of the zone change."""
 
     ONCE = "once"
     REAL = "real"
@@ -51,7 +51,8 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     zone: str = "UTC"
     clock: ClockChanges = ClockChanges.ONCE
     jitter: int = 0
-    """An occurrence begins up to so many seconds late. How many is always the same for one occurrence of one schedule."""
+    """An occurrence begins up to this many seconds late. The delay is computed from the schedule and the occurrence, so it is always the
+    same."""
     start: int | None = None
     end: int | None = None
     """No occurrence is before `start` or after `end`."""
@@ -89,7 +90,9 @@ def zone_of(name: object) -> tzinfo:
             return zoneinfo.ZoneInfo(name)
         except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
             pass
-    raise ScheduleInvalid(f"{name!r:.80} is no time zone. Write a name of the IANA database: 'UTC', 'Europe/Berlin', 'America/New_York'.")
+    raise ScheduleInvalid(
+        f"{name!r:.80} is not a time zone. Write a name of the IANA database: 'UTC', 'Europe/Berlin', 'America/New_York'."
+    )
 
 
 def after(timing: Timing, at: int) -> int | None:
@@ -114,7 +117,7 @@ def occurrences(timing: Timing, at: int) -> Iterator[int]:
 
 
 def newest(timing: Timing, beyond: int, until: int, most: int) -> list[int]:
-    """The last `most` occurrences after `beyond` and not after `until`, in order. What came before them is not counted."""
+    """The last `most` occurrences after `beyond` and not after `until`, in order. Earlier ones are not computed."""
     beyond = max(beyond, EARLIEST - 1, -1 if timing.start is None else timing.start - 1)
     until = min(until, LATEST, LATEST if timing.end is None else timing.end)
     if until <= beyond or most < 1:
@@ -159,7 +162,7 @@ def _once_after(timing: Timing, at: int) -> int | None:
     zone = zone_of(timing.zone)
     for wall in cron.walls_after(timing.cron or "", _wall(at, zone)):
         moment = _first_moment(wall, zone)
-        if moment > at:  # in the second hour of an autumn, the wall times that come again were before
+        if moment > at:  # in the repeated hour of autumn, these wall times were handled the first time
             return moment
     return None
 
@@ -197,7 +200,7 @@ def _real_after(timing: Timing, at: int) -> int | None:
     zone, expression = zone_of(timing.zone), timing.cron or ""
     here = _wall(at, zone)
     again: int | None = None
-    if _wall(at + _ms(_FOLD), zone) - here < _FOLD:  # the clock goes back soon, and wall times of before come again
+    if _wall(at + _ms(_FOLD), zone) - here < _FOLD:  # the clock is set back soon, so earlier wall times come again
         for wall in cron.walls_after(expression, here - _FOLD):
             if wall > here:
                 break
@@ -217,7 +220,7 @@ def _newest_real(timing: Timing, beyond: int, until: int, most: int) -> Iterator
         if wall < floor:
             break
         found += [moment for moment in _moments(wall, zone) if beyond < moment <= until]
-        if len(found) >= most:  # a wall time that comes twice may have come later than those that are found
+        if len(found) >= most:  # the second moment of a repeated wall time may be later than moments found already
             floor = max(floor, _wall(sorted(found)[-most], zone) - _FOLD)
     return iter(sorted(found, reverse=True))
 

@@ -239,7 +239,7 @@ def _callback_started(draft: Draft, update: Update, seal: Seal) -> Operation:
 
 
 def _invoked(draft: Draft, update: Update, child: Birth | Failure | None) -> Operation:
-    """The child starts with this change. A target that is not available fails the operation, not the handler."""
+    """Start a child with this change. If the target is not available, the operation fails, and the handler goes on."""
     name = update.function_name or ""
     parent = draft.header
     detail = {"FunctionName": name}
@@ -262,7 +262,7 @@ def _invoked(draft: Draft, update: Update, child: Birth | Failure | None) -> Ope
 
 
 def _enqueued(draft: Draft, update: Update, before: Operation | None, child: Birth | Failure | None) -> Operation:
-    """A step that closes with the id of the execution that starts with this change, in its queue. If it is refused, the step fails."""
+    """Enqueue an execution with this change, and close the step with its id. If the execution is refused, the step fails."""
     if isinstance(child, Birth):
         parent = draft.header
         of = msgspec.structs.replace(child.header, tenant=child.header.tenant or parent.tenant, trace=child.header.trace or parent.trace)

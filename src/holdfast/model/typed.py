@@ -189,7 +189,8 @@ def _names_models(hint: Any) -> bool:
 
 
 def typed(value: Any, hint: Any, path: str = "", known: Mapping[Any, Any] | None = None) -> Any:
-    """A value that was read, as its annotation says. A value that is no JSON object stays as it is, even if the annotation is a model."""
+    """A value that was read, converted to its annotation. A value that is not a JSON object stays as it is, even if the annotation is a
+    model."""
     hint = _meant(hint, known)
     if value is None or hint is Any:
         return value
@@ -258,7 +259,7 @@ def _made(make: Callable[[Any], Any], value: Any, path: str) -> Any:
 def _validated(value: Any, hint: Any, path: str) -> Any:
     try:
         text = json.dumps(value)
-    except TypeError:  # a dict that was no model may hold values that JSON does not have
+    except TypeError:  # a dict that is not a model may hold values that JSON cannot hold
         check, given = hint.model_validate, value
     else:
         check, given = hint.model_validate_json, text
@@ -313,7 +314,7 @@ def resolved(hint: Any, names: Mapping[str, Any], local: Mapping[str, Any]) -> A
     """The object that an annotation means, if the annotation is text; Any if the object is not found."""
     if isinstance(hint, str):
         try:
-            return eval(_compiled(hint), dict(names), dict(local))  # the author's own annotation, as the interpreter would have done it
+            return eval(_compiled(hint), dict(names), dict(local))  # evaluate the author's own annotation, as the interpreter would do it
         except Exception:
             return Any
     return hint

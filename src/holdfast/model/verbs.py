@@ -52,7 +52,7 @@ class Checkpointed(msgspec.Struct, frozen=True, gc=False):
 
 
 _UNREADABLE = (CodecFailed.__name__, StoreBroken.__name__, RowDamaged.__name__, WriteFailed.__name__)
-"""Errors that keep an invocation from beginning and are no fault of its function. A person mends the cause, and the execution continues."""
+"""Errors that prevent an invocation and that its function did not cause. After a person has mended the cause, the execution continues."""
 
 Answer = Started | Checkpointed | Execution
 Decision = tuple[Change | None, Answer]
@@ -73,10 +73,10 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     by: Claimant
     dead: frozenset[str] = frozenset()
     alone: bool = False
-    """The runner runs nothing else, so it may take a suspect: if the runner dies, the suspect is the cause."""
+    """Whether the runner runs nothing else, so that it may take a suspect: if the runner dies, the suspect is the cause."""
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """A takeover writes the end of the dead invocation in the same change that begins the new one."""
+        """Begin a new invocation. A takeover also writes the end of the dead invocation, in the same change."""
         header = view.header
         abandoned = header.runner in self.dead
         draft = Draft(view, now)
@@ -117,7 +117,7 @@ class Admit(msgspec.Struct, frozen=True, gc=False):
     by: Claimant
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """An execution whose time is over is closed instead."""
+        """Admit the execution. If its time is over, it is closed instead."""
         header = view.header
         if header.state is not State.QUEUED:
             raise LeaseLost("The execution is not queued any more.")
@@ -152,7 +152,7 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False):
         return self.at.execution
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """A repeated request gets the same next token; any other old token is refused."""
+        """Apply the updates. A repeated request gets the same next token; any other old token is refused."""
         header, at = view.header, self.at
         client = self.client_token and f"{at.epoch}.{at.sequence}.{codec.storable(self.client_token)}"
         if client and client == header.client:
@@ -218,7 +218,8 @@ class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The id of the execution that continues this one, if the outcome asks for that."""
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """A suspension compares the revision that the handler saw with the revision now, so no wake-up is lost."""
+        """Write the end of the invocation. For a suspension, the revision that the handler saw is compared with the present one, so that no
+        wake-up is lost."""
         header = view.header
         draft = Draft(view, now)
         if header.state is State.CLOSING and header.invocation == self.invocation:
@@ -230,7 +231,7 @@ class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return life.claimed_now(self._told(draft, self._ended(draft, view, now)), self.by, now)
 
     def _told(self, draft: Draft, change: Change) -> Change:
-        """The end of the invocation, with what it tells people, and the lanes of the execution."""
+        """Add to the end of the invocation the summary for people, and the amounts for the lanes of the execution."""
         place, outcome = draft.header.place, self.outcome
         if outcome.summary is not None and change.header.status is ExecutionStatus.SUCCEEDED:
             told = summary.ended(change.header.summary, outcome.summary)

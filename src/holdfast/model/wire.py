@@ -23,7 +23,7 @@ Times = Callable[[int], int | float]
 """How a time in milliseconds is written."""
 
 MALFORMED: Final = "InvalidParameterValueException"
-"""The error type of an execution whose handler answered with something that is no answer."""
+"""The error type of an execution whose handler returned an output of a wrong form."""
 
 
 def milliseconds(at: int) -> int:
@@ -173,7 +173,7 @@ class _ChainedInvokeOptions(Struct, rename="pascal"):
 
 
 _Id = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"\A[a-zA-Z0-9_-]*\Z")]
-# Empty is absent in these, as the SDKs have it.
+# In these members an empty text means that the member is absent, as in the SDKs.
 _Parent = Annotated[str, Meta(max_length=64, pattern=r"\A[a-zA-Z0-9_-]*\Z")]
 _Name = Annotated[str, Meta(max_length=256, pattern=r"\A[\x20-\x7E]*\Z")]
 _SubType = Annotated[str, Meta(max_length=32, pattern=r"\A[a-zA-Z0-9_-]*\Z")]
@@ -248,7 +248,7 @@ _checkpoint_decoder = reading.decoder(_Checkpoint)
 
 
 def checkpoint_from_json(body: bytes) -> CheckpointAsked:
-    """Read the body of a checkpoint in one pass. A body that is no JSON at all raises msgspec.DecodeError."""
+    """Read the body of a checkpoint in one pass. Raises msgspec.DecodeError if the body is not JSON."""
     try:
         sent = _checkpoint_decoder.decode(body)
     except msgspec.ValidationError as error:

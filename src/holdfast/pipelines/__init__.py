@@ -1,7 +1,8 @@
 """pipelines — orchestration over workers: a pipeline is data (a graph), and one durable execution runs it.
 
 Belongs: the graph and its checks, the builder that authors use, the interpreter with a file for each kind of node, merges, drawings.
-Does not: author code in the runner (builders and steps run in the sandbox), SQL, HTTP.   May import: workers and what stands below it.
+Does not: calls of author code in the runner's process (builders and steps run in the sandbox), SQL, HTTP.   May import: workers and what
+stands below it.
 
 graph       what a pipeline is; start at graph/graph.py
 page        the same graph as a pipeline.md, both ways

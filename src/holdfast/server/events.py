@@ -96,6 +96,7 @@ def _asked(request: Request) -> tuple[Pattern | None, int | None]:
 
 
 def _refusal(error: HoldfastError) -> Reply:
-    """The refusal of a stream. If the server has trouble, the client is told to try again; if the question is wrong, it is not."""
+    """The refusal of a stream. If the server has a problem, the reply tells the client to try again; if the request is wrong, it does
+    not."""
     body = {"error": error.code, "message": str(error)}
     return json_reply(body, 400) if isinstance(error, Rejected) else json_reply(body, 503, (_COME_BACK,))

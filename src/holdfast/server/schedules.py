@@ -62,7 +62,7 @@ class ScheduleRoutes:
         return document_reply({"schedules": [described(state, now, times=1) for state in found]})
 
     async def show(self, request: Request) -> Reply:
-        """One schedule, with its next five times and what became of the last occurrences."""
+        """One schedule, with its next five times and how the last occurrences were handled."""
         state = await in_thread(Purpose.STORE, self._verbs(request).get, request.label)
         return self._told(state)
 
@@ -83,19 +83,19 @@ class ScheduleRoutes:
         return self._told(state, 201)
 
     async def remove(self, request: Request) -> Reply:
-        """Remove a schedule. What it started goes on."""
+        """Remove a schedule. Executions that it started go on."""
         verbs = self._verbs(request)
         state = await in_thread(Purpose.STORE, verbs.get, request.label)
         await in_thread(Purpose.STORE, verbs.remove, request.label)
         return document_reply({"removed": state.name})
 
     async def pause(self, request: Request) -> Reply:
-        """Start nothing until it is resumed."""
+        """Pause a schedule: it starts nothing until it is resumed."""
         _nothing(request)
         return self._told(await self._changed(lambda: self._verbs(request).pause(request.label)))
 
     async def resume(self, request: Request) -> Reply:
-        """Go on; with `"catch_up": true` what was due meanwhile is made up for, as far as the schedule's policy says."""
+        """Resume a schedule. With `"catch_up": true`, what was due during the pause is started, as far as the schedule's policy says."""
         catch_up = _body(request, "catch_up").get("catch_up", False)
         if not isinstance(catch_up, bool):
             raise InvalidRequest("`catch_up` is true or false.")

@@ -1,4 +1,5 @@
-"""The again desk: restarts of runs and executions, and comparisons, with a store alone. It runs nothing; a runner takes what it starts."""
+"""The again desk: restarts of runs and executions, and comparisons of runs. It needs only a store and runs nothing itself; a runner takes
+what it starts."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class AgainDesk:
-    """Everything that an operator does again."""
+    """Restarts and comparisons, for an operator."""
 
     def __init__(self, store: Store, clock: Clock, ids: IdSource, actor: Actor | None) -> None:
         self._store = store
@@ -35,11 +36,11 @@ class AgainDesk:
         return prepare(self._store, run_id, self._asker, asked)
 
     def restart(self, prepared: PreparedRestart) -> Execution:
-        """Start a prepared restart: a runner that serves the pipeline runs it, with the graph of the run before."""
+        """Start a prepared restart. A runner that serves the pipeline runs it, with the graph of the earlier run."""
         return restart_in_store(self._store, prepared, self._asker, self._clock, self._ids)
 
     def compare(self, a: str, b: str) -> Comparison:
-        """Two runs, node by node."""
+        """Compare two runs, node by node."""
         return compare_runs(self._store, a, b, self._asker)
 
     def prepare_execution(self, execution: str, function: DurableFunction, operation: str, input: str | None = None) -> PreparedExecution:

@@ -25,14 +25,15 @@ if TYPE_CHECKING:  # a program without workers does not load their modules
 
 
 class AgainVerbs:
-    """The part of an open engine that does work again."""
+    """The verbs of an open engine for restarts and comparisons."""
 
     _engine: Engine
     _runtime: WorkerRuntime | None
     _functions: Mapping[tuple[str, str], DurableFunction]
 
     async def retry(self, run_id: str, *, wait: float | None = None) -> Response:
-        """Run what failed of a run again, and wait for the response of the new run, as `run` does. What went well is reused."""
+        """Start a new run that does the failed part of an earlier run again and reuses the rest. Waits for the response of the new run, as
+        `run` does."""
         from holdfast.service.run_restarts import RETRY
 
         return await self._restarted(run_id, RETRY, wait)
@@ -49,12 +50,12 @@ class AgainVerbs:
         """Restart a run of a pipeline: `nodes` and everything below them run again; every other node is reused if its inputs, its worker
         and the worker's code are the same. Returns the response of the new run, as `run` does.
 
-        Writes that earlier runs made are not made again; a write with other arguments is a question to a person. The writes of the nodes
-        in `resend` are made again.
+        Writes that earlier runs made are not made again; if a write has other arguments now, a person is asked. Only the nodes in `resend`
+        make their writes again.
         """
         asked = restart_asked(nodes, inputs, resend)
         if asked.is_retry:
-            raise InvalidParameter("A restart needs the node to begin from, or other inputs. `retry` runs what failed.")
+            raise InvalidParameter("A restart needs the nodes that run again, or other inputs. `retry` runs only what failed.")
         return await self._restarted(run_id, asked, wait)
 
     async def plan_restart(
@@ -65,23 +66,23 @@ class AgainVerbs:
         inputs: Mapping[str, Any] | None = None,
         resend: str | Sequence[str] = (),
     ) -> Plan:
-        """What `restart` would reuse and run again, and why; without `nodes` and `inputs`, what `retry` would. Nothing starts."""
+        """The plan of a restart: what it would reuse and what it would run again, and why. Without `nodes` and `inputs` it is the plan of
+        `retry`. Nothing starts."""
         from holdfast.service.run_restarts import prepare
 
         asked, service = restart_asked(nodes, inputs, resend), self._service()
         return (await in_thread(Purpose.STORE, prepare, self._engine.store, run_id, self._asker(), asked, service)).plan
 
     async def compare(self, a: str, b: str) -> Comparison:
-        """Two runs of one pipeline, node by node: inputs, outputs, verdicts, time and cost."""
+        """Compare two runs of one pipeline, node by node: inputs, outputs, verdicts, time and cost."""
         from holdfast.service.run_comparisons import compare_runs
 
         return await in_thread(Purpose.STORE, compare_runs, self._engine.store, a, b, self._asker())
 
     async def restart_execution(self, execution: str, operation: str, *, input: object = ...) -> OpenExecution:
-        """Restart an execution of a durable function from an operation, by its name or id: a new execution that begins with the history
-        before it. The code is replayed on that part first; if it does not follow, nothing starts. The old execution stays.
-
-        Without `input` the new execution has the same event.
+        """Restart an execution of a durable function from an operation, given by its name or id. The new execution begins with the part of
+        the old history that is before the operation. The code is replayed on that part first; if the code does not match it, nothing
+        starts. The old execution stays. Without `input` the new execution gets the same event.
         """
         from holdfast.service.execution_restarts import prepare_execution
 
@@ -119,7 +120,7 @@ class AgainVerbs:
 def restart_asked(
     nodes: str | Sequence[str] = (), inputs: Mapping[str, Any] | None = None, resend: str | Sequence[str] = ()
 ) -> RestartAsked:
-    """What a caller asks for; without anything it is a retry."""
+    """Make a RestartAsked from the caller's arguments. Without arguments it is a retry."""
     from holdfast.service.run_restarts import RestartAsked
 
     return RestartAsked(

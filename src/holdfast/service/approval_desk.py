@@ -1,4 +1,4 @@
-"""The approval desk: what a person can see and decide at a store itself. It needs no engine, and it runs nothing."""
+"""The approval desk: what a person can see and decide with access to the store. It needs no engine, and it runs nothing."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class ApprovalDesk:
         self._asker = asker or Asker(principal=principal(), actor=actor)
 
     def list(self, run: str | None = None) -> Sequence[Approval]:
-        """The approvals that wait for a decision: all, or those of a run and of the runs below it. What the rest may cost is told as far as
-        the store knows it."""
+        """The approvals that wait for a decision: all, or those of a run and of the runs below it. Each says what the rest of its run may
+        cost, as far as the store has data for that."""
         estimates, spending = without_workers(self._store), Spending(self._store)
         if run is None:
             return estimates.with_rests(undecided(self._store, self._asker))
@@ -91,7 +91,7 @@ class ApprovalDesk:
 
     @contextlib.contextmanager
     def _noting_refusals(self, what: str, on: str) -> Iterator[None]:
-        """Note a refusal in the audit log, too."""
+        """Write an audit note about an error that is raised inside."""
         try:
             yield
         except Rejected as refused:

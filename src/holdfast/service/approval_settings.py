@@ -1,4 +1,5 @@
-"""Groups of persons, what each risk demands, and where links lead, as `holdfast.toml` has them: [groups], [risks.high], link_base."""
+"""Reads from `holdfast.toml` the groups of persons ([groups]), what each risk demands ([risks.high]), and the address with which links
+begin (link_base)."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def with_people(policy: Policy, told: Mapping[str, Any], path: Path) -> Policy:
 
 
 def _check_base(base: str, path: Path) -> None:
-    """Refuse an address to which no path can be added."""
+    """Refuse an address after which a path cannot be written."""
     try:
         parts = urlsplit(base)
         fits = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and not (parts.username or parts.password)

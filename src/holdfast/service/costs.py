@@ -21,7 +21,7 @@ _MOST_DEPTH: Final = 64
 
 
 class Part(msgspec.Struct, frozen=True):
-    """Calls in one state, together."""
+    """The sum of all calls in one state."""
 
     calls: int = 0
     tokens: int = 0
@@ -45,11 +45,11 @@ class CostLine(msgspec.Struct, frozen=True, kw_only=True):
     cached_tokens: int = 0
     reasoning_tokens: int = 0
     settled: Part = Part()
-    """Calls of which the server has told what they used."""
+    """Calls for which the model's server said what they used."""
     unknown: Part = Part()
-    """Calls whose answer was lost: what counts in place of what they used."""
+    """Calls whose answer was lost, with the amount that counts as used."""
     open: Part = Part()
-    """Calls that have begun and not ended: what they have reserved."""
+    """Calls that have begun and not ended, with the amount that they have reserved."""
     released: int = 0
     """Calls that failed and certainly cost nothing."""
 
@@ -60,7 +60,7 @@ class CostLine(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def nanos(self) -> int:
-        """What counts as spent, in billionths of a dollar: settled and unknown calls."""
+        """What was spent, in billionths of a dollar: the sum of settled and unknown calls."""
         return self.settled.nanos + self.unknown.nanos
 
     def __add__(self, other: CostLine) -> CostLine:
@@ -101,7 +101,7 @@ class CostReport(msgspec.Struct, frozen=True, kw_only=True):
     by: tuple[Dimension, ...]
     lines: tuple[CostLine, ...]
     total: CostLine
-    """Of all calls that fit the question, also of those whose lines are left out."""
+    """The sum of all calls that fit the question, including those whose lines are left out."""
     truncated: bool = False
     """Whether lines are left out: there are more groups than a report has lines."""
 
@@ -121,7 +121,7 @@ class CostQuestion(msgspec.Struct, frozen=True, kw_only=True):
     by: str | None = None
     """Dimensions with commas between them: `node,model`."""
     since: str | None = None
-    """A UTC day such as 2026-11-01, or so many days up to today: `30d`."""
+    """A UTC day such as 2026-11-01, or a number of days up to today: `30d`."""
     until: str | None = None
     """The last UTC day."""
     tenant: str | None = None
@@ -147,7 +147,7 @@ def cost_report(store: Store, asked: CostQuestion, now: int, most_lines: int = _
         worker=asked.worker,
         run=asked.run,
         root=None if asked.run is None else root_of(store, asked.run),
-        limit=most_lines * len(EntryState) + 1,  # enough for so many whole groups and the first row of one more
+        limit=most_lines * len(EntryState) + 1,  # enough rows for this many whole groups, and for the first row of one more
     )
     lines = _lines(store.cost(wanted), by)
     truncated = len(lines) > most_lines
@@ -166,7 +166,7 @@ def _lines(sums: Sequence[CostSum], by: tuple[Dimension, ...]) -> list[CostLine]
 
 
 def _line(one: CostSum) -> CostLine:
-    """A sum of one state. Every entry that ends a call takes back what the call has reserved, and is one open call less."""
+    """The line for a sum of one state. An entry that ends a call takes back the call's reservation, so it counts as one open call less."""
     tokens = one.input_tokens + one.output_tokens
     held = Part(0, one.held_tokens, one.held_nanos)
     amounts: dict[str, Any] = {
@@ -187,12 +187,12 @@ def _line(one: CostSum) -> CostLine:
 
 
 def root_of(store: Store, run: str) -> str:
-    """The outermost execution above a run. A run that the store has removed is looked for as an outermost one."""
+    """The outermost execution above a run. If the store has removed the run, the run itself is taken as the outermost one."""
     header = store.find(run)
     if header is None:
         if store.ledger(run, 1) or store.cost(CostFilter(run=run, root=run, limit=1)):
             return run
-        raise ExecutionNotFound(f"There is no run {run}, and the ledger knows none.")
+        raise ExecutionNotFound(f"There is no run {run}, and the ledger has no calls of it.")
     for _ in range(_MOST_DEPTH):
         above = None if header.parent is None else store.find(header.parent)
         if above is None:
@@ -228,7 +228,7 @@ def _day(text: str, now: int) -> int:
             raise ValueError
         return (date.fromisoformat(text) - date(1970, 1, 1)).days
     except ValueError:
-        raise InvalidParameter(f"{text!r:.50} is no day: write 2026-11-01, or 30d for the last 30 days.") from None
+        raise InvalidParameter(f"{text!r:.50} is not a day: write 2026-11-01, or 30d for the last 30 days.") from None
 
 
 def _shown(name: Dimension, value: str | int | None) -> str:

@@ -1,6 +1,6 @@
 """Queues as code and holdfast.toml declare them: `holdfast.Queue` in Python, `[queues.NAME]` in the operator's file.
 
-A declaration is checked when it is made, so that a mistake is told at its line. The engine writes declarations when it opens a store. What
+A declaration is checked when it is made, so that the error points to its line. The engine writes declarations when it opens a store. What
 an operator sets later with `holdfast queues set` wins over both.
 """
 
@@ -18,7 +18,7 @@ from holdfast.model.queues import Limits, QueueRow, checked_declaration
 
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 QueueTable = Mapping[str, Any]
-"""A table `[queues.NAME]`: what it says, as arguments of `Queue`."""
+"""The content of a table `[queues.NAME]`, as arguments of `Queue`."""
 _DURATION: Final = re.compile(r"([1-9][0-9]{0,8})([smhd])", re.ASCII)
 
 
@@ -66,7 +66,7 @@ class Queue(_Named, frozen=True, kw_only=True):
             raise InvalidParameter(f"Queue {self.name!r:.100}: {wrong}") from None
 
     def members(self) -> dict[str, Any]:
-        """What this declaration says, member by member of `model.queues.QueueSettings`. Members with their default are left out."""
+        """The members of `model.queues.QueueSettings` that this declaration sets. Members with their default value are left out."""
         said: dict[str, Any] = {
             "limits": _limits(Limits(self.at_once, self.rates), "limits"),  # type: ignore[arg-type]
             "per_tenant": _limits(self.per_tenant, "per_tenant"),
@@ -117,7 +117,7 @@ def seconds_of(value: Any, what: str) -> Any:
 
 
 MEMBERS: Final = tuple(name for name in Queue.__struct_fields__ if name != "name")
-"""What a declaration may say, in Python and in holdfast.toml."""
+"""The members that a declaration may have, in Python and in holdfast.toml."""
 
 
 def checked_table(name: str, table: Any) -> QueueTable:
@@ -144,7 +144,7 @@ def _check_known(table: Mapping[str, Any], known: Sequence[str], where: str) -> 
 
 
 def declared_together(code: Iterable[Queue], operators: Mapping[str, QueueTable]) -> tuple[Queue, ...]:
-    """What the code and the operator's file declare, one for each queue. Member by member, the file wins."""
+    """Join the declarations of the code and of the operator's file: one for each queue. Where both set the same member, the file wins."""
     found: dict[str, Queue] = {}
     for queue in code:
         if not isinstance(queue, Queue):
@@ -157,7 +157,7 @@ def declared_together(code: Iterable[Queue], operators: Mapping[str, QueueTable]
 
 
 def queues_beside(functions: Iterable[object]) -> tuple[Queue, ...]:
-    """The queues that the modules of these functions declare, each once."""
+    """The queues that stand in the modules of these functions, each once."""
     modules = dict.fromkeys(getattr(function, "__module__", "") for function in functions)
     found = [value for module in modules for value in vars(sys.modules.get(module, object)).values() if isinstance(value, Queue)]
     return tuple(queue for place, queue in enumerate(found) if not any(queue is other for other in found[:place]))

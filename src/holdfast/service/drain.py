@@ -1,4 +1,4 @@
-"""The end of a process that runs executions: it starts nothing new, and waits for what is live."""
+"""Ends a process that runs executions: it starts nothing new, and waits for its live invocations."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def open(
 
     `functions` are durable functions; `workers` are files with a `@worker`, for `run`; `worker_settings` says what they may do.
     `queues` are declared in the store. What an operator has set for a queue wins over its declaration.
-    `schedules` start them at certain times; what an operator changed or paused counts more than what stands here.
+    `schedules` start functions and workers at certain times; what an operator has changed or paused wins over this declaration.
     `subscribers` are functions by name. The engine calls each with a `StatusSignal` whenever an execution of the store begins or ends: in
     order, and at least once. A subscription lasts from the first time its name is given until `unsubscribe`. Signals from a time when no
     engine was open are delivered when an engine opens.
@@ -108,7 +108,7 @@ class Opening:
         self.runtime = runtime
         self._schedules = schedules
         self.declares = True
-        """Whether its schedules are declared."""
+        """Whether the engine writes its schedules into the store when it opens."""
         self._where, self._functions, self._subscribers, self._settings = where, functions, subscribers, settings
         self.wrap: Callable[[InlineHost], Host] = lambda host: host
         """Wraps the host of the engine. holdfast.testing uses it."""

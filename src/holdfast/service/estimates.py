@@ -1,8 +1,8 @@
 """Estimates of runs: what a run of a served worker or pipeline may cost, what the rest of a run may cost, and whether a run may begin.
 
-The operator decides with `policy.estimate` whether a run is refused before it starts: by the most that it can cost (`worst`), by what such
-runs usually cost (`typical`), or not at all (`none`). A run is compared with the cap of its caller, and with what is left of the day of its
-tenant.
+The operator decides with `policy.estimate` by which estimate a run is refused before it starts: by the most that it can cost (`worst`), by
+what such runs usually cost (`typical`), or never (`none`). The estimate is compared with the caller's cap for the run, and with what is
+left today of the tenant's daily limits.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _MOST_READ: Final = 1000
 
 
 class ServedCatalogue:
-    """The workers that are served, as an estimate needs them."""
+    """The contracts, graphs and prices of the workers that are served, for estimates."""
 
     def __init__(self, served: ServedVersions, model: ModelSettings) -> None:
         self._served = served
         self._model = model
 
     def find(self, worker_id: str, version: str | None) -> Served | None:
-        """The version named, else the one that was served last."""
+        """The named version of a worker; if no version is named, the one that was served last."""
         versions = self._served.get(worker_id)
         if not versions:
             return None
@@ -67,7 +67,7 @@ class ServedCatalogue:
         return found.graph if isinstance(found, ServedPipeline) else None
 
     def dearest(self) -> Decimal | None:
-        """The dearest token of all models that the operator allows."""
+        """The highest price of one token among the models that the operator allows."""
         prices = [self._model.price_of(model) for model in {self._model.model, *self._model.models}]
         known = [price.dearest for price in prices if price is not None]
         return max(known) if len(known) == len(prices) else None
@@ -80,7 +80,7 @@ class Estimates:
         self.catalogue = ServedCatalogue(served, model)
         self._policy = policy
         self.store: Store | None = None
-        """Where past runs are found, once an engine is attached."""
+        """The store with the past runs; None until an engine is attached."""
         self._read: dict[tuple[str, str | None], tuple[float | None, Sequence[CostSample]]] = {}
 
     @property
@@ -97,7 +97,7 @@ class Estimates:
         limits: Limits | None = None,
         tenant: str | None = None,
     ) -> Estimate:
-        """What a run may cost. Past runs of `tenant` count, or of all tenants."""
+        """What a run may cost. What is usual is taken from past runs of `tenant`, or of all tenants without it."""
         found = self.catalogue.find(worker_id, version)
         if found is None:
             raise InvalidParameter(f"No worker {worker_id!r:.100} is served here.")
@@ -111,7 +111,7 @@ class Estimates:
         return Estimate(worker_id=worker_id, version=contract.version, most=most, nodes=(node,), gaps=gaps)
 
     def _samples(self, pipeline: str, *, tenant: str | None) -> Sequence[CostSample]:
-        """What past runs spent, read again every few seconds: many runs may be accepted meanwhile."""
+        """What past runs spent. It is kept for a few seconds, because many runs may be accepted in that time."""
         if self.store is None:
             return ()
         at, found = self._read.get((pipeline, tenant), (None, ()))
@@ -131,7 +131,7 @@ class Estimates:
         return None if view is None else self.rest_in(view, accepted)
 
     def rest_in(self, view: PipelineView, accepted: AcceptedRequest) -> Estimate:
-        """What the rest of a run may cost, by its nodes as they are now."""
+        """What the rest of a run may cost, computed from the present states of its nodes."""
         begun = Begun(
             states={standing.node: standing.state for standing in view.nodes},
             spent={node: Amount(cost.tokens, int(cost.cost_usd * NANO)) for node, cost in view.costs.items()},
@@ -141,7 +141,7 @@ class Estimates:
         return rest_of(view.graph, begun, self.catalogue, samples=partial(self._samples, tenant=accepted.tenant))
 
     def with_rest(self, approval: Approval) -> Approval:
-        """The approval with what the rest of its run may cost: of the outermost run above it, if that is a run of a pipeline."""
+        """The approval with `may_cost`: what the rest of the outermost run above it may cost, if that is a run of a pipeline."""
         return self.with_rests([approval])[0]
 
     def with_rests(self, approvals: Iterable[Approval]) -> list[Approval]:
@@ -162,14 +162,15 @@ class Estimates:
             header = self.store.find(run_id)
             accepted = None if header is None else accepted_in(self.store, header)
             told = None if header is None or accepted is None else self.rest(header, accepted)
-        except HoldfastError:  # what cannot be read must not hide the question
+        except HoldfastError:  # an error in the estimate must not hide the approval
             return None
         return None if told is None else told.brief()
 
     # --- before a run begins
 
     def check(self, served: Served, accepted: AcceptedRequest, now: int) -> None:
-        """Refuse a run that may cost more than its caller's cap, or than is left of its tenant's day (`estimate_exceeded`)."""
+        """Refuse a run that may cost more than its caller's cap, or more than what is left today of its tenant's daily limits
+        (`estimate_exceeded`)."""
         caps = self._caps(served, accepted, now)
         if not caps:
             return
@@ -204,7 +205,7 @@ class Estimates:
         return f"The run may cost {amount}, and {allowed} {of} (policy.estimate = {self._policy.estimate!r})."
 
     def money(self, served: Served, accepted: AcceptedRequest) -> int:
-        """What a run counts for in a queue whose depth is bounded by money, in billionths of a dollar: as `typical` says."""
+        """How much a run counts in a queue that limits the cost of its waiting runs, in billionths of a dollar: the `typical` estimate."""
         contract = served.worker.contract
         told = self.of(
             contract.worker_id, accepted.request.inputs, version=contract.version, limits=accepted.limits, tenant=accepted.tenant
@@ -213,8 +214,8 @@ class Estimates:
 
 
 def without_workers(store: Store) -> Estimates:
-    """Estimates where no worker is served: past runs tell what is usual, and caps of the run and its nodes bound it. What only contracts
-    and prices tell is unknown."""
+    """Estimates for a process that serves no workers. Past runs show what is usual, and the caps of the run and its nodes limit it. What
+    needs contracts or prices is unknown."""
     made = Estimates({}, ModelSettings(), Policy())
     made.store = store
     return made
@@ -231,8 +232,8 @@ def _dollars(amount: Mapping[str, Any], unknown: str) -> str:
 
 
 def typical(told: Estimate) -> Amount:
-    """What such runs usually cost: 95 of 100 cost no more. A node of which no past run is known counts with the most that it can cost, and
-    with nothing if that is not known either.
+    """What such runs usually cost: 95 % of them cost no more. A node without past runs counts with the most that it can cost, or with 0 if
+    that is not known.
     """
     total = NOTHING
     for node in told.nodes:

@@ -215,7 +215,7 @@ def trouble_of(store: Store, header: Execution) -> Trouble | None:
 
 
 def why_of(store: Store, header: Execution, trouble: Trouble | None) -> str:
-    """Why an execution stands where it stands, as a sentence; nothing is read of what it waits for."""
+    """Why an execution is in its present state, as a sentence. The things that it waits for are not read."""
     place = queue_place(store, header)
     return _why(store, header, (), None, trouble) if place is None else _why_queued(store, header, (), None, trouble, place)
 
@@ -299,7 +299,7 @@ def _why_queued(
     trouble: Trouble | None,
     place: QueuePlace,
 ) -> str:
-    """As `_why`, for an execution of a queue."""
+    """As `_why`, for an execution that went through a queue."""
     if header.state in (State.QUEUED, State.DELAYED):
         return why_it_waits(place, header)
     told = _why(store, header, pending, hosted, trouble)

@@ -1,7 +1,8 @@
 """Restarts of durable functions: a new execution that begins with a part of the history of another one.
 
-What had ended before the chosen operation began is copied. Everything else runs again: the operation, what came after it, and what was
-still open then. Before anything is written, the code of now is replayed on the part, so that an execution which cannot go on never begins.
+Operations that had ended before the chosen operation began are copied. Everything else runs again: the chosen operation, the operations
+after it, and those that were still open at that time. Before anything is written, today's code is replayed on the copied part, so that an
+execution that could not go on never begins.
 """
 
 from __future__ import annotations
@@ -30,18 +31,18 @@ class PreparedExecution(msgspec.Struct, frozen=True, kw_only=True):
     """A restart of an execution that may begin."""
 
     header: Execution
-    """Of the execution before."""
+    """The header of the old execution."""
     operation: Operation
     input: str
     prefix: Prefix
     version: str
     replayed: Replayed
     again: tuple[str, ...]
-    """Operations that had begun and run again, by name or id."""
+    """The operations that had begun in the old execution and run again, by name or id."""
 
     def write(self, identity: str, now: int, asker: Asker) -> Start:
-        """The start of the new execution."""
-        # A history never goes back in time, so what is copied is dated at its new start. Operations keep the times at which they were done.
+        """The write that starts the new execution."""
+        # The times of a history never decrease, so copied events get the time of the new start. Copied operations keep their times.
         prefix = Prefix(tuple(msgspec.structs.replace(event, at=now) for event in self.prefix.events), self.prefix.operations)
         return restarted(
             self.header,
@@ -94,7 +95,8 @@ def _found(snapshot: Snapshot, operation: str) -> Operation:
 
 
 def _kept(snapshot: Snapshot, place: int) -> dict[str, Operation]:
-    """The operations that had ended before an event, and the contexts that were open then: these are open again."""
+    """The operations that had ended before an event, and the contexts that were open at that time. The new execution has those contexts
+    open."""
     last: dict[str, int] = {event.operation_id: event.number for event in snapshot.events if event.operation_id is not None}
     kept: dict[str, Operation] = {}
     for op in snapshot.operations:
@@ -109,7 +111,7 @@ def _kept(snapshot: Snapshot, place: int) -> dict[str, Operation]:
 
 
 def _prefix(snapshot: Snapshot, kept: dict[str, Operation], place: int) -> Prefix:
-    """The events before a place that tell of operations which are kept, numbered anew, and these operations."""
+    """The events before a place that belong to kept operations, with new numbers, and these operations."""
     events = [event for event in snapshot.events[1:] if event.number < place and _stays(event, kept)]
     numbers = {event.number: number for number, event in enumerate(events, 2)}
 
@@ -123,12 +125,12 @@ def _prefix(snapshot: Snapshot, kept: dict[str, Operation], place: int) -> Prefi
 
 
 def _stays(event: Event, kept: dict[str, Operation]) -> bool:
-    """Whether an event is copied. The invocations of the old execution are its own."""
+    """Whether an event is copied. Events of the old execution's invocations are not."""
     return event.operation_id in kept if event.operation_id is not None else event.type is not EventType.INVOCATION_COMPLETED
 
 
 def _cut(snapshot: Snapshot, prefix: Prefix, given: str | None) -> Snapshot:
-    """The execution as it will begin, for a replay."""
+    """The new execution as a snapshot, which the code is replayed on."""
     header = msgspec.structs.replace(
         snapshot.header,
         status=ExecutionStatus.RUNNING,

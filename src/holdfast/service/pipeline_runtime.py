@@ -24,7 +24,7 @@ from holdfast.workers.policy import Policy
 
 _log = logging.getLogger("holdfast.service")
 _MOST_GRAPHS: Final = 200
-"""Graphs of earlier versions that are kept in memory, after they were read from the store."""
+"""At most this many graphs that were read from the store are kept in memory."""
 
 
 class GraphReader(Protocol):
@@ -72,14 +72,15 @@ class PipelineRuntime:
         """Workers that have no file. holdfast.testing sets them."""
 
     async def built(self, files: Sequence[Path], packages: Sequence[Package]) -> list[ServedPipeline]:
-        """The pipelines of these files, beside these workers. PipelineInvalid if one has errors; warnings are logged."""
+        """Build the pipelines of these files; `workers` are those that they may name. Raises PipelineInvalid if one has errors; warnings
+        are logged."""
         found: list[tuple[Path, Built]] = []
         for file in files:
             found += [(file, each) for each in await build(file, self._packages, self._policy, server_limits=self._server_limits)]
         return self.checked(found, packages)
 
     def checked(self, found: Sequence[tuple[Path, Built]], packages: Sequence[Package]) -> list[ServedPipeline]:
-        """These pipelines, ready to be served. PipelineInvalid if one has errors; warnings are logged."""
+        """Check these pipelines, and make them ready to be served. Raises PipelineInvalid if one has errors; warnings are logged."""
         workers = {**{name: dict(versions) for name, versions in self.stand_ins.items()}, **workers_of(packages)}
         _check_apart(found)
         known = with_pipelines(workers, [each.graph for _, each in found])
@@ -113,7 +114,7 @@ def _check_apart(found: Sequence[tuple[Path, Built]]) -> None:
 
 
 def workers_of(packages: Sequence[Package]) -> dict[str, dict[str, Known]]:
-    """The workers of packages, as the checks of a graph know them."""
+    """The workers of these packages, in the form that the checks of a graph need."""
     known: dict[str, dict[str, Known]] = {}
     for package in packages:
         versions = known.setdefault(package.contract.worker_id, {})
@@ -123,7 +124,8 @@ def workers_of(packages: Sequence[Package]) -> dict[str, dict[str, Known]]:
 
 
 def with_their_workers(chosen: Collection[str], pipelines: Sequence[ServedPipeline]) -> set[str]:
-    """These workers and pipelines, and what the nodes of these pipelines run: workers, and pipelines with their workers again."""
+    """These workers and pipelines, and all workers and pipelines that the nodes of these pipelines run, directly or inside other
+    pipelines."""
     graphs = {pipeline.graph.pipeline_id: pipeline.graph for pipeline in pipelines}
     found, left = set(chosen), list(chosen)
     while left:

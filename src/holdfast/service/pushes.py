@@ -19,11 +19,11 @@ from holdfast.model.starts import Start, Started
 from holdfast.store.seam import Store
 
 BATCH: Final = 1000
-"""Executions in one commit."""
+"""How many executions are written in one commit."""
 
 
 class PushTarget(msgspec.Struct, frozen=True):
-    """The function that is pushed to."""
+    """The function of which a push enqueues executions."""
 
     function: str
     version: str
@@ -36,7 +36,7 @@ class PushOptions(msgspec.Struct, frozen=True, kw_only=True):
     queue: str
     tenant: str | None = None
     key_field: str | None = None
-    """The member of each input that is its idempotency key: the same push again finds what it pushed."""
+    """The member of each input that is its idempotency key. If the same lines are pushed again, the existing executions are found."""
     lane_field: str | None = None
     """The member of each input that is the key of its lane."""
     delay_ms: int = 0
@@ -46,7 +46,7 @@ class PushOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PushedLine(msgspec.Struct, frozen=True):
-    """What became of one line."""
+    """The result for one line of a push."""
 
     line: int
     execution: str | None = None
@@ -68,9 +68,8 @@ def published_target(store: Store, name: str) -> PushTarget:
 def push(
     store: Store, target: PushTarget, lines: Iterable[tuple[int, bytes]], options: PushOptions, clock: Clock, ids: IdSource
 ) -> Iterator[Sequence[PushedLine]]:
-    """Push numbered lines of JSON, and tell of each batch when it is on disk. A line with a mistake is refused by itself.
-
-    A queue that is full ends the push with its error; what was told before stays pushed.
+    """Push numbered lines of JSON, and report each batch after it is on disk. A wrong line is refused, and the others go on. If the queue
+    is full, the push ends with its error; the lines that were reported before stay enqueued.
     """
     batch: list[tuple[int, Start | HoldfastError]] = []
     for number, text in lines:
@@ -86,7 +85,8 @@ def push(
 
 
 def _told(store: Store, batch: Sequence[tuple[int, Start | HoldfastError]], now: int) -> Iterator[Sequence[PushedLine]]:
-    """Write a batch. If the queue became full in it, its lines up to there are told, and then the error is raised."""
+    """Write a batch and report its lines. If the queue becomes full within the batch, the lines before are reported, and then the error is
+    raised."""
     answers = iter(store.commit([start for _, start in batch if isinstance(start, Start)], now).answers)
     told: list[PushedLine] = []
     full: QueueFull | None = None

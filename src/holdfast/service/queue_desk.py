@@ -24,7 +24,7 @@ from holdfast.store.seam import Store
 
 _PAGE: Final = 200
 _TRIES: Final = 20
-"""How often a change is tried again because another process changed the queue meanwhile."""
+"""A change is tried at most this often, if other processes change the queue at the same time."""
 
 
 class QueueNotFound(Rejected):
@@ -47,7 +47,7 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
     standing: QueueStanding
     lanes: tuple[LaneStanding, ...] = ()
     more_lanes: bool = False
-    """There are more lanes than were asked for."""
+    """Whether there are more lanes than these."""
     next_admission: str = ""
     """When the queue admits the next run, in words."""
 
@@ -61,7 +61,7 @@ class ParkedRun(msgspec.Struct, frozen=True):
 
 
 class QueueDesk:
-    """Verbs on the queues of a store. With a tenant, only what belongs to that tenant is seen."""
+    """Verbs on the queues of a store. With a `tenant`, a verb shows only what belongs to that tenant."""
 
     def __init__(self, store: Store, clock: Clock, ids: IdSource, actor: Actor | None = None) -> None:
         self._store, self._clock, self._ids, self._actor = store, clock, ids, actor
@@ -73,7 +73,7 @@ class QueueDesk:
         return [self._view(row, tenant, 0) for row in self._store.queues()[:most]]
 
     def show(self, queue: str, *, tenant: str | None = None, lanes: int = 100) -> QueueView:
-        """One queue, with at most so many lanes."""
+        """One queue, with at most `lanes` of its lanes."""
         return self._view(self._needed(queue), tenant, lanes)
 
     def parked(
@@ -117,7 +117,8 @@ class QueueDesk:
         )
 
     def _lanes_of(self, queue: str, tenant: str, limit: int) -> Sequence[LaneStanding]:
-        """The lanes below a tenant's. Keys of other tenants never begin like them, because each part of a key is escaped."""
+        """The lanes of one tenant, found by the beginning of their keys. Keys of other tenants never begin like that, because each part of
+        a key is escaped."""
         begin = f"{queue}/{Level.TENANT}={quote(tenant, safe='$+@.-_ ')}/"
         return [lane for lane in self._store.lanes(queue, begin, limit) if lane.key.startswith(begin)]
 
@@ -137,19 +138,20 @@ class QueueDesk:
     # --- changing
 
     def pause(self, queue: str) -> QueueRow:
-        """Let the queue take runs and admit none."""
+        """Pause the queue: it accepts runs and admits none."""
         return self._set_mode(queue, Mode.PAUSED, "pause")
 
     def resume(self, queue: str) -> QueueRow:
-        """Let the queue take and admit runs again."""
+        """Resume the queue: it accepts and admits runs again."""
         return self._set_mode(queue, Mode.OPEN, "resume")
 
     def drain(self, queue: str) -> QueueRow:
-        """Let the queue admit what waits and take no more."""
+        """Drain the queue: it admits the runs that wait, and accepts no new ones."""
         return self._set_mode(queue, Mode.DRAINING, "drain")
 
     def set(self, queue: str, said: Mapping[str, Any], reset: Sequence[str] = ()) -> QueueRow:
-        """Set limits of a queue; a name in `reset` counts again as the code declares it. A queue that is not there yet is made."""
+        """Set limits of a queue. For each name in `reset` the operator's value is removed, so that the declared value is in force again. A
+        queue that does not exist yet is made."""
         if not said and not reset:
             raise InvalidParameter("There is nothing to set: name a setting and its value, or a setting to reset.")
         names = ", ".join([*(f"{name}={value}" for name, value in said.items()), *(f"{name} reset" for name in reset)])
@@ -164,23 +166,23 @@ class QueueDesk:
         return self._changed(queue, verb, mode.value, lambda row: msgspec.structs.replace(row, mode=mode))
 
     def _changed(self, queue: str, verb: str, outcome: str, change: Callable[[QueueRow], QueueRow]) -> QueueRow:
-        """Write a change with its note, again from the start if another process was faster."""
+        """Write a change with its audit note. If another process changed the queue first, begin again with the new state."""
         for _ in range(_TRIES):
             after = change(self._store.queue(queue) or QueueRow(name=queue))
-            after.settings()  # a refused setting is told before anything is written
+            after.settings()  # raises for a wrong setting, before anything is written
             if self._store.set_queue(after, self._did(verb, queue, outcome)):
                 return self._needed(queue)
-        raise QueueBusy(f"Queue {queue} was changed by others {_TRIES} times meanwhile. Try again.")
+        raise QueueBusy(f"Other processes changed queue {queue} during all {_TRIES} tries. Try again.")
 
     # --- filling
 
     def push(self, target: PushTarget | str, lines: Iterable[tuple[int, bytes]], options: PushOptions) -> Iterator[Sequence[PushedLine]]:
-        """Push numbered lines of JSON as executions of a function; tells of each batch when it is on disk."""
+        """Push numbered lines of JSON as executions of a function. It reports each batch after it is on disk."""
         meant = published_target(self._store, target) if isinstance(target, str) else target
         return push(self._store, meant, lines, options, self._clock, self._ids)
 
     def redrive(self, parked: Sequence[Execution]) -> Sequence[Redriven]:
-        """Start parked runs again, under the same names and in the same queues. Each is answered by itself."""
+        """Start parked runs again, under the same names and in the same queues. The result says for each run whether it was started."""
         done = redrive(self._store, parked, self._clock, self._ids)
         started = {one.parked for one in done if one.error is None}
         counts = Counter(header.place.queue for header in parked if header.place is not None and header.id in started)

@@ -33,7 +33,7 @@ def queue_document(view: QueueView) -> dict[str, Any]:
 
 
 def queue_page(view: QueueView) -> dict[str, Any]:
-    """All of a queue: how it stands, what is set for it, and its lanes."""
+    """Everything about a queue: its counts, its settings and its lanes."""
     return {
         **queue_document(view),
         "next_admission": view.next_admission,
@@ -44,12 +44,12 @@ def queue_page(view: QueueView) -> dict[str, Any]:
 
 
 def settings_document(row: QueueRow) -> dict[str, Any]:
-    """What is declared, what the operator has set, and what counts, by the names that `queues set` takes."""
+    """The declared settings, the operator's settings and those in force, by the names that `queues set` takes."""
     return {"declared": _said(row.declared), "operator": _said(row.operator), "counts": counting(row.settings())}
 
 
 def counting(settings: QueueSettings) -> dict[str, Any]:
-    """All settings that count, defaults included."""
+    """All settings that are in force, including defaults."""
     whole = msgspec.to_builtins(settings)
     return {name: setting_at(whole, name) for name in MEMBERS}
 

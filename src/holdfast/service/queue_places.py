@@ -27,7 +27,7 @@ class QueuePlace(msgspec.Struct, frozen=True, kw_only=True):
     position: int | None = None
     """Its place in its lane, from 1; None if it does not wait there."""
     before_is_bounded: bool = False
-    """More stand before it than were counted."""
+    """Whether there are more executions before it than were counted."""
     limit: str | None = None
     """The limit that it waits for, in words; None if it waits only for its turn or for a runner."""
     parked: bool = False
@@ -41,7 +41,8 @@ class QueuePlace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def queue_place(store: QueueStore, header: Execution, now: int | None = None) -> QueuePlace | None:
-    """The place of an execution; None if it went through no queue. Without `now`, no rate counts as used up."""
+    """The place of an execution in its queue; None if it went through no queue. Without `now`, every lane that a rate has closed counts as
+    closed, because its end cannot be compared with the time."""
     place = header.place
     if place is None:
         return None
@@ -79,7 +80,8 @@ def _full(lane: LaneStanding, now: int | None) -> str | None:
 
 
 def lane_at(store: QueueStore, queue: str, key: str) -> LaneStanding | None:
-    """One lane by its key: the first one after all keys that are smaller. Keys have only ASCII characters."""
+    """One lane by its key. The store lists lanes after a key, so this asks for the first one after the greatest smaller key. Keys have only
+    ASCII characters."""
     below = f"{key[:-1]}{chr(ord(key[-1]) - 1)}{_AFTER_ALL}"
     found = store.lanes(queue, below, 1)
     return found[0] if found and found[0].key == key else None

@@ -19,7 +19,7 @@ MEMBERS: Final[Mapping[str, tuple[str, ...]]] = {
     "ttl": ("ttl_seconds",),
     "parks": ("parks",),
 }
-"""What can be set, by its name, and where it stands in the stored settings."""
+"""The names of all settings, and where each stands in the stored settings."""
 _WHOLE: Final = frozenset({"at_once", "most_waiting"})
 _TRUTHS: Final = {"true": True, "yes": True, "false": False, "no": False}
 
@@ -64,7 +64,7 @@ def flattened(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def changed(operator: Mapping[str, Any], said: Mapping[str, Any], reset: Sequence[str] = ()) -> dict[str, Any]:
-    """The operator's settings after these changes. A name that is reset counts again as the code declares it."""
+    """The operator's settings after these changes. For a name that is reset, the declared value is in force again."""
     after = {name: dict(value) if isinstance(value, Mapping) else value for name, value in operator.items()}
     for name, value in said.items():
         place = _place(name)

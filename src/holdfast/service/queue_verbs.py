@@ -1,4 +1,4 @@
-"""The verbs of an open engine that enqueue: functions, workers and pipelines, one or many, and parked executions again."""
+"""The verbs of an open engine that enqueue: one or many executions of functions, workers and pipelines, and redrives of parked ones."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class QueueVerbs:
     ) -> OpenExecution:
         """Enqueue an execution of a function, or a run of a worker or of a pipeline. It begins when its queue admits it.
 
-        `key` is what the limits of each key, the order and the fairness of the queue count by. A second enqueue with the same
+        `key` names a lane of the queue: limits of each key, order and fairness between keys go by it. A second enqueue with the same
         `idempotency_key` finds the first one if its input is the same; `same` may be `"replace"` or `"refuse"` instead. `delay`, `ttl`
         (how long it may wait) and `head_start` (its priority) are seconds. A full queue raises `QueueFull`, and nothing is written.
         """
@@ -91,8 +91,9 @@ class QueueVerbs:
     ) -> list[OpenExecution]:
         """Enqueue many inputs of one function, worker or pipeline, a thousand in each commit.
 
-        If one is refused, its error is raised; its notes say how many are enqueued. With `idempotency_keys`, one for each input, the call
-        can then be repeated: it finds those that are enqueued already.
+        If one input is refused, its error is raised, and the error's notes say how many inputs were enqueued before. With
+        `idempotency_keys`, one for each input, the caller can repeat the whole call: inputs that are enqueued already are found and not
+        enqueued again.
         """
         keys: Sequence[str | None] = [None] * len(inputs) if idempotency_keys is None else idempotency_keys
         if len(keys) != len(inputs):
@@ -138,7 +139,7 @@ def _asker(tenant: str | None) -> Any:
 
 
 def _function(target: object, version: int | str | None, user: object, constraints: object) -> tuple[str, str | None]:
-    """The name and version of a function. What only a worker has is refused."""
+    """The name and version of a function. Arguments that only workers take are refused."""
     if user is not None or constraints is not None:
         raise InvalidParameter("`user` and `constraints` are for workers and pipelines, and this is a function.")
     wanted = None if version is None else checked_version(version)
@@ -152,7 +153,7 @@ def _function(target: object, version: int | str | None, user: object, constrain
 def _request(
     worker: str, inputs: object, version: int | str | None, key: str | None, user: str | None, constraints: Mapping[str, Any] | None
 ) -> WorkerRequest:
-    """The request to a worker; one that does not fit is raised."""
+    """The request to a worker. Raises its error if it does not fit the contract."""
     from holdfast.contract.protocol import Response
     from holdfast.contract.refusals import InvalidRequest
     from holdfast.workers.accept import read_request

@@ -21,7 +21,7 @@ _BATCH: Final = 500
 
 
 class Redriven(msgspec.Struct, frozen=True):
-    """What became of a parked run that was to be started again."""
+    """The result of the redrive of one parked run."""
 
     parked: str
     started: str | None
@@ -29,7 +29,8 @@ class Redriven(msgspec.Struct, frozen=True):
 
 
 def redrive(store: Store, parked: Iterable[Execution], clock: Clock, ids: IdSource) -> Sequence[Redriven]:
-    """Start these parked runs again. Each is answered by itself; one that is not parked any more is refused, and spoils no other."""
+    """Start these parked runs again. Each has its own result: if one is refused because it is not parked any more, the others are still
+    started."""
     done: list[Redriven] = []
     batch: list[tuple[Execution, Start]] = []
     for header in parked:
@@ -57,7 +58,7 @@ def _written(store: Store, batch: Sequence[tuple[Execution, Start]], now: int) -
 
 
 def start_again(store: RedriveStore, header: Execution, identity: str, now: int) -> Start:
-    """The same start again. A run of a worker or pipeline inherits the receipts of the parked one."""
+    """A start with the same input as the parked execution. A run of a worker or pipeline also inherits the receipts of the parked one."""
     if (store.history(header.id, 0, 1)[0].event.detail or {}).get(KIND) is None:
         return redriven(store, header, identity, now)
     from holdfast.workers.queued_runs import redriven_run  # a program without workers does not load their modules

@@ -47,7 +47,7 @@ _FROM_OUTSIDE = frozenset({ExecutionStatus.STOPPED, ExecutionStatus.TIMED_OUT})
 
 
 class Replayed(msgspec.Struct, frozen=True, kw_only=True):
-    """How far today's code follows the records."""
+    """How far the calls of today's code match the records."""
 
     matches: bool
     """Whether the code used all records, and ended as the records do if they have an ending."""
@@ -66,7 +66,7 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def replay(document: Source, function: DurableFunction) -> Replayed:
-    """Run a function on the records of an exported execution (a document or its path), and tell how far it follows them.
+    """Run a function on the records of an exported execution (a document or its path), and return how far its calls match the records.
 
     Nothing is written, and no body of a step runs; the code outside of steps runs, as at every replay. Code that calls another operation
     than the recorded one raises NonDeterministicExecutionError.

@@ -15,7 +15,7 @@ from holdfast.workers.run_lookup import Asker, RunStanding, standing_of
 
 
 def compare_runs(store: Store, a: str, b: str, asker: Asker) -> Comparison:
-    """Two runs of one worker or pipeline, node by node."""
+    """Compare two runs of one worker or pipeline, node by node."""
     first, second = standing_of(store, a, asker), standing_of(store, b, asker)
     if first.header.function != second.header.function:
         told = f"{a} is a run of {first.header.function}, and {b} is one of {second.header.function}"
@@ -32,7 +32,7 @@ def compare_runs(store: Store, a: str, b: str, asker: Asker) -> Comparison:
 
 
 def _status(standing: RunStanding) -> str:
-    """How a run ended, or that it has not."""
+    """The status of a run: how it ended, or that it is still open."""
     if standing.state != "done":
         return standing.state
     error = standing.response.error
@@ -40,7 +40,7 @@ def _status(standing: RunStanding) -> str:
 
 
 def _pictures(store: Store, standing: RunStanding) -> dict[str, NodePicture]:
-    """The nodes of a run; none of a run of a worker."""
+    """The nodes of a run; empty for a run of a worker."""
     view = pipeline_view(store, standing.header, standing.accepted)
     if view is None:
         return {}
@@ -59,7 +59,7 @@ def _pictures(store: Store, standing: RunStanding) -> dict[str, NodePicture]:
             tokens=cost.tokens,
             runs=cost.runs,
         )
-        # What a map goes over is among its templates; the inputs of its items are not known here.
+        # The list over which a map runs is one of its templates; the inputs of its items are not read here.
         values = {place: resolved(template, results) for place, template in templates_of(node) if at.state not in ("waiting", "skipped")}
         inputs = {place: None if isinstance(value, Unresolved) else value for place, value in values.items()}
         found[node.name] = NodePicture(side=side, inputs=inputs, document=document)

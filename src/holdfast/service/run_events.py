@@ -25,5 +25,5 @@ def followed(store: Store, header: Execution, accepted: AcceptedRequest, after: 
 
     with asyncio.Runner() as runner:
         while (told := runner.run(later())) is not False:
-            if not isinstance(told, bool) and told.event != "gap":  # no live event comes here at all
+            if not isinstance(told, bool) and told.event != "gap":  # this process gets no live events
                 yield told

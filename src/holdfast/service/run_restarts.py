@@ -1,4 +1,4 @@
-"""Restarts of runs: what a restart would do, and the start that does it. One prepares it for a store alone, or for workers that are served.
+"""Restarts of runs: it plans a restart, and starts it. A restart is prepared with a worker service, or with only a store.
 
 find the run → check that it may be restarted → the graph of now → which nodes run again → plan → (the caller agrees) → start
 """
@@ -47,7 +47,7 @@ from holdfast.workers.service import WorkerService
 
 _PAGE: Final = 500
 _MOST_BELOW: Final = 100_000
-"""How many runs below a run are looked at before it is restarted."""
+"""Before a run is restarted, at most this many runs below it are checked."""
 
 
 class RestartAsked(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,11 +63,11 @@ RETRY = RestartAsked(is_retry=True)
 
 
 class PreparedRestart(msgspec.Struct, frozen=True, kw_only=True):
-    """A restart that may begin: the run before, the request of the next one, and the plan."""
+    """A restart that may begin: the earlier run, the request of the new one, and the plan."""
 
     header: Execution
     accepted: AcceptedRequest
-    """Of the new run."""
+    """The accepted request of the new run."""
     plan: Plan
     kind: Kind
     graph: GraphText | None = None
@@ -79,7 +79,7 @@ class PreparedRestart(msgspec.Struct, frozen=True, kw_only=True):
         return self.asked.inputs is not None
 
     def write(self, identity: str, now: int, asker: Asker, **more: Any) -> Start:
-        """The start of the new run."""
+        """The write that starts the new run."""
         request, again = self.accepted.request, self.accepted.again
         assert again is not None
         return restarted(
@@ -96,7 +96,7 @@ class PreparedRestart(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _noted(self, identity: str) -> str:
-        """The outcome for the audit log: the new run, and what the caller asked for. It has names, no inputs."""
+        """The text for the audit log: the new run, and what the caller asked for. It has names of nodes, but no inputs."""
         parts = [f"as {identity}"]
         parts += ["with other inputs"] if self.is_edited else []
         parts += [f"sends again {', '.join(self.asked.resend)}"] if self.asked.resend else []
@@ -105,7 +105,7 @@ class PreparedRestart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Ground(msgspec.Struct, frozen=True, kw_only=True):
-    """The code that the new run gets."""
+    """The code with which the new run will run."""
 
     graph: Graph | None
     """None for a worker."""
@@ -119,8 +119,8 @@ class _Ground(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def prepare(store: Store, run_id: str, asker: Asker, asked: RestartAsked, service: WorkerService | None = None) -> PreparedRestart:
-    """Check a restart and plan it; nothing is written. With a service the new run gets the code that is served now; without one it keeps
-    the graph of the run before, and the runner that takes it decides about workers."""
+    """Check a restart and plan it; nothing is written. With a worker service the new run gets the code that is served now. Without one it
+    keeps the graph of the earlier run, and the workers' code is that of the runner that takes it."""
     header, accepted = find_run(store, run_id, asker)
     check_restartable(header)
     _check_asked(store, header, accepted, asked)
@@ -157,7 +157,7 @@ def prepare(store: Store, run_id: str, asker: Asker, asked: RestartAsked, servic
 
 
 def _may_cost(service: WorkerService, graph: Graph, nodes: Sequence[NodePlan], accepted: AcceptedRequest) -> Decimal | None:
-    """The most that the new run can cost, if the nodes that are reused cost nothing; None if that is not known."""
+    """The most that the new run can cost; reused nodes cost nothing. None if that is not known."""
     estimates = service.estimates
     if not isinstance(estimates, Estimates):
         return None
@@ -171,7 +171,7 @@ def _check_asked(store: Store, header: Execution, accepted: AcceptedRequest, ask
     check_kept(store, (*accepted.before, header.id), accepted.tenant)
     response = response_of(store, header, accepted)
     if asked.is_retry and response.status is Status.OK and not response.observability.partial:
-        raise RestartRefused(f"Run {header.id} ended well: nothing of it failed. Restart it from a node instead.")
+        raise RestartRefused(f"Run {header.id} succeeded, so there is nothing to retry. Restart it from a node instead.")
     if not asked.is_retry and not asked.nodes and asked.inputs is None:
         raise InvalidParameter("A restart needs the node to begin from, or other inputs.")
     if not accepted.package.startswith(PACKAGE) and (asked.nodes or asked.resend):
@@ -179,8 +179,8 @@ def _check_asked(store: Store, header: Execution, accepted: AcceptedRequest, ask
 
 
 def _check_children(store: Store, header: Execution) -> None:
-    """Refuse while a run below is under way, which a hard stop or a deadline may leave behind: its writes must be known before others are
-    made. A run that is over may have left runs behind in its turn, so the check goes down to every one of them."""
+    """Refuse the restart while a run below this one is still open; a hard stop or a deadline can leave such a run behind. Its writes must
+    be known before the restart makes others. A run that is over may also have left open runs, so the check goes through all runs below."""
     above, seen = [header], 0
     while above:
         parent, beyond = above.pop(), None
@@ -224,7 +224,7 @@ def _served(service: WorkerService, accepted: AcceptedRequest) -> _Ground:
 
 
 def _forced(graph: Graph | None, accepted: AcceptedRequest, asked: RestartAsked) -> tuple[str, ...]:
-    """The nodes that run again, whatever they gave."""
+    """The nodes that must run again, also if they succeeded."""
     if graph is None:
         return ()
     check_names(graph, "--from", asked.nodes)
@@ -232,7 +232,7 @@ def _forced(graph: Graph | None, accepted: AcceptedRequest, asked: RestartAsked)
     forced = below(structure_of(graph), asked.nodes)
     for name in asked.resend:
         if name not in forced:
-            raise RestartRefused(f"--resend: {name} does not run again, so it sends nothing: it is not below {', '.join(asked.nodes)}.")
+            raise RestartRefused(f"--resend: {name} does not run again, so it makes no writes: it is not below {', '.join(asked.nodes)}.")
     return forced
 
 
@@ -246,7 +246,7 @@ def _again(store: Store, header: Execution, accepted: AcceptedRequest, asked: Re
 
 
 async def restart_run(service: WorkerService, run_id: str, asker: Asker, asked: RestartAsked) -> tuple[Execution, AcceptedRequest]:
-    """Restart a run with the code that is served now. Other inputs are checked as those of any request."""
+    """Restart a run with the code that is served now. If the caller gives other inputs, they are checked like those of any request."""
     store, engine = service.engine.store, service.engine
     prepared = await in_thread(Purpose.STORE, prepare, store, run_id, asker, asked, service)
     accepted = prepared.accepted

@@ -1,4 +1,4 @@
-"""A schedule as people write it: in Python, in holdfast.toml, in a page and over HTTP. One class reads them all."""
+"""A schedule as people write it: in Python, in holdfast.toml, in a page and over HTTP. All of these become a `Schedule`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LONGEST_NAME = 40
 class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Starts a function, a worker or a pipeline at certain times: `Schedule("nightly", report, cron="0 2 * * *", zone="Europe/Berlin")`.
 
-    Give `holdfast.open` a list of them. What an operator changes or pauses later counts more than this declaration.
+    Give `holdfast.open` a list of them. If an operator changes or pauses the schedule later, that wins over this declaration.
     """
 
     name: str
@@ -42,9 +42,10 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     version: int | str | None = None
     tenant: str | None = None
     overlap: str = "skip"
-    """If the run before still goes on: `skip`, `queue`, `replace` or `allow`."""
+    """What happens if the run before is not over: `skip`, `queue`, `replace` or `allow`."""
     catch_up: str = "latest"
-    """What no runner could start in time: `latest` makes up for the last one, `all` or `all:20` for the last 10 or 20, `none` for none."""
+    """What happens with occurrences that no runner could start in time: `latest` starts the last one, `all` the last 10, `all:20` the last
+    20, and `none` starts none of them."""
     clock: str = "once"
     """When clocks change: `once` counts each wall time once, `real` counts every moment whose wall time matches."""
     jitter: str | None = None
@@ -54,7 +55,7 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """No occurrence is before `start` or after `end`: a time with its zone, as a `datetime` or as `2026-03-01T00:00:00Z`."""
 
     def definition(self) -> Definition:
-        """The schedule in the engine's form; what cannot be kept is refused."""
+        """The schedule in the engine's form. Raises an error if a value is not allowed."""
         checked_schedule_name(self.name)
         function, version = self._target()
         catch_up, most = _catch_up(self.catch_up)
@@ -94,7 +95,7 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def check_declared(schedules: Sequence[object]) -> None:
-    """Refuse what is no schedule, or cannot be kept, before anything is opened."""
+    """Refuse values that are not schedules, or have a wrong setting, before the engine is opened."""
     for schedule in schedules:
         if not isinstance(schedule, Schedule):
             raise ScheduleInvalid(f"{schedule!r:.100} is not a schedule. Write holdfast.Schedule(name, function, cron=…).")
@@ -102,7 +103,7 @@ def check_declared(schedules: Sequence[object]) -> None:
 
 
 def schedule_from(name: object, table: object, where: str) -> Schedule:
-    """A schedule from a table of JSON or TOML values. `where` begins the sentence of an error."""
+    """A schedule from a table of JSON or TOML values. `where` is the beginning of the error's sentence."""
     if not isinstance(table, dict):
         raise ScheduleInvalid(f"{where} is a table: run, cron or every, and more.")
     known = [field for field in Schedule.__struct_fields__ if field != "name"]

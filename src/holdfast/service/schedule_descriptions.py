@@ -14,7 +14,7 @@ SHOWN_TIMES = 5
 
 
 def described(state: ScheduleState, now: int, *, times: int = SHOWN_TIMES) -> dict[str, Any]:
-    """All of a schedule as JSON."""
+    """Everything about a schedule, as JSON."""
     told: dict[str, Any] = {
         "name": state.name,
         **definition_told(state.definition),
@@ -40,7 +40,7 @@ def described(state: ScheduleState, now: int, *, times: int = SHOWN_TIMES) -> di
 
 
 def definition_told(definition: Definition) -> dict[str, Any]:
-    """A definition in the words in which it is written."""
+    """A definition in the form in which people write it."""
     catch_up = definition.catch_up.value
     if definition.catch_up is CatchUp.ALL:
         catch_up = f"all:{definition.catch_up_most}"
@@ -64,7 +64,7 @@ def _handled(line: Handled) -> dict[str, Any]:
 
 
 def next_times(state: ScheduleState, now: int, most: int) -> list[int]:
-    """The next occurrences; none while it is paused."""
+    """The times of the next occurrences; empty while the schedule is paused."""
     return [] if state.paused or state.removed else list(upcoming(state, now, most))
 
 

@@ -1,6 +1,6 @@
 """Schedules for people and programs: declare, add, change, pause, resume, run now, backfill, remove, and look.
 
-Each change reads the schedule, decides and writes the next revision. If another process was quicker, it begins again.
+Each change reads the schedule, decides and writes the next revision. If another process wrote that revision first, the change begins again.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from holdfast.store.seam import ScheduleStore
 _TRIES = 10
 _PAGE = 200
 _OPERATOR = "operator"
-"""Who changed a schedule, if that is not known."""
+"""The name for the person who changed a schedule, if no name is known."""
 
 
 class Schedules:
-    """The schedules of a store. With a `tenant`, only those of that tenant are seen and made."""
+    """The schedules of a store. With a `tenant`, the verbs see and make only schedules of that tenant."""
 
     def __init__(self, store: ScheduleStore, clock: Clock, *, actor: Actor | None = None, tenant: str | None = None) -> None:
         self._store, self._clock, self._actor, self._tenant = store, clock, actor, tenant
@@ -72,7 +72,8 @@ class Schedules:
     # --- declarations
 
     def declare(self, schedule: Schedule, origin: Origin) -> ScheduleState:
-        """Keep what code, a page or a file declares. Where an operator said something else, the declaration is only remembered."""
+        """Keep what code, a page or a file declares. If an operator has changed the schedule, the declaration is kept but is not in
+        force."""
         definition, text = schedule.definition(), schedule.input_text()
         for _ in range(_TRIES):
             state, now = self._store.schedule(schedule.name), self._clock.now()
@@ -90,7 +91,7 @@ class Schedules:
     # --- what operators do
 
     def add(self, schedule: Schedule, origin: Origin, *, replace: bool = False) -> ScheduleState:
-        """Make a schedule, or with `replace` change one. From now on this counts more than any declaration."""
+        """Make a schedule, or with `replace` change one. From now on it wins over any declaration."""
         definition, text = schedule.definition(), schedule.input_text()
         if self._tenant is not None:
             definition = msgspec.structs.replace(definition, tenant=self._tenant)
@@ -113,11 +114,12 @@ class Schedules:
         raise ScheduleChanged
 
     def pause(self, name: str) -> ScheduleState:
-        """Start nothing until it is resumed."""
+        """Pause a schedule: it starts nothing until a person resumes it."""
         return self._change(name, "pause schedule", "paused", lambda state, _: changed(state, paused=True, paused_by=self._by))
 
     def resume(self, name: str, *, catch_up: bool = False) -> ScheduleState:
-        """Go on. What was due meanwhile is not made up for, unless `catch_up` asks for what the schedule's own policy says."""
+        """Resume a schedule. Occurrences that were due during the pause are not started, unless `catch_up` is set: then the schedule's own
+        policy decides."""
 
         def on(state: ScheduleState, now: int) -> ScheduleState:
             return resumed(msgspec.structs.replace(state, paused_by=None), now, catch_up=catch_up)
@@ -125,7 +127,8 @@ class Schedules:
         return self._change(name, "resume schedule", "resumed", on)
 
     def run_now(self, name: str) -> ScheduleState:
-        """Start one occurrence now, whatever else runs, also if the schedule is paused. A runner that hosts its function starts it."""
+        """Start one occurrence now, also if another one still runs or the schedule is paused. A runner that hosts its function starts
+        it."""
 
         def ask(state: ScheduleState, now: int) -> ScheduleState:
             taken = {asked.at for asked in state.asked}
@@ -135,12 +138,11 @@ class Schedules:
         return self._change(name, "run schedule", "asked for one run", ask)
 
     def backfill(self, name: str, begin: int, end: int) -> tuple[ScheduleState, int]:
-        """Start what was due from `begin` up to `end`, by the expression that counted at the time. Answers how many that is.
-
-        What ran already, and is still in the store, is found and not started again.
+        """Start the occurrences that were due from `begin` up to `end`, by the expression that was in force at that time. Returns how many
+        there are. An occurrence whose execution is still in the store is not started again.
         """
         if end <= begin:
-            raise ScheduleInvalid("A backfill ends after it begins.")
+            raise ScheduleInvalid("The end of a backfill must be after its beginning.")
         due: list[Asked] = []
 
         def ask(state: ScheduleState, now: int) -> ScheduleState:
@@ -154,7 +156,8 @@ class Schedules:
         return after, len(due)
 
     def remove(self, name: str) -> None:
-        """Remove a schedule. What it started goes on. One that is declared stays removed until an operator adds it again."""
+        """Remove a schedule. Executions that it started go on. A schedule that code declares stays removed until an operator adds it
+        again."""
         for _ in range(_TRIES):
             state, now = self.get(name), self._clock.now()
             notes = self._did("remove schedule", name, "removed", now)
@@ -216,7 +219,7 @@ def _declared(state: ScheduleState, definition: Definition, text: str, origin: O
 
 
 def _redefined(state: ScheduleState, definition: Definition, text: str, origin: Origin, now: int, *, by: str | None) -> ScheduleState:
-    """The schedule with another definition from now on. Another timing must not invent occurrences of the past."""
+    """The schedule with a new definition from now on. If the timing changes, no occurrence of the past becomes due."""
     history = state.history
     if definition.timing != state.definition.timing:
         state = retimed(state, now)

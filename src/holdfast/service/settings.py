@@ -65,7 +65,7 @@ def default_store() -> str:
 def settings_for_open(
     settings: Settings, codec: PayloadCodec | None, queues: Sequence[Queue], operators: Mapping[str, QueueTable], *, migrate: bool
 ) -> Settings:
-    """The settings with what the arguments of `holdfast.open` say. `operators` are the queues of the operator's file."""
+    """The settings, with the arguments of `holdfast.open` added. `operators`: the queues of the operator's file."""
     both = declared_together([*settings.queues, *queues], operators)
     return msgspec.structs.replace(
         settings, queues=both, codec=settings.codec if codec is None else codec, migrate=settings.migrate or migrate

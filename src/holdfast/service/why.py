@@ -1,4 +1,5 @@
-"""Why an execution stands where it stands, as one sentence, and the one action that cures it. Cheap enough for each row of a list."""
+"""Why an execution is in its present state, as one sentence, and the one action that helps. It reads little, so that a list can show it in
+each row."""
 
 from __future__ import annotations
 
@@ -16,15 +17,15 @@ from holdfast.service.execution_descriptions import trouble_of, why_of
 from holdfast.store.seam import Store
 
 MOST_OPERATIONS: Final = 5_000
-"""An execution of more operations is not looked through for a list; its own page is."""
+"""In a list, an execution with more operations is not searched for what it waits for; its own page does that."""
 _TIME_LIMIT: Final = "time-limit"
-"""The timer of a pipeline's whole run: it bounds the wait, and is not what the run waits for."""
+"""The timer of a pipeline's whole run. It limits the wait, but the run does not wait for it."""
 _MOST_TOLD: Final = 3
 _ORDER: Final = (Type.CALLBACK, Type.CHAINED_INVOKE, Type.STEP, Type.CONTEXT, Type.EXECUTION, Type.WAIT)
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
-    """The sentence, and what cures it."""
+    """The sentence, and the action that helps."""
 
     sentence: str
     cure: str | None = None
@@ -34,7 +35,7 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def why(store: Store, header: Execution, most: int = MOST_OPERATIONS) -> Why:
-    """The sentence of an execution. Of one with more than `most` operations it does not say what it waits for."""
+    """Explain an execution. If it has more than `most` operations, the sentence does not say what it waits for."""
     if header.status is not ExecutionStatus.RUNNING:
         return _over(header)
     pending = _pending(store, header, most)
@@ -82,7 +83,7 @@ def _pending(store: Store, header: Execution, most: int) -> list[Operation]:
 
 
 def _waits_for(pending: list[Operation]) -> str:
-    """People come first, then what else comes from outside; what only the clock ends comes last."""
+    """The sentence that lists what an execution waits for: persons first, then other answers from outside, and times last."""
     told = [_waited_for(op) for op in sorted(pending, key=lambda op: (op.sub_type != APPROVAL, _ORDER.index(op.type)))[:_MOST_TOLD]]
     more = f" and {len(pending) - _MOST_TOLD:,} more" if len(pending) > _MOST_TOLD else ""
     return f"It waits for {', '.join(told)}{more}."

@@ -1,4 +1,4 @@
-"""Pushes of runs of a worker or pipeline: each line is accepted by the contract, and enqueued by an engine that runs nothing itself."""
+"""Pushes of runs of a worker or pipeline: the contract checks each line, and an engine that runs nothing itself enqueues it."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from holdfast.workers.run_lookup import Asker
 from holdfast.workers.service import WorkerService
 
 _BATCH: Final = 200
-"""Lines that are accepted side by side. Their writes share commits."""
+"""This many lines are accepted at the same time. Their writes share commits."""
 
 
 class _Known:
-    """Tells which runs this push made. The others were there before it began, or another line has the same key."""
+    """Decides whether this push made a run. If not, the run existed before the push, or an earlier line has the same key."""
 
     def __init__(self, began: int) -> None:
         self._began = began
         self._seen: set[str] = set()
 
     def is_new(self, header: Execution) -> bool:
-        """Whether a run is told of for the first time, and did not begin before the push."""
+        """Whether a run began after the push began, and no earlier line has reported it."""
         new = header.started_at >= self._began and header.id not in self._seen
         self._seen.add(header.id)
         return new
@@ -58,7 +58,7 @@ class WorkerPush(msgspec.Struct, frozen=True, kw_only=True):
     options: PushOptions
 
     def push(self, lines: Iterable[tuple[int, bytes]]) -> Iterator[Sequence[PushedLine]]:
-        """Push numbered lines of JSON, and tell of each batch when it is on disk. A line with a mistake is refused by itself."""
+        """Push numbered lines of JSON, and report each batch after it is on disk. A wrong line is refused, and the others go on."""
         opening = open_engine(
             self.store, workers=[self.file], worker_settings=self.settings, settings=Settings(at_once=0), codec=self.codec
         )

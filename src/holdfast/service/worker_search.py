@@ -1,4 +1,4 @@
-"""Where the workers and pipelines are that a file names: in the file itself, then in the other files of its folder, then in files that the
+"""Finds the workers and pipelines that a file names: in the file itself, then in the other files of its folder, then in files that the
 caller gives, then in Holdfast's library. Files are read, never run.
 
 An id that the code computes is not found this way: give its file by hand (`workers=`, `--worker`).
@@ -24,9 +24,9 @@ from holdfast.pipelines.page.reader import is_pipeline
 from holdfast.workers.tools.declarations import declarations_of
 
 PAGE: Final = ".md"
-"""How the name of a page ends."""
+"""The file name of a page ends with this."""
 _MOST_FILES: Final = 500
-"""Files of a folder that are looked at."""
+"""At most this many files of a folder are read."""
 _MOST_BYTES: Final = 1024 * 1024 + 1
 _INNER: Final = frozenset({"what its nodes do"})
 
@@ -36,9 +36,9 @@ class _Found(NamedTuple):
 
     file: Path
     worker_id: str | None
-    """None: its page cannot be read."""
+    """The worker's id; None if its page cannot be read."""
     known: Known | None
-    """None: its page or its file has errors."""
+    """What is known of the worker; None if its page or its file has errors."""
 
 
 def workers_for(file: Path, more: Sequence[Path] = ()) -> Workers:
@@ -69,7 +69,7 @@ def served_files(files: Sequence[Path]) -> list[Path]:
     given = {file.resolve() for file in files}
     served: dict[Path, Path] = {}
     waiting = list(files)
-    for file in waiting:  # it grows meanwhile
+    for file in waiting:  # the list grows during the loop
         if file.resolve() not in served:
             served[file.resolve()] = file
             waiting += [found.file for found in _files_of(file, set(_texts(file)))] if declares_pipelines(file) else []
@@ -77,7 +77,7 @@ def served_files(files: Sequence[Path]) -> list[Path]:
 
 
 def declares_pipelines(file: Path) -> bool:
-    """Whether a file declares a pipeline, or is the page of one. A file whose pipelines have mistakes declares them, too."""
+    """Whether a file declares a pipeline, or is the page of one. A file also counts if its pipelines have mistakes."""
     if file.suffix == PAGE:
         return is_pipeline(_source(file))
     if file.suffix != ".py" or not file.is_file() or b"Pipeline(" not in (source := file.read_bytes()):
@@ -100,7 +100,7 @@ def _beside(file: Path) -> tuple[list[Path], list[Path]]:
 
 
 def _first(*tiers: Iterable[Path]) -> Iterator[_Found]:
-    """The workers of these files. One that an earlier tier has is not taken from a later one."""
+    """The workers of these files. If an earlier group of files has a worker, it is not taken from a later group."""
     known: set[str | None] = set()
     for files in tiers:
         added = [found for found in _declared_in(files) if found.worker_id is None or found.worker_id not in known]
@@ -125,7 +125,9 @@ def _declared_in(files: Iterable[Path]) -> Iterator[_Found]:
 
 
 def _found_pipeline(file: Path, contract: Contract | None) -> _Found:
-    known = None if contract is None else Known(contract, _INNER, _INNER, Inside())  # its own gates are checked with itself
+    known = (
+        None if contract is None else Known(contract, _INNER, _INNER, Inside())
+    )  # a pipeline's own gates are checked when that pipeline is checked
     return _Found(file, None if contract is None else contract.worker_id, known)
 
 
@@ -178,7 +180,7 @@ def _pipeline(file: Path, declared: DeclaredPipeline) -> Contract | None:
 
 
 def _source(file: Path) -> bytes:
-    """The beginning of a file; nothing of one that cannot be read."""
+    """The beginning of a file; empty if it cannot be read."""
     try:
         return _bytes(file, _MOST_BYTES)
     except OSError:

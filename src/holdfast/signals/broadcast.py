@@ -23,7 +23,7 @@ _LISTENERS: Final = 1000
 _PAGE: Final = 1000
 
 Kept = Callable[[int, int], Sequence[StatusSignal]]
-"""The signals after a number that a store still keeps, at most a limit: `OutboxStore.kept_signals`."""
+"""Reads the signals after a number that a store still keeps, at most as many as a limit says: `OutboxStore.kept_signals`."""
 
 
 class Gap:
@@ -45,19 +45,18 @@ class Broadcaster:
         self._closed = False
 
     async def __call__(self, signal: StatusSignal) -> None:
-        """Take a signal. It waits for no listener."""
+        """Take a signal, and pass it on without waiting for any listener."""
         with self._lock:
             if self._recent and signal.number <= self._recent[-1].number:
-                return  # repeated after a crash of the runner that delivers
+                return  # the runner that delivers has crashed, and repeats signals
             self._recent.append(signal)
             listeners = list(self._listeners)
         for listener in listeners:
             listener.offer(signal)
 
     def listen(self, after: int | None = None, kept: Kept | None = None) -> Listener:
-        """A listener for this event loop, to be used with `async with`: from now on, or from after the signal of this number.
-
-        `kept` finds signals that are not in memory any more.
+        """A listener for this event loop, to be used with `async with`. It gets the signals from now on, or those after the signal with
+        this number. `kept` finds signals that are not in memory any more.
         """
         listener = Listener(self, after, self._queue, kept)
         with self._lock:
@@ -147,7 +146,7 @@ class Listener:
                 yield None
 
     async def _missed(self) -> AsyncIterator[StatusSignal]:
-        """The signals that it has not had: first those that only the store keeps, a page at a time, then those in memory."""
+        """The signals that the listener has not had: first those that only the store keeps, a page at a time, then those in memory."""
         after, first = self._last, self._backlog[0].number if self._backlog else None
         is_whole = after is None or first == after + 1
         while not is_whole and after is not None and self._kept is not None:

@@ -33,7 +33,7 @@ def event_of(signal: StatusSignal) -> Event:
     }
     if signal.status is not ExecutionStatus.RUNNING and signal.ended_at is not None:
         detail["endTimestamp"] = _moment(signal.ended_at, "milliseconds")
-    told = f"{signal.arn} {signal.status.value}"  # an execution has each status once, and may be put aside more than once
+    told = f"{signal.arn} {signal.status.value}"  # an execution has each status once, but may be quarantined more than once
     if signal.quarantine is not None:
         detail["quarantine"] = signal.quarantine.value
         told += f" {signal.quarantine.value} {signal.number}"

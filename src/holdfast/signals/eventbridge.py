@@ -14,7 +14,8 @@ from holdfast.signals.sinks import Sink, Wanted
 
 
 class EventBridge(Sink):
-    """Puts events on a bus. Sources that begin with `aws.` are reserved for AWS, so the source is another; the rest is as AWS has it."""
+    """Puts events on a bus. Sources that begin with `aws.` are reserved for AWS, so the event has another source; everything else is as in
+    AWS's own events."""
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class EventBridge(Sink):
             answer = self._client.put_events(Entries=[entry])
         except (BotoCoreError, ClientError) as error:
             raise DeliveryFailed(f"{self._name} did not take an event: {error}") from None
-        if answer["FailedEntryCount"]:  # the call succeeded, and AWS refused its entry
+        if answer["FailedEntryCount"]:  # the call succeeded, but AWS refused the entry in it
             (failed,) = answer["Entries"]
             raise DeliveryFailed(f"{self._name} did not take an event: {failed.get('ErrorCode')}: {failed.get('ErrorMessage')}")
 

@@ -115,7 +115,7 @@ class FunctionMetrics:
             self._started.add(self._name(header))
 
     def invoked(self, header: Execution, outcome: Outcome, ended_at: int) -> None:
-        """Count an invocation. One that waits is over, and ended well."""
+        """Count an invocation. One that ended because its execution waits counts as ok."""
         with self._lock:
             name = self._name(header)
             self._invocations.add(name, _RESULTS[outcome.status])
@@ -175,7 +175,7 @@ class FunctionMetrics:
         found = [GaugeMetricFamily("holdfast_invocations_live", "Invocations that run in this process.", self._sight.live())]
         try:
             ready, due = self._sight.waiting(_MOST_WAITING)
-        except HoldfastError:  # a store that cannot be read now has nothing to say about what waits
+        except HoldfastError:  # if the store cannot be read now, the series of waiting executions are left out
             return found
         upto = f"counted up to {_MOST_WAITING}."
         found.append(GaugeMetricFamily("holdfast_executions_ready", f"Executions that wait for a runner, {upto}", ready))

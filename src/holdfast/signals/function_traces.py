@@ -60,13 +60,13 @@ class FunctionTraces:
         self._sight = sight
 
     def started(self, header: Execution) -> None:
-        """A span goes out when it is over."""
+        """Do nothing: a span is sent when it is over, not when it begins."""
 
     def committed(self, writes: int) -> None:
-        """No commit has a span."""
+        """Do nothing: a commit has no span."""
 
     def invoked(self, header: Execution, outcome: Outcome, ended_at: int) -> None:
-        """One invocation, below its execution."""
+        """Report the span of an invocation, below that of its execution."""
         bad = outcome.status in (OutcomeStatus.FAILED, OutcomeStatus.CRASHED, OutcomeStatus.MISMATCHED)
         error = ((outcome.error.type if outcome.error else None) or outcome.status.value, "") if bad else None
         span_id = below(span_of(header.id), "invocation", header.invocation)
@@ -75,7 +75,7 @@ class FunctionTraces:
         self._say(header, "invocation", span_id, span_of(header.id), times, about, error)
 
     def operated(self, header: Execution, operation: Operation) -> None:
-        """A step or a child context that is over; attempts that are made again are within it."""
+        """Report the span of a step or a child context that is over. It includes all attempts of the step."""
         if operation.status not in (Status.SUCCEEDED, Status.FAILED):
             return
         kind = "step" if operation.type is Type.STEP else "context"

@@ -1,4 +1,5 @@
-"""JSON lines in a file: one document for each line. A line counts when it is on disk. A full file is renamed, and a new one begins."""
+"""JSON lines in a file: one document in each line. `append` returns when the line is on disk. A full file is renamed, and a new one
+begins."""
 
 from __future__ import annotations
 
@@ -17,10 +18,11 @@ _NEWLINE: Final = b"\n"
 
 
 class LineFile:
-    """Appends documents to a file. A line that a crash tore is left as it is, and the next one begins on a line of its own."""
+    """Appends documents to a file. If a crash left an incomplete line, it stays, and the next document begins on a new line."""
 
     def __init__(self, path: str | os.PathLike[str], *, max_bytes: int | None = None, keep: int = 5) -> None:
-        """A file that would grow beyond `max_bytes` becomes `path.1`, that one `path.2`, and so on; `keep` of them are kept."""
+        """A file that would grow beyond `max_bytes` is renamed to `path.1`, the old `path.1` to `path.2`, and so on; `keep` of these are
+        kept."""
         if max_bytes is not None and max_bytes < 1:
             raise InvalidParameter(f"max_bytes is {max_bytes!r}; use a number from 1, or None for a file that may grow for ever.")
         if keep < 0:
@@ -44,7 +46,7 @@ class LineFile:
 
     def newest(self, most: int, most_bytes: int = 256 * 1024) -> list[dict[str, Any]]:
         """The last documents of the file, the newest first: as many as its last `most_bytes` hold, and at most `most`. A line that cannot
-        be read is left out, and so is a file that is not there."""
+        be read is left out. If there is no file, there are no documents."""
         try:
             file = private.open_file(self.path, os.O_RDONLY)
         except (OSError, NotPrivate):
@@ -75,7 +77,7 @@ class LineFile:
                 os.fsync(file)
             except OSError:
                 with contextlib.suppress(OSError):
-                    os.ftruncate(file, size)  # half a line is of no use
+                    os.ftruncate(file, size)  # the first piece may be half a line, which cannot be read
                 raise
         finally:
             os.close(file)
@@ -100,7 +102,7 @@ class LineFile:
         return self.path if number == 0 else self.path.with_name(f"{self.path.name}.{number}")
 
     def _sync_folder(self) -> None:
-        """A new name is on disk only when its folder is."""
+        """Sync the folder, because a new file name is on disk only after that."""
         folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(folder)

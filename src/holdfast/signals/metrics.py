@@ -126,7 +126,7 @@ class Metrics(RunObserver):
         ]
 
     def text(self) -> str:
-        """All of it in Prometheus's text format; `CONTENT_TYPE` is what it is."""
+        """All metrics in Prometheus's text format. Its media type is `CONTENT_TYPE`."""
         client = _client()
         if self._registry is None:
             self._registry = client.CollectorRegistry()
@@ -134,7 +134,8 @@ class Metrics(RunObserver):
         return str(client.generate_latest(self._registry).decode())
 
     def _counts(self, name: str, what: str, series: dict[Labels, int], names: Labels) -> Metric:
-        # Of unknown type, on purpose: counters are shown under a name that ends in `_total`, and the name is the promise here.
+        # The type is `unknown` on purpose: prometheus-client adds `_total` to the names of counters, and the protocol promises the plain
+        # names.
         from prometheus_client.core import UnknownMetricFamily
 
         family = UnknownMetricFamily(name, what, labels=names)

@@ -73,7 +73,7 @@ class AttemptSeen(msgspec.Struct, frozen=True, kw_only=True):
     began_at: int
     ended_at: int
     duration_ms: int
-    """The time of work, without the time in which it waits for a person."""
+    """How long the attempt worked, without the time in which it waited for a person."""
     status: str
     error_code: str | None = None
     message: str | None = None
@@ -99,9 +99,9 @@ class ToolSeen(msgspec.Struct, frozen=True, kw_only=True):
     error_code: str | None = None
     message: str | None = None
     reused: bool = False
-    """The tool was not called: the answer came from the receipt of an earlier call."""
+    """Whether the tool was not called, because the receipt of an earlier call had the answer."""
     lost: bool = False
-    """The answer was lost, for example in a crash. The call was settled by a person or a check, or made again."""
+    """Whether the answer was lost, for example in a crash. Then a person or the tool's own check settled the call, or it was made again."""
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: Decimal = Decimal(0)
@@ -138,7 +138,7 @@ class EndSeen(msgspec.Struct, frozen=True, kw_only=True):
     status: str
     error_code: str | None
     code_label: str | None
-    """The code, if it is the runtime's or the contract's; else `other`: a body may make up any number of codes."""
+    """The error code, if the runtime's table or the contract has it; else `other`, because a body may invent any number of codes."""
     message: str | None
     attempt: int
     duration_ms: int

@@ -1,8 +1,8 @@
-"""Event patterns, as EventBridge has them: JSON of the event's own shape, with lists of what is wanted at its leaves. Pure.
+"""Event patterns, as in EventBridge: JSON with the same shape as the event, in which each leaf is a list of the wanted values. Pure.
 
     {"detail": {"status": ["FAILED", "TIMED_OUT"], "durableExecutionName": [{"prefix": "order-"}]}}
 
-All members must match, and of a list one is enough. Members that the pattern does not name may be anything.
+All members must match. A list matches if one of its values matches. Members that the pattern does not name may have any value.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Pattern:
     """Which events are wanted."""
 
     def __init__(self, source: Mapping[str, Any] | str) -> None:
-        """`source` is the pattern as JSON text, or what that means."""
+        """`source`: the pattern, as JSON text or as the value of that text."""
         if isinstance(source, str):
             source = _read(source)
         self._matches = _object(source, "", 1)
@@ -76,7 +76,7 @@ def _object(source: Any, path: str, depth: int) -> Test:
 
     def matches(value: Any) -> bool:
         objects = [element for element in _flat(value) if isinstance(element, Mapping)]
-        if isinstance(value, list) and objects:  # of a list, one element must match the whole object
+        if isinstance(value, list) and objects:  # if the event has a list here, one of its elements must match the whole object
             return any(matches(element) for element in objects)
         inside: Mapping[str, Any] = value if isinstance(value, Mapping) else {}
         return all(test(inside.get(name, _ABSENT)) for name, test in members) and (
@@ -179,7 +179,7 @@ def _wildcard(given: Any, path: str) -> Test:
 
 
 def _parts(text: str, path: str) -> list[str]:
-    """What stands between the stars; a backslash makes a star, or a backslash, an ordinary letter."""
+    """The texts between the stars. A star or a backslash after a backslash is an ordinary letter."""
     parts, at = [""], 0
     while at < len(text):
         letter = text[at]

@@ -1,7 +1,7 @@
 """Metrics of queues for Prometheus: depth, oldest, drain rate, admitted, refused, parked and retry_count, by queue.
 
-How a queue stands is read from the store when the metrics are read, so all processes of a store show the same. What was refused and what
-was tried again is counted by the process that did it.
+The counts of a queue are read from the store when the metrics are read, so all processes of a store show the same. Refusals and further
+tries are counted by the process that made them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from holdfast.signals.series import MOST_SERIES, Onlooker, Series, family
 Standings = Callable[[], Mapping[str, QueueStanding]]
 _GAUGES: Final = (
     ("queue_depth", "Runs that wait in the queue, delayed ones included."),
-    ("queue_oldest_seconds", "How long the run that has waited longest has waited."),
+    ("queue_oldest_seconds", "How long the oldest waiting run has waited."),
     ("queue_drain_rate", "Runs that were admitted in a minute, of late."),
     ("queue_held", "Slots that are held."),
     ("queue_parked_count", "Failed runs that are parked."),
@@ -27,13 +27,14 @@ _AGAIN: Final = frozenset({Status.PENDING, Status.READY})
 
 
 class QueueMetrics(Onlooker):
-    """The counts of one process, as an observer of its engine. Starts are seen in the depth of a queue, and ends in its lanes."""
+    """The counts of one process, as an observer of its engine. Starts and ends are not counted here: the depth and the lanes of a queue
+    show them."""
 
     def __init__(self) -> None:
         self._refused = Series()
         self._retries = Series()
         self.standings: Standings = dict
-        """How the queues of the store stand."""
+        """Reads the counts of all queues from the store."""
         self.now: Callable[[], int] = lambda: 0
 
     # --- looking on
@@ -58,7 +59,7 @@ class QueueMetrics(Onlooker):
         """All of it in Prometheus's text format; blocks, because the store is asked."""
         try:
             found = dict(list(self.standings().items())[:MOST_SERIES])
-        except HoldfastError:  # a store that cannot be read now has nothing to say about its queues
+        except HoldfastError:  # if the store cannot be read now, the series read from it are left out
             found = {}
         return "".join(line + "\n" for line in self._lines(found))
 

@@ -1,6 +1,6 @@
 """Metrics of schedules for Prometheus: started, late, skipped, missed and refused occurrences, lag, and how long a schedule is overdue.
 
-What became of an occurrence is counted by the process that decided it, when that is on disk. How long a schedule is overdue is read from
+An occurrence is counted by the process that decided about it, after the decision is on disk. How long a schedule is overdue is read from
 the store when the metrics are read, so all processes of a store show the same.
 """
 
@@ -17,9 +17,12 @@ from holdfast.signals.series import MOST_SERIES, Onlooker, Series, family
 _LATE_MS: Final = 60_000
 _COUNTS: Final = {
     "started": ("schedule_started_count", "Occurrences that this process started."),
-    "late": ("schedule_late_count", "Of these, those that began more than a minute late: made up for, or held up by the one before."),
+    "late": (
+        "schedule_late_count",
+        "Started occurrences that began more than a minute late, because no runner was there or the one before was still running.",
+    ),
     "skipped": ("schedule_skipped_count", "Occurrences that this process skipped or replaced because the one before was still running."),
-    "missed": ("schedule_missed_count", "Occurrences that no runner could start in time, and that are not made up for."),
+    "missed": ("schedule_missed_count", "Occurrences that no runner could start in time, and that are not started later."),
     "refused": ("schedule_refused_count", "Occurrences that could not be started: their inputs do not fit, or a limit is reached."),
 }
 _KINDS: Final = {"started": "started", "skipped": "skipped", "replaced": "skipped", "missed": "missed", "refused": "refused"}
@@ -32,11 +35,11 @@ class ScheduleMetrics(Onlooker):
         self._counts = {kind: Series() for kind in _COUNTS}
         self._lag = Series()
         self.states: Callable[[], Iterable[ScheduleState]] = tuple
-        """The schedules of the store."""
+        """Reads the schedules of the store."""
         self.now: Callable[[], int] = lambda: 0
 
     def occurred(self, schedule: str, outcome: str, count: int, late_ms: int | None) -> None:
-        """Count what became of occurrences."""
+        """Count the decisions about occurrences."""
         kind = _KINDS.get(outcome)
         if kind is not None:
             self._counts[kind].add(schedule, count)
@@ -60,7 +63,7 @@ class ScheduleMetrics(Onlooker):
     def _overdue(self) -> dict[str, float]:
         try:
             found = list(islice(self.states(), MOST_SERIES))
-        except HoldfastError:  # a store that cannot be read now has nothing to say about its schedules
+        except HoldfastError:  # if the store cannot be read now, the series read from it are left out
             return {}
         now = self.now()
         # What an operator asked for is due at once, and not since the last occurrence.

@@ -1,4 +1,5 @@
-"""Series for Prometheus's text format: numbers by one label, and an observer of an engine that looks away until a subclass looks."""
+"""Series for Prometheus's text format: numbers by one label. Also an observer of an engine whose methods do nothing until a subclass
+overrides them."""
 
 from __future__ import annotations
 
@@ -11,11 +12,11 @@ from holdfast.model.operations import Operation
 from holdfast.model.ports import Sight
 
 MOST_SERIES: Final = 1000
-"""The most series of one metric: what comes later is not shown."""
+"""A metric has at most this many series; further ones are not shown."""
 
 
 class Onlooker:
-    """An observer of an engine that takes note of nothing."""
+    """An observer of an engine whose methods do nothing."""
 
     def attach(self, sight: Sight) -> None:
         """An engine opens."""

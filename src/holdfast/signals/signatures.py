@@ -4,7 +4,8 @@
     webhook-timestamp   when it was sent, in seconds
     webhook-signature   v1,BASE64 of HMAC-SHA256 over `id.timestamp.body`; several, with spaces between them, while secrets are changed
 
-A receiver refuses a request that was sent more than five minutes ago, and an id that it has had: then an overheard request is of no use.
+A receiver should refuse a request that was sent more than five minutes ago, and an id that it has seen before. Then a stranger who
+overheard a request cannot use it.
 """
 
 from __future__ import annotations

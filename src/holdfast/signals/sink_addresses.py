@@ -1,4 +1,4 @@
-"""Sinks from a file, so that a server can be told of them without code.
+"""Reads sinks from a file, so that a server can have sinks without code.
 
 [failures]                                   # the subscriber's name, under which the store remembers where it is
 sink = "webhook"
@@ -56,7 +56,7 @@ def read_sinks(path: str | os.PathLike[str], environment: Mapping[str, str], clo
 
 
 class _Table:
-    """One sink's description; what is taken out of it is checked, and what is left over is a mistake."""
+    """The description of one sink. Each option is checked when it is read; an option that is not read at the end is a mistake."""
 
     def __init__(self, table: dict[str, Any], folder: Path, environment: Mapping[str, str]) -> None:
         self._left = dict(table)
@@ -84,7 +84,7 @@ class _Table:
         names = self.take("secrets", list, needed=True)
         for name in names:
             if not isinstance(name, str) or not self._environment.get(name):
-                raise InvalidParameter(f"secrets must name environment variables that are set; {name!r} is none.")
+                raise InvalidParameter(f"secrets must name environment variables that are set; {name!r} is not set.")
         return [self._environment[name] for name in names]
 
     def end(self) -> None:

@@ -23,11 +23,11 @@ Wanted = Pattern | Mapping[str, Any] | str | None
 """An event pattern, as a Pattern, as JSON text or as its value; None wants everything."""
 
 _TRIES: Final = 10
-"""With the outbox's delays, about six minutes."""
+"""How often a signal is tried before it becomes a dead letter; with the outbox's delays this takes about six minutes."""
 
 
 def pattern_of(wanted: Wanted) -> Pattern | None:
-    """The pattern of such a value."""
+    """Make a Pattern of a `Wanted`."""
     return wanted if wanted is None or isinstance(wanted, Pattern) else Pattern(wanted)
 
 

@@ -1,4 +1,4 @@
-"""Ids of spans that are known beforehand. Imported only where OpenTelemetry is."""
+"""Gives spans ids that were computed before. This module is imported only if OpenTelemetry is installed."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ Attributes = Mapping[str, Any]
 
 
 class Spans:
-    """Reports spans that are over. One thread uses it."""
+    """Reports spans that are over. Only one thread may use it."""
 
     def __init__(self, processor: SpanProcessor | None = None, environment: Mapping[str, str] = os.environ) -> None:
         """`processor` takes the spans; without it they go where OTEL_EXPORTER_OTLP_ENDPOINT says."""
@@ -91,7 +91,7 @@ class Spans:
         return answer.decision is Decision.RECORD_AND_SAMPLE
 
     def below(self, trace_id: str, span_id: str, *, sampled: bool) -> Context:
-        """The place below a span of any process."""
+        """The context for a span below another span, which may be of another process."""
         from opentelemetry.context import Context
         from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 

@@ -57,7 +57,7 @@ class Tracing(RunObserver):
         self._spans.say("accept", (run.trace_id, span_id), self._in(run), (run.started_at, at), _about(run))
 
     def attempt_ended(self, run: RunSeen, attempt: AttemptSeen) -> None:
-        """One attempt, with its refused calls."""
+        """Report the span of an attempt, with its refused calls."""
         about = {**_about(run), "attempt": attempt.number, "duration_ms": attempt.duration_ms, "status": attempt.status}
         if attempt.isolation is not None:
             about["isolation"] = attempt.isolation
@@ -66,7 +66,7 @@ class Tracing(RunObserver):
         self._spans.say("attempt", ids, self._in(run), times, about, error, events=attempt.refusals)
 
     def tool_ended(self, run: RunSeen, tool: ToolSeen) -> None:
-        """A call that was made; an answer from a receipt is no call."""
+        """Report the span of a call. An answer that came from a receipt has no span, because no call was made."""
         if tool.reused:
             return
         from opentelemetry.trace import SpanKind
@@ -85,7 +85,7 @@ class Tracing(RunObserver):
         self._spans.say(name, (run.trace_id, tool.span_id), parent, times, about, error, kind=kind)
 
     def node_ended(self, run: RunSeen, node: NodeSeen) -> None:
-        """One node of a pipeline, below the run; the child runs of the node are below it."""
+        """Report the span of a pipeline's node, below that of the run. The spans of the node's child runs are below it."""
         about = {**_about(run), "pipeline": run.worker_id, "node": node.node, "round": node.round, "state": node.state}
         error = None if node.error_code is None else (node.error_code, node.message or "")
         times = (node.began_at, max(node.began_at, node.ended_at))

@@ -21,14 +21,12 @@ if TYPE_CHECKING:
     import httpx
 
 _ANSWER_BYTES: Final = 64 * 1024
-"""Bytes that are read of an answer, so that its connection can be used again; they are thrown away."""
+"""At most this many bytes of an answer are read and thrown away, so that the connection can be used again."""
 
 
 class Webhook(Sink):
-    """Sends events to an address. Any answer of 200 to 299 means that it was taken.
-
-    Redirects are not followed, wherever they lead: give the final address. Addresses may have secrets in them, so that only the host is
-    ever shown.
+    """Sends events to an address. A status from 200 to 299 means that the receiver took the event. Redirects are never followed: give the
+    final address. An address may contain secrets, so messages show only its host.
     """
 
     def __init__(
@@ -43,9 +41,8 @@ class Webhook(Sink):
         clock: Clock | None = None,
         client: httpx.AsyncClient | None = None,
     ) -> None:
-        """Several secrets sign side by side, so that receivers can change from one to the next.
-
-        `client` brings proxies or certificates of your own, and stays yours to close.
+        """With several secrets, each event has a signature for each of them, so that receivers can change from one secret to the next. With
+        `client` you can set proxies or certificates; you must close it yourself.
         """
         self._host = _host_of(url)
         super().__init__(self._host, pattern=pattern, dead_letters=dead_letters, tries=tries, clock=clock)

@@ -1,7 +1,8 @@
 """The log of workers: one JSON object a line, on stderr or in a file, under names that do not change.
 
 Every line has `worker_id, attempt, duration_ms, status, error_code` and `trace_id, span_id, parent_span_id, upstream_request_id`, null
-if there is no value. What a body logs is under `fields`, where it cannot be taken for the runtime's own. A thread writes the lines; the
+if there is no value. What a body logs stands under `fields`, so that it cannot be mistaken for values of the runtime. A thread writes the
+lines; the
 caller never waits for it, and lines that it cannot write in time are dropped and counted.
 """
 
@@ -132,7 +133,7 @@ class WorkerLog(RunObserver):
         self._line("info", "accepted", "accepted", at, _of(run))
 
     def attempt_began(self, run: RunSeen, number: int, at: int) -> None:
-        """An attempt begins; from now on the run's lines have its number."""
+        """Note that an attempt begins: from now on the run's lines have its number."""
         self._line("info", "attempt_began", f"attempt {number} begins", at, _of(run, attempt=number))
 
     def attempt_ended(self, run: RunSeen, attempt: AttemptSeen) -> None:
@@ -149,7 +150,7 @@ class WorkerLog(RunObserver):
         self._line(_level(attempt.error_code), "attempt_ended", attempt.message or attempt.status, attempt.ended_at, told)
 
     def tool_ended(self, run: RunSeen, tool: ToolSeen) -> None:
-        """Each call of a tool once; the line says if the answer came from a receipt."""
+        """Write one line for each call of a tool. It says whether the answer came from a receipt."""
         told = _of(
             run,
             attempt=tool.attempt,
@@ -195,7 +196,7 @@ class WorkerLog(RunObserver):
     def _line(self, level: str, event: str, message: str, at: int, fields: Mapping[str, Any]) -> None:
         moment = datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         head = {"time": moment, "level": level, "event": event, "message": message}
-        with contextlib.suppress(TypeError, ValueError, RecursionError):  # a value that JSON does not have: then no line is written
+        with contextlib.suppress(TypeError, ValueError, RecursionError):  # JSON cannot hold the value, so no line is written
             self._writer.write(msgspec.json.encode({**head, **fields, **head}) + b"\n")
 
 

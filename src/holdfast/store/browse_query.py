@@ -1,4 +1,4 @@
-"""The SQL of a look at executions: by which index the candidates are found, and which of them match.
+"""The SQL with which people look for executions: by which index candidates are found, and which of them match.
 
 Candidates are the newest executions of some parts. A part is an ordered range of one index: all ids, the ids of one function, and so on.
 A statement reads a bounded number of candidates of one part, and keeps those that match. So no filter makes it read more. The texts are in
@@ -23,7 +23,7 @@ LAST: Final = "~"
 """The id of an execution has letters, digits, `-` and `_`. So each id lies between these two."""
 DEFAULT_TENANT: Final = "default"
 _MOST_PARTS: Final = 50
-"""A filter with more values is not looked up value by value."""
+"""If a filter has more values than this, it does not use one index range for each value."""
 _OPEN: Final = frozenset({Standing.RUNNING, Standing.WAITING, Standing.PERSON, Standing.RETRYING, Standing.QUARANTINED})
 
 
@@ -38,10 +38,10 @@ class Part(NamedTuple):
 
 
 Plan = Sequence[Part]
-"""Parts in which all executions lie that a filter can match."""
+"""A list of parts that together contain every execution which the filter can match."""
 
 BY_TEXT: Final = frozenset({"named", "former"})
-"""The parts that are ranges of names: those of executions that have a name, and of executions that had it."""
+"""The parts that are ranges of names: of executions that have a name now, and of executions that had it before."""
 
 
 def id_at(ms: int) -> str:
@@ -51,7 +51,7 @@ def id_at(ms: int) -> str:
 
 
 def asked_text(text: str) -> str:
-    """A text to look for, without what no stored text has: NUL, which Postgres refuses, and half of a character."""
+    """A text to look for, without NUL (Postgres refuses it) and without lone surrogates. No stored text contains these."""
     return text.replace("\0", "\ufffd").encode(errors="replace").decode()
 
 
@@ -127,7 +127,7 @@ class BrowseQuery:
         self._parameter = re.compile(re.escape(dialect.parameter).replace(r"\{\}", r"(\w+)"))
 
         self.named = sql["browse_named"]
-        """Counts the executions whose name begins with a text, and those whose name did."""
+        """Counts the executions whose present or former name begins with a text."""
         self.functions_of_kinds = sql["functions_of_kinds"]
         self.bad_outcomes = sql["bad_outcomes"]
 
@@ -136,7 +136,7 @@ class BrowseQuery:
         return self._sql["browse_last"].replace("{part}", self._sql[f"part_{part.name}"])
 
     def matches(self, name: str, part: Part, asked: Mapping[str, object]) -> str:
-        """Finds the matches among the next candidates of a part. `name` is that of the statement, which says what is read of them."""
+        """Finds the matches among the next candidates of a part. `name` is the name of the statement, which says which columns are read."""
         lines = [line for line in self._sql["browse_filter"].splitlines() if asked.keys() >= set(self._parameter.findall(line))]
         text = self._sql[name].replace("{filter}", "\n".join(lines)).replace("{standing}", self._sql["browse_standing"])
         return text.replace("{part}", self._sql[f"part_{part.name}"])
@@ -167,5 +167,5 @@ class BrowseQuery:
 
 
 def only_published(kinds: Sequence[Kind]) -> bool:
-    """Whether only functions that a runner has published can be of these kinds: all others count as plain functions."""
+    """Whether an unpublished function can be of none of these kinds. Functions that no runner has published count as plain functions."""
     return bool(kinds) and Kind.FUNCTION not in kinds

@@ -1,4 +1,4 @@
-"""What people look at in a store. Both backends ask the same named questions (browse.sql), `browse` and `facets` with a deadline."""
+"""Reads for people who look at a store. Both backends use the same named statements (browse.sql); `browse` and `facets` have a deadline."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ from holdfast.store.reads import Reads
 from holdfast.store.values import HistoryEntry, Hosted
 
 _NEWEST: Final = 10_000
-"""Executions of a tenant among which values for completion are looked for."""
+"""For a caller of one tenant, values for completion are taken from this many of the tenant's newest executions."""
 
 
 class BrowseReads(Reads):
-    """The part of a store that people look around in."""
+    """The part of a store with the reads for people."""
 
     _looks: BrowseQuery
 
     @abstractmethod
     def _looking(self, seconds: float) -> AbstractContextManager[Ask]:
-        """Asks questions on a connection of their own. Raises ReadTooLong when the time is over."""
+        """Runs statements on a separate connection. Raises ReadTooLong when the time is over."""
 
     def browse(self, wanted: Browse, seconds: float) -> Browsed:
         """Executions by filter, one page."""

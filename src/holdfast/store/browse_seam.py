@@ -1,4 +1,4 @@
-"""The part of a store's specification (seam.py) that is about people who look around: the console, its sessions and its saved views."""
+"""The part of a store's specification (seam.py) for the console: reads for people, sessions and saved views."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ class SessionStore(Protocol):
         ...
 
     def remove_login(self, credential: str, csrf: str) -> int:
-        """Remove the sessions of a credential that have this CSRF token: all that came from one login. Answers how many there were."""
+        """Remove the sessions of a credential that have this CSRF token; they all come from one login. Returns how many there were."""
         ...
 
     def remove_sessions(self, credential: str) -> int:
-        """Remove every session of a credential. Answers how many there were."""
+        """Remove every session of a credential. Returns how many there were."""
         ...
 
 

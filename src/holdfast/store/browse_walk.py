@@ -1,4 +1,5 @@
-"""One look at executions: it walks the newest candidates of the best plan in growing steps, until it has enough or may read no more."""
+"""One search for executions: it reads the newest candidates of the best plan, in growing steps, until it has enough matches or reaches its
+bound."""
 
 from __future__ import annotations
 
@@ -12,13 +13,14 @@ from holdfast.store.browsing import Browse
 
 T = TypeVar("T")
 Ask = Callable[[str, Mapping[str, object]], list[rows.Row]]
-"""Asks a question: a statement and its parameters."""
+"""Runs a statement with its parameters."""
 _PROBED: Final = 50
-"""A plan is probed with this fraction of the candidates that a look may consider."""
+"""To compare plans, each is tried with this fraction of the candidates that the search may read."""
 _NAMED: Final = 10
-"""So is an index of names, which is not in the order of ids: only if it has fewer candidates, they are sorted."""
+"""An index of names is tried with this fraction. It is not in the order of ids, so it is used only if it has fewer candidates, which are
+then sorted."""
 _GROWTH: Final = 8
-"""Each step considers at most so many times the candidates of the step before."""
+"""Each step reads at most this many times as many candidates as the step before."""
 _FEWEST: Final = 200
 
 
@@ -31,8 +33,8 @@ class Walk:
         self._left = max(wanted.scan, 0)
 
     def matches(self, name: str, made: Callable[[rows.Row], T | None], need: int, *, first: int) -> tuple[list[T], str | None]:
-        """Up to `need` matches, newest first, and the id down to which the walk has looked if it had to stop. `made` makes a value of a
-        row, or None of a damaged one. The first step considers `first` candidates."""
+        """Up to `need` matches, newest first; and, if the walk had to stop at its bound, the id down to which it has searched. `made` makes
+        a value from a row, or None from a damaged row. The first step reads `first` candidates."""
         bounds = bounds_of(self._wanted)
         plan = self._plan(bounds)
         found: list[T] = []
@@ -55,7 +57,7 @@ class Walk:
     # --- the plan
 
     def _plan(self, bounds: Bounds) -> Plan:
-        """The plan with the fewest candidates, as far as a short look into its indexes tells. If none has few, the first one."""
+        """The plan with the fewest candidates, found by a short look into the indexes. If no plan has few, the first one."""
         known = list(plans(self._wanted, self._functions(), self._bad_outcomes()))
         if len(known) == 1 and "text" not in self._asked:
             return known[0]
@@ -81,7 +83,7 @@ class Walk:
         return named + former if named < most and former < most else None
 
     def _functions(self) -> Sequence[str] | None:
-        """The functions of the kinds that are asked for; None if a function that no runner has published may be of them."""
+        """The functions of the wanted kinds. None if a function that no runner has published may be of such a kind."""
         if not only_published(self._wanted.kinds):
             return None
         return [row[0] for row in self._ask(self._looks.functions_of_kinds, {"kinds": self._asked["kinds"]})]
@@ -93,7 +95,7 @@ class Walk:
     # --- one step
 
     def _count(self, part: Part, bounds: Bounds, most: int) -> tuple[int, str]:
-        """How many of the next candidates of a part there are, at most so many, and the last of them."""
+        """Count the next candidates of a part, up to a limit. Returns the count and the last candidate."""
         ((count, last),) = self._ask(self._looks.last_of(part), self._range(part, bounds, most))
         self._left -= count
         return count, last
@@ -109,8 +111,8 @@ class Walk:
     def _step(
         self, name: str, made: Callable[[rows.Row], T | None], candidates: Sequence[tuple[Part, int]], bounds: Bounds, need: int
     ) -> list[T]:
-        """The matches of one step among so many candidates of each part. Where damaged rows take places of a page, the step is read again,
-        for so many more."""
+        """The matches of one step, among this many candidates of each part. If damaged rows take places of the page, the step is read again
+        with as many more."""
         limit = need
         while True:
             read: dict[object, T | None] = {}
@@ -128,5 +130,5 @@ class Walk:
 
 
 def _next_step(step: int, hits: int, need: int) -> int:
-    """How many candidates the next step considers: about twice as many as it needs if they match as often as those of this step."""
+    """How many candidates the next step reads: about twice as many as it will need if they match as often as in this step."""
     return step * _GROWTH if not hits else min(step * _GROWTH, max(_FEWEST, 2 * step * need // hits))

@@ -1,4 +1,4 @@
-"""The values of a store that people look around in: which executions are wanted, the page that answers, and counts by field."""
+"""The values of the reads for people: which executions are wanted (`Browse`), the page that is returned, and counts by field."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from holdfast.model.operations import Kind, Word
 from holdfast.model.standing import Standing
 
 MAX_SCAN: Final = 100_000
-"""The most executions that one look considers, unless it asks for less or more."""
+"""One search reads at most this many executions, unless it asks for another bound."""
 MAX_COUNTED: Final = 10_000
-"""The most matches that `facets` counts, unless it asks for less or more."""
+"""`facets` counts at most this many matches, unless it asks for another bound."""
 MAX_HOSTED: Final = 10_000
-"""The most functions that `all_hosted` answers."""
+"""`all_hosted` returns at most this many functions."""
 MAX_ATTEMPT_EVENTS: Final = 200
-"""The most events that `attempts` answers."""
+"""`attempts` returns at most this many events."""
 
 
 class Facet(Word):
@@ -59,7 +59,8 @@ class Browse(msgspec.Struct, frozen=True, kw_only=True):
     tenants: tuple[str, ...] = ()
     """An execution without a tenant is one of the tenant `default`."""
     tenant: str | None = None
-    """The tenant that the caller is confined to, whatever else is asked for; None for a caller who may see all tenants."""
+    """The tenant of the caller. Executions of other tenants never match, even if another field asks for them. None for a caller who may see
+    all tenants."""
     kinds: tuple[Kind, ...] = ()
     text: str | None = None
     """An id, or the beginning of an id or of a name."""
@@ -90,7 +91,7 @@ class Browsed(msgspec.Struct, frozen=True):
 
     rows: tuple[BrowsedRow, ...]
     more: bool
-    """The page is full, and there is at least one match after it."""
+    """Whether the page is full, and there is at least one match after it."""
     searched_to: str | None
     """The search stopped because it had considered as many executions as it may. Every match from this id on was found. A search with this
     id as `beyond` goes on. None if the search reached the end, or if the page is full."""
@@ -104,7 +105,7 @@ class Facets(msgspec.Struct, frozen=True):
     counted: int
     """How many matches were counted."""
     bounded: bool
-    """There may be more matches than those that were counted."""
+    """Whether there may be more matches than were counted."""
 
 
 class RunnerStanding(msgspec.Struct, frozen=True):

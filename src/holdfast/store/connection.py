@@ -20,7 +20,7 @@ def named_statements(package: str, file: str) -> dict[str, str]:
 
 
 def together(*files: Mapping[str, str]) -> dict[str, str]:
-    """The statements of several files. Two of one name would be a mistake of ours."""
+    """The statements of several files together. Raises if two of them have the same name."""
     found: dict[str, str] = {}
     for statements in files:
         assert not found.keys() & statements.keys(), sorted(found.keys() & statements.keys())

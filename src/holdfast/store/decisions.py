@@ -61,11 +61,12 @@ class Batch:
         self.counters: dict[str, Counter] = {}
         """Counters as the batch leaves them. Each charge makes a new dict, so a mark can keep the old one."""
         self.graphs: dict[str, str | None] = {}
-        """The graphs that new executions name, with the text to store; None where the graph must be there. Made anew as `counters`."""
+        """The graphs that new executions name, each with the text to store; None if the graph must be in the store already. Like
+        `counters`, each change makes a new dict."""
         self.lanes = LaneBook()
         """What the batch changes in lanes."""
         self.moved: dict[str, ScheduleState] = {}
-        """Schedules as the batch leaves them. Made anew as `counters`."""
+        """Schedules as the batch leaves them. Like `counters`, each change makes a new dict."""
 
     def mark(self) -> Mark:
         """A point to which `undo` can go back."""
@@ -77,7 +78,7 @@ class Batch:
         return Committed(answers, [change.header for change in self.followed], signalled, self.followed)
 
     def undo(self, mark: Mark) -> set[str]:
-        """Take back everything decided since a mark. Answers with the executions that the store must compare with their rows again."""
+        """Take back everything decided since a mark. Returns the executions that the store must compare with their rows again."""
         changes, events, followed, self.counters, self.graphs, lanes, self.moved = mark
         self.lanes.undo(lanes)
         for change in reversed(self.changes[changes:]):
@@ -143,7 +144,7 @@ class Decisions(ABC, Generic[B]):
 
     @abstractmethod
     def _queued_money(self, queue: str) -> int:
-        """What all that waits in a queue is estimated to cost, before the batch."""
+        """The estimated cost of everything that waited in a queue before the batch."""
 
     @abstractmethod
     def _schedule_place(self, name: str) -> tuple[int, int] | None:
@@ -162,7 +163,7 @@ class Decisions(ABC, Generic[B]):
         return False
 
     def _entry(self, write: Write, now: int, done: B) -> Answer | HoldfastError:
-        """Decide an entry and its follow-ups. Whatever goes wrong with the entry is its own failure, and leaves nothing behind."""
+        """Decide an entry and its follow-ups. If anything goes wrong, only this entry fails, and nothing of it is written."""
         before = done.mark()
         failed: HoldfastError | None
         answer: Answer | HoldfastError
@@ -187,7 +188,8 @@ class Decisions(ABC, Generic[B]):
         return answer
 
     def _afforded(self, write: Checkpoint, now: int, done: B) -> Checkpoint:
-        """The checkpoint with a failure in place of each birth whose charge would go beyond a limit. Births before it count."""
+        """The checkpoint, in which each birth whose charge would go beyond a limit is replaced by a failure. Charges of the births before
+        it are counted."""
         charging = {at: child for at, child in write.children.items() if isinstance(child, Birth) and child.charges}
         if not charging:
             return write
@@ -208,7 +210,7 @@ class Decisions(ABC, Generic[B]):
         return msgspec.structs.replace(write, children=children)
 
     def _admissible(self, write: Checkpoint, now: int, done: B) -> Checkpoint:
-        """The checkpoint with a failure in place of each birth that its queue refuses. Births before it count."""
+        """The checkpoint, in which each birth that its queue refuses is replaced by a failure. The births before it are counted."""
         enqueued = [(at, child, child.enqueue) for at, child in write.children.items() if isinstance(child, Birth) and child.enqueue]
         if not enqueued:
             return write
@@ -311,8 +313,8 @@ class Decisions(ABC, Generic[B]):
         return answer
 
     def _placement(self, start: Start, asked: Enqueue, now: int, done: B) -> tuple[QueueSettings, bool]:
-        """The settings of the queue, and whether every lane above the execution has room and nothing waits there. If so, the admission is
-        booked. A queue that takes no more refuses.
+        """The settings of the queue, and whether every lane of the execution has room and nothing waits there. If so, the admission is
+        counted. Raises if the queue accepts no more executions.
         """
         book = done.lanes
         row, settings = book.queue(asked.queue, self._queue)

@@ -39,7 +39,7 @@ class AesGcm:
             raise InvalidParameter(f"`current` is {current!r}, which is not among the keys: {', '.join(sorted(keys)) or 'there are none'}.")
         self._current = current
         self._ciphers = {key_id: AESGCM(key) for key_id, key in keys.items()}
-        # A key of its own for the other purpose, so that neither can tell anything about the other.
+        # The fingerprint has its own key, derived from the first, so that neither use reveals anything about the other.
         self._marks = {key_id: hmac.digest(key, b"holdfast input fingerprint", "sha256") for key_id, key in keys.items()}
         self._chance = chance
         self._wrong = (InvalidTag, ValueError)
@@ -81,7 +81,7 @@ class AesGcm:
 
 
 def _check_key(key_id: object, key: object) -> None:
-    """Refuse what is no key; the message never shows one."""
+    """Refuse a value that is not a valid key. The message never shows the key."""
     if not isinstance(key_id, str) or not _KEY_ID.fullmatch(key_id):
         raise InvalidParameter("A key's id must have 1 to 64 letters, digits, '.', '-' or '_'.")
     if not isinstance(key, bytes) or len(key) != _KEY_BYTES:

@@ -30,9 +30,9 @@ log = logging.getLogger("holdfast.store")
 
 Commit = Callable[[Sequence[Write]], Committed]
 Judge = Callable[[Exception], HoldfastError | None]
-"""Answers with the error for all entries (the disk fails, the store is closed); None for an error that one entry may have caused."""
+"""Returns the error if it concerns all entries (the disk fails, the store is closed); None if one entry may have caused it."""
 Refuse = Callable[[Write, Exception], HoldfastError]
-"""Answers with the error for the caller of the entry that failed alone."""
+"""Makes the error for the caller whose entry failed alone."""
 
 _OWN: Final = (Rejected, RowDamaged, CodecFailed, WriteFailed)
 """Holdfast's errors that tell the caller of one entry what is wrong with that entry."""
@@ -77,10 +77,8 @@ def refused(write: Write, error: Exception) -> HoldfastError:
 
 
 def committed_apart(batch: Sequence[Write], commit: Commit, judge: Judge, refuse: Refuse = refused) -> Committed:
-    """Commit a batch. An entry that spoils the batch is refused alone. An error that concerns all entries is raised, or answered.
-
-    Such an error is raised if no entry has an answer yet. Otherwise it is the answer of the entries that have none: these are the end of
-    the batch, and not on disk.
+    """Commit a batch. An entry that spoils the batch is refused alone. An error that concerns all entries is raised if no entry has an
+    answer yet. Otherwise it becomes the answer of the entries that have none: they are the end of the batch and not on disk.
     """
     answers: list[Answer | HoldfastError] = []
     try:
@@ -144,6 +142,6 @@ def _reason(error: Exception) -> str:
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     try:
         detail = str(error)[:200] if kind in _TELLING else getattr(error, "sqlite_errorname", None) or getattr(error, "sqlstate", None)
-    except Exception:  # an error of an author's own class runs its author's code when it is looked at
+    except Exception:  # an exception class of an author may run the author's code when it is inspected
         detail = None
     return f"{name}: {detail}" if type(detail) is str and detail else name

@@ -1,6 +1,7 @@
 """What a batch changes in lanes: slots and waiting executions as differences, everything else as rows.
 
-Differences need no lock: a write that ends an execution only takes from its lanes what the execution held, whatever others do meanwhile. A
+Differences need no lock: a write that ends an execution only subtracts from its lanes what the execution held, so writes of others at the
+same time do not matter. A
 write that may admit reads the lanes first, and a backend that has other writers locks them for it.
 """
 
@@ -23,7 +24,7 @@ from holdfast.store.lanes import LaneRow, rates_charged
 
 _LONGEST_SECONDS: Final = 3600
 _UNKNOWN_SECONDS: Final = 60
-"""When to try again at a queue that has admitted nothing of late."""
+"""The Retry-After, in seconds, of a queue that has admitted nothing recently."""
 _NOTHING: Final = (0, 0, 0)
 Moves = tuple[int, int, int]
 """What is added to `held`, `waiting` and `money` of a lane."""
@@ -121,7 +122,8 @@ class LaneBook:
             self._undo.append(self.cooled.pop)
 
     def admitted(self, lanes: Sequence[LaneRow], units: int, now: int) -> bool:
-        """Whether every lane of a path has room and nothing waits in any. If so, rates and drain of the path count the admission."""
+        """Whether every lane of a path has room and nothing waits in any of them. If so, the admission is charged to the rates and the
+        drain of the path."""
         charged = []
         for lane in lanes:
             held, waiting = self.counts(lane)
@@ -147,20 +149,19 @@ def _sum(one: Moves, other: Moves) -> Moves:
 
 
 class DepthReads(NamedTuple):
-    """What the depth of a queue is found out from, inside the transaction."""
+    """The reads that tell the depth of a queue, inside the transaction."""
 
     lane: LaneRow | None
-    """The lane of the queue. A queue in which nothing was yet has none."""
+    """The lane of the queue; None if nothing was ever enqueued."""
     oldest: Callable[[], int | None]
     """When the execution that has waited longest was enqueued."""
     money: Callable[[], int]
-    """What all that waited before the batch is estimated to cost."""
+    """The estimated cost of everything that waited before the batch."""
 
 
 def check_depth(row: QueueRow, settings: QueueSettings, book: LaneBook, reads: DepthReads, asked: Enqueue, now: int) -> None:
-    """Refuse another execution for a queue that drains, in which too many wait or one waits too long, or in which what waits may cost too
-    much.
-    """
+    """Refuse another execution if the queue drains, if too many wait in it, if one has waited too long, or if what waits may cost too
+    much."""
     lane = reads.lane
     if row.mode is Mode.DRAINING:
         raise QueueFull(f"Queue {row.name} is being drained and takes no more executions.", _UNKNOWN_SECONDS)
@@ -180,7 +181,8 @@ def check_depth(row: QueueRow, settings: QueueSettings, book: LaneBook, reads: D
 
 
 def _check_money(name: str, most_usd: float, money: int, waiting: int, lane: LaneRow, asked: Enqueue, now: int) -> None:
-    """Refuse an execution that would make what waits too dear. If nothing waits, every execution is taken: a dear one, too."""
+    """Refuse an execution if the waiting executions together would cost too much. If nothing waits, even an expensive execution is
+    accepted."""
     beyond = money + asked.money - int(most_usd * NANO)
     if money and beyond > 0:
         told = f"What waits in queue {name} may cost ${money / NANO:,.2f}, and this execution ${asked.money / NANO:,.2f}"
@@ -189,7 +191,7 @@ def _check_money(name: str, most_usd: float, money: int, waiting: int, lane: Lan
 
 
 def retry_after(lane: LaneRow, places: int, now: int) -> int:
-    """In how many seconds so many places will be free, by how fast the queue drains."""
+    """After how many seconds this many places will be free, estimated from how fast the queue drains."""
     fresh = max(0.0, 1 - max(now - lane.drained_at, 0) / 60_000)
     per_second = lane.drain * fresh / 60
     return _UNKNOWN_SECONDS if per_second <= 0 else min(max(math.ceil(places / per_second), 1), _LONGEST_SECONDS)

@@ -1,7 +1,8 @@
-"""Lanes: the levels of a queue as rows, what a batch changes of them, and the walk that picks what is admitted next.
+"""Lanes: the levels of a queue as rows, what a batch changes in them, and the walk that chooses which executions are admitted next.
 
-Each level of a path (model.places) is a row. `held` and `waiting` count the executions below it; they are only ever moved by what a write
-changes in a header, so they equal a recount. A lane is open if an execution waits in it, a slot is free, no rate or cool-down has closed it
+Each level of a path (model.places) is a row. `held` and `waiting` count the executions below it. They change only together with the headers
+of executions, so they are always equal to a recount. A lane is open if an execution waits in it, a slot is free, no rate or cool-down has
+closed it
 and its queue is not paused; the database keeps an index of open lanes, by their turn.
 
 Fairness is by turns. An admission moves the lane's `turn` on by one, and the lane above remembers in `clock` which turn it served last. A
@@ -32,14 +33,14 @@ from holdfast.store.seam import Committed, Target
 ROOT: Final = ""
 """The lane above all queues: it only has a clock."""
 PAGE: Final = 32
-"""Lanes that are read at once."""
+"""This many lanes are read with one statement."""
 _MOST_LOOKS: Final = 2000
-"""Lanes that one walk looks at, beside those that it admits from."""
+"""One walk looks at no more than this many lanes from which it admits nothing."""
 _FEW_HEADS: Final = 8
 _MOST_HEADS: Final = 256
-"""Executions of a leaf that are read at once after the first ones: siblings take turns, so few at first, and then more."""
+"""At most this many executions of a leaf are read with one statement. The first reads are smaller, because siblings take turns."""
 _LOOKS_OF_HEAD: Final = 8
-"""How many of these looks an execution costs that is closed, or is refused at its admission."""
+"""An execution that is closed, or refused at its admission, counts as this many of these looks."""
 _MINUTE_MS: Final = 60_000
 
 
@@ -56,10 +57,10 @@ class LaneRow(msgspec.Struct, gc=False, kw_only=True):
     clock: int = 0
     admitted: int = 0
     drain: float = 0.0
-    """Admissions of the last minute or so, fading (`drained`)."""
+    """About how many admissions there were in the last minute; older ones count less (`drained`)."""
     drained_at: int = 0
     function: str | None = None
-    """Of a leaf: the function and version that its executions are of."""
+    """For a leaf: the function of its executions, and its version."""
     version: str | None = None
     rates: tuple[RateState, ...] = ()
     taken: int = 0
@@ -78,7 +79,7 @@ class LaneRow(msgspec.Struct, gc=False, kw_only=True):
         return self.held < self.at_once and not self.closed_until and not self.paused
 
     def drained(self, now: int, count: int = 1) -> None:
-        """Count admissions, and let earlier ones fade."""
+        """Add admissions to the drain, in which earlier ones count less and less."""
         left = max(0.0, 1 - max(now - self.drained_at, 0) / _MINUTE_MS)
         self.drain, self.drained_at = self.drain * left + count, max(now, self.drained_at)
         self.admitted += count
@@ -164,15 +165,15 @@ class _Siblings:
         return self._heap[0][2] if self._heap else None
 
     def count(self, most: int) -> int:
-        """How many of them have something, as far as that is known; `most` if not all were read."""
+        """How many of these lanes have executions, as far as that is known; `most` if not all were read."""
         return max(len(self._heap), 1) if self._is_read else most
 
     def drop(self) -> None:
-        """The first lane has nothing for this walk."""
+        """Drop the first lane, because it has nothing for this walk."""
         heapq.heappop(self._heap)
 
     def moved(self) -> None:
-        """The turn of the first lane has moved."""
+        """Sort the first lane in again, because its turn has moved."""
         lane = self._heap[0][2]
         heapq.heapreplace(self._heap, (lane.turn, lane.key, lane))
 
@@ -187,7 +188,8 @@ class _Heads:
         self._is_read = False
 
     def first(self, wanted: Callable[[], int]) -> Head | None:
-        """The execution whose turn it is. `wanted` is asked how many of the leaf are probably taken, before the first are read."""
+        """The execution whose turn it is. Before the first read, `wanted` says how many executions of the leaf will probably be
+        admitted."""
         while not self._page and not self._is_read:
             limit = wanted() if not self._read else max(_FEW_HEADS, min(2 * self._read, _MOST_HEADS))
             page = self._reads.heads(self._leaf, limit, self._read)
@@ -197,12 +199,12 @@ class _Heads:
         return self._page[-1] if self._page else None
 
     def drop(self) -> None:
-        """The first one is decided."""
+        """Drop the first execution, because it is decided."""
         self._page.pop()
 
 
 class Walk:
-    """Picks executions from open lanes, and has each of them claimed."""
+    """Chooses executions from open lanes, and lets the backend claim each of them."""
 
     def __init__(self, reads: LaneReads, targets: Sequence[Target], now: int, decide: Callable[[Admit], Answer | HoldfastError]) -> None:
         self._reads, self._now, self._decide = reads, now, decide
@@ -222,7 +224,7 @@ class Walk:
         """The lanes that the walk has changed or admitted from."""
 
     def take(self, by: Sequence[Claimant]) -> list[Execution]:
-        """Admit one execution for each claimant, as far as there are some."""
+        """Admit one execution for each claimant, as long as there are executions."""
         taken: list[Execution] = []
         for claimant in by:
             self._wanted = len(by) - len(taken)
@@ -247,7 +249,7 @@ class Walk:
         if self._looks <= 0:
             for above, siblings in self._in_vain.values():
                 last = max(lane.turn for lane in siblings)
-                above.clock = max(above.clock, last)  # so that a lane in which nothing waited yet does not begin far before them
+                above.clock = max(above.clock, last)  # so that a lane that was empty does not get a turn far before theirs
                 for lane in (above, *siblings):
                     lane.is_changed = True
                     self.seen[lane.key] = lane
@@ -286,8 +288,8 @@ class Walk:
         return None
 
     def _share(self, path: Sequence[LaneRow]) -> int:
-        """How many executions of a leaf are probably taken, if its siblings and those of the lanes above it get as many. There are never
-        more than there is room for, or than wait.
+        """How many executions of a leaf will probably be admitted if all lanes get equal shares. Never more than there is room for, and
+        never more than wait.
         """
         others = 1
         for lane in path:
@@ -303,7 +305,7 @@ class Walk:
         while self._looks > 0 and (lane := below.first()) is not None:
             if lane.waiting > 0 and lane.has_room:
                 if self._only is not None and not self._only.reaches(lane.key):
-                    pass  # another runner takes from it
+                    pass  # only other runners admit from this lane
                 elif lane.is_leaf:
                     if (lane.function, lane.version) in self._targets and self._is_next(above.key, lane.key):
                         return [lane]
@@ -332,7 +334,7 @@ class Walk:
         return self._next_leaf[parent] == leaf
 
     def _charged(self, path: Sequence[LaneRow], units: int) -> list[tuple[RateState, ...]] | None:
-        """The rates of a path after an admission. A lane whose rate is used up is closed until it has recovered, and then None."""
+        """The rates of a path after an admission. None if a rate is used up: then its lane is closed until the rate has recovered."""
         after: list[tuple[RateState, ...]] = []
         for lane in path:
             if not lane.rates:

@@ -1,4 +1,4 @@
-"""The ledger and its daily sums: how entries become rows, and the questions about them. Both backends share this module."""
+"""The ledger and its daily sums: how entries become rows, and how the ledger is read. Both backends share this module."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from holdfast.store.rows import Row
 
 _DIMENSIONS: Final = tuple(Dimension)
 _MOST_SAMPLES: Final = 10_000
-"""The newest calls of a pipeline that tell what its nodes usually cost."""
+"""What nodes usually cost is computed from at most this many of a pipeline's newest calls."""
 _NEVER: Final = 2**40
 _CUT_OFF: Final = frozenset({ExecutionStatus.STOPPED, ExecutionStatus.TIMED_OUT, ExecutionStatus.FAILED})
-"""Ends after which no receipt of a call is written any more. A run of a worker that succeeds has closed its calls itself."""
+"""The statuses after which no receipt of an open call can be written any more. SUCCEEDED is not among them, because a run that succeeds has
+closed its calls itself."""
 
 
 class LedgerReads(Reads):
@@ -61,7 +62,7 @@ def entries_of(changes: Iterable[Change]) -> list[LedgerEntry]:
 
 
 def cut_off(changes: Iterable[Change]) -> dict[str, int]:
-    """The executions that a batch closes and that may have left calls open, and when each ended."""
+    """The executions that a batch closes and that may have open calls, each with the time of its end."""
     return {change.header.id: change.header.ended_at or 0 for change in changes if change.header.status in _CUT_OFF}
 
 

@@ -17,7 +17,7 @@ class Migrated(NamedTuple):
     now: Numbers
     steps: Sequence[MigrationStep]
     waiting: Sequence[MigrationStep]
-    """After-halves that are still pending: they are applied when no older code runs any more."""
+    """After-halves that are not applied yet. An operator applies them when no older code runs any more."""
 
 
 class Finding(NamedTuple):
@@ -35,7 +35,7 @@ class CheckReport(NamedTuple):
 
     numbers: Numbers
     behind: bool
-    """The schema is that of an older release."""
+    """Whether the schema is that of an older release."""
     findings: Sequence[Finding]
 
 
@@ -71,13 +71,13 @@ class Sizes(NamedTuple):
 
 
 class StoreLook(NamedTuple):
-    """What a quick look at a store tells."""
+    """The result of a quick look at a store."""
 
     numbers: Numbers
     newest: int
     """The newest schema version that this code knows."""
     behind: bool
-    """The schema is that of an older release."""
+    """Whether the schema is that of an older release."""
     bytes: int
     ahead_ms: int | None
     """How far the database's clock is ahead of this machine's. None if the store has no clock of its own."""
@@ -87,7 +87,8 @@ class Maintenance(Protocol):
     """The commands of an operator on one store."""
 
     def look(self, machine: Clock) -> StoreLook:
-        """Open the store and read its numbers. It takes no longer on a large store, and nothing is changed or migrated."""
+        """Open the store and read its version numbers. A large store takes no longer than a small one, and nothing is changed or
+        migrated."""
         ...
 
     def migrate(self, *, after: bool) -> Migrated:
@@ -107,5 +108,5 @@ class Maintenance(Protocol):
         ...
 
     def restore(self, source: Path) -> Path | None:
-        """Put a copy in the store's place, while no process has the store open. Answers where the replaced store is kept."""
+        """Put a copy in the store's place, while no process has the store open. Returns the path at which the replaced store is kept."""
         ...

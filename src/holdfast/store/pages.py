@@ -53,7 +53,7 @@ def readable_execution(row: rows.Row) -> Execution | None:
 
 def _execution(row: rows.Row) -> Execution:
     if bytes in map(type, row):  # a text that could not be decoded
-        raise RowDamaged("A row of the store is damaged: a text of it is none.")
+        raise RowDamaged("A row of the store is damaged: one of its texts cannot be decoded.")
     return rows.execution_from(row)
 
 
@@ -77,7 +77,7 @@ def readable_schedules(found: Sequence[rows.Row], codec: PayloadCodec | None) ->
 
 
 def readable_credentials(found: Sequence[rows.Row]) -> list[Credential]:
-    """The credentials that can be read: a damaged one admits no caller, and all others stay valid.
+    """The credentials that can be read. A damaged one admits no caller, and the others stay valid.
 
     It is an error if none can be read. A server without credentials serves every caller on its machine, so a store whose credentials
     are all damaged must not look like a store without any.

@@ -47,7 +47,7 @@ def lane_from(row: rows.Row, rates: Sequence[rows.Row] = ()) -> LaneRow:
 
 
 class QueueReads(Reads):
-    """The part of a store that tells how queues stand."""
+    """The part of a store that reads queues."""
 
     def queue(self, name: str) -> QueueRow | None:
         """A queue by its name."""
@@ -59,7 +59,7 @@ class QueueReads(Reads):
         return [queue_from(row) for row in self._read("queues")]
 
     def standing(self, queue: str, now: int) -> QueueStanding:
-        """How a queue stands. Parked and delayed executions are counted, the others are read from the lane."""
+        """The counts of a queue. Parked and delayed executions are counted from their rows; the other numbers are in the lane."""
         ((waiting, delayed, held, oldest, parked, admitted, drain, drained_at, money),) = self._read(
             "standing", {"queue": self._text(queue)}
         )
@@ -91,7 +91,7 @@ class QueueReads(Reads):
         ]
 
     def ahead(self, header: Execution, most: int = 10_000) -> int:
-        """How many stand before an execution in its lane."""
+        """How many executions stand before this one in its lane."""
         place = header.place
         if place is None:
             return 0

@@ -13,9 +13,10 @@ from holdfast.store.reads import Parameters
 from holdfast.store.rows import Row
 
 MAX_BYTES: Final = 4 * 1024 * 1024
-"""Payload that one transaction removes, about: a database reads what it removes, so a few large rows take as long as many small ones."""
+"""One transaction removes about this many bytes of payload. A database reads what it removes, so a few large rows take as long as many
+small ones."""
 IDLE_MS: Final = 3_600_000
-"""How long nothing is in a lane before the lane is removed, or looked at again."""
+"""A lane is removed, or checked again, after it has been empty for this long."""
 
 
 class Leftovers(ABC):
@@ -31,10 +32,10 @@ class Leftovers(ABC):
 
     @abstractmethod
     def _remove_graph(self, graph: str) -> bool:
-        """Remove a graph that no execution names. False: a writer is about to name it, and a later call must look again."""
+        """Remove a graph that no execution names. Returns False if a writer is about to name it, so that a later call must look again."""
 
     def _remove_leftovers(self, room: int) -> int:
-        """Remove up to `room` rows; answers how many more may be removed."""
+        """Remove up to `room` rows. Returns how many more may be removed."""
         space = MAX_BYTES
         while room > 0 and space > 0:
             found = next(iter(self._rows_inside("expired")), None)
@@ -52,7 +53,7 @@ class Leftovers(ABC):
         return room if space > 0 else 0
 
     def _remove_events(self, key: int, room: int, space: int) -> tuple[int, int]:
-        """Remove the first events that fit, at least one; answers how many, and how much space is left."""
+        """Remove the first events that fit, at least one. Returns how many, and how many bytes may still be removed."""
         count = last = 0
         for number, size in self._rows_inside("expired_events", (key, room)):
             count, last, space = count + 1, number, space - size

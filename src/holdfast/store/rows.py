@@ -72,7 +72,7 @@ def with_columns(statement: str) -> str:
 
 
 def _undamaged(read: Callable[P, T]) -> Callable[P, T]:
-    """A row that no Holdfast can have written means that the file is damaged; the error says so."""
+    """Turns errors of reading a row into an error that says that the row is damaged: no version of Holdfast writes such a row."""
 
     @wraps(read)
     def reading(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -122,7 +122,7 @@ def changed_row(key: int, x: Execution) -> Row:
 
 
 def _course_row(x: Execution) -> Row:
-    """From the deadline to the end of the retention, in the order of the columns."""
+    """The columns from the deadline to the end of the retention, in their order."""
     return (
         x.deadline,
         x.status._value_,
@@ -368,7 +368,7 @@ def _schedule_text(text: str, about: str, codec: PayloadCodec | None) -> str:
 
 @_undamaged
 def schedule_from(row: Row, codec: PayloadCodec | None) -> ScheduleState:
-    """A schedule from its row. The columns count where the body says something else."""
+    """A schedule from its row. If the columns and the body differ, the columns are right."""
     name, _, _, next_at, _, cursor, revision, body, text = row
     if codec is not None:
         body, text = decoded_schedule(codec, body, name), decoded_schedule(codec, text, f"{name}/input")

@@ -17,7 +17,8 @@ class ScheduleStore(Protocol):
     """
 
     def put_schedule(self, schedule: ScheduleState, notes: Sequence[Note] = ()) -> bool:
-        """Keep a new schedule (revision 1), or another revision of one, and these notes with it; False, and nothing written, if refused."""
+        """Write a new schedule (revision 1) or the next revision of one, together with these notes. Returns False, and writes nothing, if
+        the revision is not the next one."""
         ...
 
     def move_schedule(self, schedule: ScheduleState) -> bool:
@@ -25,7 +26,8 @@ class ScheduleStore(Protocol):
         ...
 
     def remove_schedule(self, name: str, revision: int, notes: Sequence[Note] = ()) -> bool:
-        """Remove a schedule of this revision, and keep these notes with that; False, and no note, if there is none."""
+        """Remove a schedule that has this revision, and write these notes together with that. Returns False, and writes no note, if there
+        is no such schedule."""
         ...
 
     def schedule(self, name: str) -> ScheduleState | None:

@@ -158,7 +158,7 @@ class QueueStore(Protocol):
     """Queues, their lanes, and admission (model.places, store.lanes)."""
 
     def declare(self, queues: Sequence[QueueRow]) -> None:
-        """Keep what the code declares of these queues. What an operator has set stays, and wins."""
+        """Write what the code declares for these queues. Settings of an operator stay, and win over these."""
         ...
 
     def queue(self, name: str) -> QueueRow | None: ...
@@ -167,17 +167,18 @@ class QueueStore(Protocol):
         ...
 
     def set_queue(self, row: QueueRow, notes: Sequence[Note] = ()) -> bool:
-        """Keep what an operator sets: `operator` and `mode` of the row. False, and nothing is written, if the row's revision is not the one
-        in the store. Every lane of the queue gets its new limits in the same commit.
+        """Write what an operator sets: `operator` and `mode` of the row. Returns False, and writes nothing, if the row's revision is not
+        the one in the store. Every lane of the queue gets its new limits in the same commit.
         """
         ...
 
     def set_rate(self, function: str, rate: Rate | None) -> bool:
-        """Give every last lane of a function this rate of runs, or none. What is used of a rate stays used. False if all had it before."""
+        """Set the rate of runs on every leaf lane of a function, or remove it. What is used of a rate stays used. Returns False if all
+        lanes had this rate before."""
         ...
 
     def standing(self, queue: str, now: int) -> QueueStanding:
-        """How a queue stands."""
+        """The counts of a queue."""
         ...
 
     def lanes(self, queue: str, beyond: str = "", limit: int = 100) -> Sequence[LaneStanding]:
@@ -199,7 +200,7 @@ class QueueStore(Protocol):
     def admit(self, targets: Sequence[Target], by: Sequence[Claimant], now: int) -> Committed:
         """Admit queued executions of these functions, one for each claimant, and claim them in the same commit.
 
-        The answers are the headers of the executions that were claimed. What was found to be over meanwhile is among `followed`. The cost
+        The answers are the headers of the executions that were claimed. Executions that turned out to be over are in `followed`. The cost
         grows with the executions that are admitted, never with those that wait.
         """
         ...
@@ -221,7 +222,8 @@ class RunnerStore(Protocol):
     """Runners and their leases."""
 
     def join(self, runner: str, lease_until: int) -> None:
-        """Register a runner, with a sign of life that ends with this process. The runner's name is the member's that opened the store."""
+        """Register a runner, with a sign of life that ends with this process. The runner has the name of the member that opened the
+        store."""
         ...
 
     def renew(self, runner: str, lease_until: int) -> bool:
@@ -247,7 +249,7 @@ class CounterStore(Protocol):
     """Counters that many executions share (model.charges). Writes charge them."""
 
     def counters(self, keys: Collection[str]) -> Sequence[Counter]:
-        """The counters of these keys that there are; one whose time is over may still be among them."""
+        """The existing counters of these keys. A counter whose time is over may still be among them."""
         ...
 
 
@@ -263,9 +265,8 @@ class OutboxStore(Protocol):
         ...
 
     def take_delivery(self, subscriber: str, runner: str) -> int | None:
-        """Make this runner the one that delivers to a subscriber. Answers the number of the last signal that the subscriber has had.
-
-        None while another runner has the delivery, and for an unknown subscriber. A runner has it until it leaves or is declared dead
+        """Make this runner the one that delivers to a subscriber. Returns the number of the last signal that the subscriber has had; None
+        while another runner has the delivery, and for an unknown subscriber. A runner has it until it leaves or is declared dead
         (`dead`).
         """
         ...
@@ -275,7 +276,8 @@ class OutboxStore(Protocol):
         ...
 
     def delivered(self, subscriber: str, runner: str, number: int) -> bool:
-        """The subscriber has had every signal up to this one; False, and nothing changed, when this runner does not have the delivery."""
+        """Note that the subscriber has had every signal up to this one. Returns False, and changes nothing, if this runner does not have
+        the delivery."""
         ...
 
     def kept_signals(self, after: int, limit: int) -> Sequence[StatusSignal]:
@@ -299,7 +301,7 @@ class CredentialStore(SealedStore, Protocol):
     """Credentials of callers. Other processes may see a change only when they ask the next time."""
 
     def put_credential(self, credential: Credential, notes: Sequence[Note] = ()) -> None:
-        """Keep a credential, in place of one of the same id, and these notes with it."""
+        """Write a credential, replacing one of the same id, together with these notes."""
         ...
 
     def credentials(self) -> Sequence[Credential]:
@@ -311,7 +313,8 @@ class CredentialStore(SealedStore, Protocol):
         ...
 
     def remove_credential(self, credential: str, notes: Sequence[Note] = ()) -> bool:
-        """Remove a credential, and keep these notes with that; False, and no note, when there is none of this id."""
+        """Remove a credential, and write these notes together with that. Returns False, and writes no note, if there is no credential of
+        this id."""
         ...
 
 
@@ -352,7 +355,8 @@ class Store(
     """Everything that a backend keeps."""
 
     def clock(self, machine: Clock) -> Clock:
-        """The time that counts here, read through the machine's own clock: all processes that share a store must agree on it. Every `now`
+        """The clock that every process of this store must use, made from the machine's own clock, because all processes must agree on the
+        time. Every `now`
         and every lease comes from this clock. A virtual clock is returned as it is.
         """
         ...

@@ -128,7 +128,7 @@ class Crash:
         return self.seen == self.point and self.when != LAST
 
     def comes_last(self, outcome: Outcome) -> bool:
-        """Whether the outcome of the handler must be lost now: once, and only if the handler ended."""
+        """Whether the outcome of the handler must be lost now. That happens once, at the end of the handler."""
         if self.when != LAST or outcome.status is OutcomeStatus.PENDING:
             return False
         self.when = BEFORE
@@ -136,7 +136,7 @@ class Crash:
 
 
 class _Port:
-    """A port that loses one write or one answer. After that it no longer answers its invocation."""
+    """A port that loses one write or one answer. After that it answers the invocation no more."""
 
     def __init__(self, port: Port, crash: Crash, trip: Callable[[], None]) -> None:
         self._port = port

@@ -78,8 +78,8 @@ def run(
     several persons vote, each vote takes the next decision; after a silence a question takes the next one when its chain has added
     approvers. If a decision is missing, the response says what the run waits for. `timeout` is in seconds of real time.
 
-    `again` does the run again when it is over, once for each of its members, and tells of the last one: `{}` is a retry, and
-    `{"nodes": "publish"}` a restart, with the arguments of `engine.restart`.
+    With `again`, the run is restarted after its end, once for each member of the list, and the result is that of the last restart: `{}` is
+    a retry, and `{"nodes": "publish"}` a restart with these arguments of `engine.restart`.
     """
     asked = {"inputs": dict(inputs), **request}
     return _ran(
@@ -102,8 +102,8 @@ def crash_everywhere(
 ) -> int:
     """Crash the runner before and after each write of the pipeline and of its real workers, and at the end of each of them.
 
-    The response, the nodes, the runs of each node and the questions must stay the same, but for what they cost: a call without side effects
-    that a crash cuts off is made again. A stub must be called as often as without a
+    The response, the nodes, the runs of each node and the questions must stay the same. Only their cost may differ, because a call without
+    side effects is made again if a crash interrupts it. A stub must be called as often as without a
     crash, because each call counts as a side effect; so an undo is made once. Tools that write must write the same, each once.
 
     Raises `CrashDiffers` at the first crash that changes something, else returns the number of crashes. The arguments are those of `run`;
@@ -184,7 +184,7 @@ def _asked(one: Approval) -> tuple[Any, ...]:
 
 
 def _meaning(response: Response) -> dict[str, Any]:
-    """A response without what differs from run to run."""
+    """A response without its ids, times and costs, which differ from run to run."""
     document = meaning(response)
     document.pop("approvals", None)  # the questions are compared one by one
     plain: dict[str, Any] = _without_ids(document)

@@ -52,7 +52,7 @@ from holdfast.workers.service import WorkerService
 from holdfast.workers.tools.seam import Effect, Tool
 
 SILENCE, CANCEL = "silence", "cancel"
-"""What a person may do beside deciding."""
+"""What a person may do instead of deciding."""
 _TESTER: Final = Asker(principal="test")
 _MOST_QUESTIONS: Final = 200
 _PAGE: Final = 200
@@ -223,7 +223,7 @@ class _OwnSteps:
 
 
 class PeopleClock(VirtualClock):
-    """Skips every wait, but stands still while a person is asked: the test is the person."""
+    """A clock that skips every wait, but stops while a person is asked, because the test plays the person."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -247,11 +247,12 @@ class People:
         self._clock = clock
         self._asked: Counter[str] = Counter()
         self._given: dict[tuple[str, int, int], Any] = {}
-        """What is done about an approval: by its id, the number of its votes, and the number of approvers that a chain added."""
+        """The decisions that the test gave, by the approval's id, the number of its votes, and the number of approvers that a chain added.
+        """
         clock.holds = lambda: any(self._does(approval) != SILENCE for approval in self._open())
 
     async def attend(self, run_id: str, timeout: float) -> None:
-        """Answer until the run is over, or asks something that the test does not answer."""
+        """Answer questions until the run is over, or until it asks something for which the test has no decision."""
         deadline = monotonic() + timeout
         for _ in range(_MOST_QUESTIONS):
             approval = await self._rested(run_id, deadline)
@@ -261,7 +262,8 @@ class People:
         raise InvalidParameter(f"The run asked for more than {_MOST_QUESTIONS} decisions.")
 
     async def _rested(self, run_id: str, deadline: float) -> Approval | None:
-        """Wait until the run is over, or waits for a person: the question that has an answer, else any that has none."""
+        """Wait until the run is over or waits for a person. Returns a question for which the test has a decision, else any open
+        question."""
         spins = 0
         while True:
             spins += 1

@@ -13,7 +13,7 @@ from holdfast.service.replaying import replay
 
 
 class ReplayDiffers(HoldfastError, AssertionError):
-    """Today's code does not follow the recorded executions."""
+    """The calls of today's code do not match the recorded executions."""
 
     code = "replay_differs"
 

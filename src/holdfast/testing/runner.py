@@ -305,7 +305,7 @@ class Runner:
         return self._opened_store
 
     def _look_around(self) -> None:
-        """Have the engine look at the clock again."""
+        """Make the engine look at the clock again."""
         _ = self.engine
         self._opening.inside(lambda engine: engine.look())
 

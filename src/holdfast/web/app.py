@@ -73,7 +73,7 @@ class App:
             incoming.close()
 
     async def _reply(self, request: Request, match: Match, format: ErrorFormat, sender: Sender) -> Response | None:
-        """The reply to a request, whatever happens; None where the handler has streamed it."""
+        """The reply to a request. Errors become replies too. None if the handler has streamed the reply itself."""
         try:
             if self.gate is not None:
                 await self.gate.admit(request)
@@ -139,14 +139,14 @@ class App:
             try:
                 await asyncio.wait(tasks, timeout=self.limits.wait_seconds, return_when=asyncio.FIRST_COMPLETED)
                 if closing.done() and not answered.done() and not left.done():
-                    # A plain function that is nearly done keeps its caller: a caller that is cut off would call it again.
+                    # Let a plain function finish if it is nearly done, because a caller that is cut off would call it again.
                     await asyncio.wait({answered}, timeout=self.limits.leave_seconds)
                 if answered.done():
                     return answered.result()
                 if left.done():
                     raise Gone
                 if closing.done():
-                    raise unavailable("The server is shutting down. What is durable goes on; ask for it by its name.", close=True)
+                    raise unavailable("The server is shutting down. A durable execution goes on; ask for it by its name.", close=True)
                 raise Refused(408, "ServiceException", "The execution takes longer than an invocation may wait; it goes on.")
             finally:
                 for task in tasks:

@@ -33,7 +33,7 @@ def trace_of(request: Request) -> Parent | None:
 
 
 def is_async(request: Request) -> bool:
-    """Whether the caller wants to know the place of the run at once, and not its response."""
+    """Whether the caller wants the address of the run at once, and does not wait for its response."""
     return _ASYNC.search((request.header(b"prefer") or "").lower()) is not None or patience(request, 1.0, 1.0) == 0
 
 

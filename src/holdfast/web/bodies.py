@@ -53,7 +53,7 @@ class Incoming:
         self._read = body
 
     def release(self, size: int) -> None:
-        """This many bytes are no longer in memory, because the handler has stored them elsewhere."""
+        """Note that this many bytes are not in memory any more, because the handler has stored them elsewhere."""
         self._held -= size
         self._all.bytes -= size
 

@@ -11,7 +11,7 @@ from holdfast.web.limits import Limits
 from holdfast.web.refusals import too_many
 
 _SHARE: Final = 4
-"""One tenant may use one part in four, so that the other tenants find capacity too."""
+"""One tenant may use a quarter of the capacity, so that the others find some too."""
 UPLOADS: Final = 16
 """Uploads of artifacts at once."""
 _BUSY: Final = ("Too many requests at once. Come back soon.", "CallerRateLimitExceeded")
@@ -78,7 +78,7 @@ class Capacities(NamedTuple):
 
     @classmethod
     def of_lambda(cls, limits: Limits) -> Capacities:
-        """The capacity of the Lambda API, which tenants share without parts."""
+        """The capacity of the Lambda API. It has no limit for one tenant."""
         waits = TenantCapacity(limits.waits, 1, _INVOKED)
         return cls(TenantCapacity(limits.requests, 1), waits, TenantCapacity(UPLOADS, 1))
 

@@ -68,7 +68,7 @@ class Connections:
         return None
 
     def asked(self, connection: Connection) -> None:
-        """A request has arrived on the connection: other connections are idle for longer."""
+        """Note that a request arrived on this connection, so that it counts as the one idle for the shortest time."""
         held = self._open.get(connection.address, OrderedDict())
         if id(connection) in held:
             held.move_to_end(id(connection))

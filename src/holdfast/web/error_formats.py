@@ -21,11 +21,11 @@ class ErrorFormat(Enum):
 
     AWS = "aws"
     WORKERS = "workers"
-    """The worker protocol's: an error is a response as a run has one."""
+    """The format of the worker protocol: an error has the form of a run's response."""
     PAGE = "page"
     """A page of the console, for a person."""
     PLAIN = "plain"
-    """JSON with `error` and `message` for a caller that the gate denies; AWS's for everything else."""
+    """JSON with `error` and `message` if the gate denies the caller; AWS's format for all other errors."""
 
 
 def format_of(path: str, target: str | None) -> ErrorFormat:

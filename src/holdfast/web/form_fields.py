@@ -17,7 +17,7 @@ from holdfast.model.errors import InvalidParameter
 from holdfast.web.plain_html import shown
 
 ANSWER: Final = "answer"
-"""The name of the field of a form that has only one."""
+"""The name of the field in a form with a single field."""
 _PREFIX: Final = "field."
 _MOST_FIELDS: Final = 50
 _MOST_CHOICES: Final = 200
@@ -52,7 +52,7 @@ def fields_of(schema: Mapping[str, Any] | None) -> list[Field]:
 
 
 def answer_of(schema: Mapping[str, Any] | None, given: Mapping[str, str]) -> Any:
-    """The answer that a person filled in. Raises InvalidParameter for a field that cannot be read. A field left empty has no value."""
+    """The answer that a person filled in. Raises InvalidParameter for a field that cannot be read. An empty field gives no value."""
     fields = fields_of(schema)
     if len(fields) == 1 and fields[0].key == ANSWER:
         return _value(fields[0], given.get(ANSWER, ""))

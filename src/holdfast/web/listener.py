@@ -32,7 +32,7 @@ _BYTES_OF_A_PIECE = 16
 
 
 class _Flow(FlowControl):
-    """uvicorn's flow control reads more after each answer, however many requests of the same connection wait; this one does not."""
+    """uvicorn's flow control reads more after each answer, even if many requests of the same connection wait. This class does not."""
 
     def __init__(self, transport: asyncio.Transport, is_behind: Callable[[], bool], go_on: Callable[[], None]) -> None:
         super().__init__(transport)

@@ -1,4 +1,4 @@
-"""Errors as pages: what a person reads whose browser asked for a page of the console that the server does not show.
+"""Errors as pages, for a person whose browser asked for a page of the console that the server refuses or does not have.
 
 A person who is not logged in is sent to the page where they log in. The addresses are relative, so that they also work behind a proxy that
 adds a path in front.
@@ -22,7 +22,8 @@ PREFIX: Final = "/console/"
 SAFE_HEADERS: Final[tuple[Header, ...]] = (
     (b"content-type", b"text/html; charset=utf-8"),
     (b"cache-control", b"no-store"),
-    # A browser sends `Origin: null` with forms of a page without any referrer, and the gate refuses that. This tells other sites nothing.
+    # Without a referrer a browser sends `Origin: null` with forms, and the gate refuses that. With this value other sites still learn
+    # nothing.
     (b"referrer-policy", b"same-origin"),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -38,7 +39,7 @@ _FRAGMENT: Final = b"hx-request"
 
 
 def root_of(path: str) -> str:
-    """The way from a page of the console to the console's first page, as a relative address."""
+    """The relative address that leads from a page of the console to the console's first page."""
     return "../" * path.removeprefix(PREFIX).count("/") or "./"
 
 
@@ -69,7 +70,7 @@ def failure_page(error: Exception, request: Request) -> Reply:
 
 
 def error_page(request: Request, status: int, code: str, message: str, headers: tuple[Header, ...] = ()) -> Reply:
-    """A page that tells of one error: what was wrong, and its stable code."""
+    """A page with one error: what was wrong, and its stable code."""
     root = root_of(path_of(request.scope))
     title = HTTPStatus(status).phrase
     body = (

@@ -1,4 +1,4 @@
-"""Texts that any author may have chosen, as HTML: bounded, without markup, and without characters that hide or turn others."""
+"""Texts of strangers as HTML: cut, escaped, and without characters that hide others or change the direction of text."""
 
 from __future__ import annotations
 

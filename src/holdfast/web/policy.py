@@ -50,7 +50,7 @@ class Reach(Enum):
     """How the server keeps a route to the tenant of its caller."""
 
     ALL = "all"
-    """The route tells of functions and workers only, which all tenants share."""
+    """The route shows only functions and workers, which all tenants share."""
     EXECUTION = "execution"
     """The first label of the path is the ARN of an execution. The gate compares the tenant of that execution."""
     CALLBACK = "callback"
@@ -69,9 +69,9 @@ class Waits(Enum):
     NO = "no"
     """Up to `Limits.request_seconds`, counted among `Limits.requests`."""
     INVOCATION = "invocation"
-    """As long as an execution takes, counted among `Limits.waits` from the start. If the caller wants no result, it is as NO."""
+    """As long as an execution takes, counted among `Limits.waits` from the start. If the caller does not wait for the result, like NO."""
     WHEN_ASKED = "when asked"
-    """As NO, until the handler calls `Request.waiting`. The handler may answer with a stream, and ends when the caller leaves."""
+    """Like NO, until the handler calls `Request.waiting`. The handler may answer with a stream, and is ended when the caller leaves."""
     STREAM = "stream"
     """Until the caller leaves. The handler bounds how many streams there are."""
 
@@ -87,17 +87,17 @@ class Policy(msgspec.Struct, frozen=True):
     """The largest body, where that is not `Limits.body_bytes`."""
     waits: Waits = Waits.NO
     reads_body: bool = False
-    """The handler reads the body itself, while it arrives (`Request.parts`)."""
+    """Whether the handler reads the body itself while it arrives (`Request.parts`)."""
     secret_path: bool = False
-    """The path holds a permission, so no log may have more of it than its first two parts."""
+    """Whether the path contains a permission. Then logs have only its first two parts."""
     service: str = "lambda"
     """The AWS service that requests are signed for."""
     session: bool = False
-    """A browser may use the route with the cookie of its session, in place of a token."""
+    """Whether a browser may use the route with the cookie of its session instead of a token."""
 
     @property
     def changes_code(self) -> bool:
-        """Whether the audit log needs a line before the request is served."""
+        """Whether the request changes code, so that the audit log must have a line before it is served."""
         return self.needs in (Needs.DEPLOY, Needs.ADMINISTER)
 
 

@@ -78,7 +78,7 @@ class Request(StarletteRequest):
 
     @property
     def actor(self) -> Actor | None:
-        """Who acts, for the audit log; None where no gate stands."""
+        """Who acts, for the audit log; None on a listener without a gate."""
         found = self.caller
         if found is None:
             return None
@@ -200,13 +200,13 @@ class Request(StarletteRequest):
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """The handler waits in this block: the request is counted among those that wait, and has no deadline."""
+        """Inside this block the handler waits: the request is counted among those that wait, and has no deadline."""
         with self.capacities.waits.taken(self.tenant), self._unhurried():
             yield
 
     @contextlib.contextmanager
     def uploading(self) -> Iterator[None]:
-        """The handler receives a large body in this block."""
+        """Inside this block the handler receives a large body."""
         with self.capacities.uploads.taken(self.tenant), self._unhurried():
             yield
 

@@ -23,7 +23,7 @@ from holdfast.web.requests import Request
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 _CACHED_CHARACTERS: Final = 512
 _CACHED_MATCHES: Final = 2048
-"""An execution's checkpoints all have the same path."""
+"""This many matches are kept, because all checkpoints of an execution have the same path."""
 
 
 class Route(NamedTuple):
@@ -104,6 +104,6 @@ def path_of(scope: Scope) -> str:
 
 
 def _targeted(routes: Mapping[str | None, Route], target: str | None) -> Route | None:
-    """The route of a target: of all of it, of its service, or of every other."""
+    """The route of a target: the one for the whole target, else the one for its service, else the one for all other targets."""
     service = None if target is None else target.partition(".")[0] + "."
     return routes.get(target) or routes.get(service) or routes.get(None)

@@ -28,7 +28,7 @@ class Sender:
         await reply(self._request.scope, self._request.receive, self._send)
 
     async def streamed(self, reply: Response, seconds: float | None = None) -> Response | None:
-        """Send a reply that has chunks, until it ends or the client leaves; give back any other reply, which is still to be sent.
+        """Send a reply that has chunks, until it ends or the client leaves. Any other reply is returned and must still be sent.
 
         A client that takes no chunk within `seconds` is cut off.
         """

@@ -48,7 +48,7 @@ _HTTP: Final[Mapping[type[HoldfastError], int]] = {
     RestartRefused: 409,
     errors.ExtraMissing: 501,
 }
-"""The statuses of our errors here; all others have the status that clients of AWS get."""
+"""The HTTP statuses of Holdfast's errors in the worker protocol. Errors that are not listed have the status that AWS's clients get."""
 _SHAPES: Final = {
     "UnknownOperationException": "route_not_found",
     "MethodNotAllowedException": "method_not_allowed",
@@ -83,7 +83,7 @@ def subject_of(request: Request) -> Subject:
 
 
 def http_status(response: Response) -> int:
-    """The status of a response, by the one table. A run that is over and still needs a person is a conflict, and not a 202."""
+    """The status of a response, by the one table. A run that is over and needs a person gets the status of a conflict, not 202."""
     known = None if response.error is None else CODES.get(response.error.error_code)
     if known is None or known.status is not response.status or (known.http == _OPEN and not response.approvals):
         return ending_of(response.status).http

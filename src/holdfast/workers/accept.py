@@ -63,12 +63,12 @@ class Served(Protocol):
 
 
 def read_request(asked: Mapping[str, Any]) -> WorkerRequest | Response:
-    """The request that these Python values make, or the response that refuses them."""
+    """Make a request from these Python values. If they do not fit, the result is the response that refuses them."""
     try:
         return request_from({key: dict(value) if isinstance(value, Mapping) else value for key, value in asked.items()})
     except InvalidRequest as refused:
         error = refused
-    except (msgspec.ValidationError, TypeError, ValueError) as odd:  # values that JSON does not have, such as a key that is no text
+    except (msgspec.ValidationError, TypeError, ValueError) as odd:  # values that JSON cannot hold, such as a key that is not a text
         error = InvalidRequest(f"The request does not fit: {odd}.")
     unknown = WorkerRequest(worker_id=str(asked["worker_id"]), inputs={})
     return refusal(unknown, error.error_code, str(error), error.details)
@@ -172,7 +172,8 @@ def first_run(request: WorkerRequest, served: Served, limits: Limits, asker: Ask
 
 
 def after_run(accepted: AcceptedRequest, found: AcceptedRequest | None) -> AcceptedRequest:
-    """The accepted request with the earlier runs of the run that its key has: that run may be a restart, which inherits itself."""
+    """The accepted request, with the earlier runs of the run that its key has now: that run may itself be a restart, which inherits from
+    earlier runs."""
     before = () if found is None else found.before
     return msgspec.structs.replace(accepted, before=tuple(dict.fromkeys((*accepted.before, *before))))
 
@@ -202,7 +203,8 @@ def rate_of(policy: Policy, contract: Contract) -> RateLimit | None:
 
 
 def charges_of(accepted: AcceptedRequest, policy: Policy, rate: RateLimit | None, now: int) -> tuple[Charge, ...]:
-    """What a new run uses up: one of its worker's rate, and one of the tenant's runs of the day. A queued run has no `rate` here."""
+    """The charges of a new run: one of its worker's rate, and one of the tenant's daily runs. For a queued run `rate` is None, because its
+    queue charges the rate."""
     charges, worker_id = [], accepted.request.worker_id
     if rate is not None:
         who = accepted.tenant if rate.per == "tenant" else f"{accepted.tenant}\0{accepted.request.user or accepted.requested_by}"

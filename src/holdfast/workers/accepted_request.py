@@ -13,7 +13,7 @@ from holdfast.contract.terms import Limits
 from holdfast.model import codec, reading
 
 SHARD: Final = "shard:"
-"""What the package of a shard begins with."""
+"""The package of a shard begins with this text."""
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -40,20 +40,20 @@ class Labels(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Again(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What of an earlier run counts in a run that restarts it. A run of a worker uses only `of`."""
+    """Which parts of an earlier run a restart reuses. A run of a worker uses only `of`."""
 
     of: str
     """The run that is restarted."""
     nodes: tuple[str, ...] = ()
-    """Nodes of a pipeline that run again, whatever they gave before."""
+    """Nodes of a pipeline that must run again, also if they succeeded before."""
     is_whole: bool = False
-    """Every node runs again."""
+    """Whether every node runs again."""
     resend: tuple[str, ...] = ()
     """Nodes whose writes are made again. Receipts of earlier runs do not answer for them."""
     is_retry: bool = False
-    """What ended in part runs again, too."""
+    """Whether nodes that ended partial run again as well."""
     kept: bool = False
-    """The earlier run ended well: what it did is not undone if this run fails."""
+    """Whether the earlier run succeeded. Then its work is not undone if this run fails."""
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,12 +66,12 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lineage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The executions above a run, for the ledger: they are known there longer than the store keeps them."""
+    """The executions above a run, for the ledger, which keeps their ids longer than the store keeps the executions."""
 
     above: tuple[str, ...] = ()
-    """Outermost first, shards of maps included."""
+    """The ids of the executions above the run, outermost first, including shards of maps."""
     owner: str = ""
-    """The execution whose node or operation asked for the run; no shard."""
+    """The execution whose node or operation asked for the run; never a shard."""
 
 
 class AcceptedRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,7 +110,7 @@ class AcceptedRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_shard(self) -> bool:
-        """Whether this is a part of a map of a pipeline, and no run that a caller asked for. No caller can set a package."""
+        """Whether this is a shard of a pipeline's map, and not a run that a caller asked for. A caller cannot set the package."""
         return self.package.startswith(SHARD)
 
 

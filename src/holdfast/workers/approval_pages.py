@@ -1,6 +1,7 @@
 """Pages of the approvals that wait for a decision: in the order of their runs' ids, and in a run in the order of its questions.
 
-A page begins after an approval, whether or not that approval is decided by now, so a reader who decides meanwhile misses none.
+A page begins after a given approval, even if that approval has been decided since. So a person who decides approvals between two pages
+misses none.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ def _runs_below(store: Store, asker: Asker, run: str, first: str | None) -> list
 
 
 def _open_in(store: Store, asker: Asker, run_id: str, after: str | None) -> list[Approval]:
-    """The open approvals that one run itself asks for: all, or those behind `after`. A run that cannot be read hides no other."""
+    """The open approvals of one run itself: all, or those after `after`. If the run cannot be read, it is left out and the others are still
+    listed."""
     try:
         header = store.find(run_id)
         if (

@@ -63,7 +63,7 @@ class ApprovalNotFound(Rejected):
 
 
 class ChainPart(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One part of an escalation chain: who may decide as well, if no person has decided for so long."""
+    """One part of an escalation chain: further persons who may decide, and after how many seconds of silence."""
 
     after_seconds: int
     approvers: tuple[str, ...]
@@ -79,10 +79,11 @@ class Requested(msgspec.Struct, frozen=True, kw_only=True):
     requested_by: str
     approvers: tuple[str, ...] = ()
     used_ms: int = 0
-    """How much of its time the attempt had used when it began to wait."""
+    """How many milliseconds of its time the attempt had used when it began to wait."""
     attempt: int = 1
     logged: int = 0
-    """How many lines the body had logged. They were reported then, and are not reported again when the body runs again."""
+    """How many lines the body had logged before the question. They were reported at that time, so they are not reported again when the body
+    runs again."""
     question: str | None = None
     schema: dict[str, Any] | None = None
     """What edited arguments, or an answer, must fit."""
@@ -100,7 +101,7 @@ class Requested(msgspec.Struct, frozen=True, kw_only=True):
     links: bool = True
     """Whether a link may be made for it."""
     then: tuple[ChainPart, ...] = ()
-    """Whom the run adds to the approvers, and when."""
+    """The persons whom the run adds to the approvers, and when."""
 
     @property
     def is_voted(self) -> bool:
@@ -120,7 +121,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The answer to a question, or the result of a call that happened."""
     comment: str | None = None
     own_request: bool = False
-    """The person who decided had also made the request. That is allowed only where callers do not log in."""
+    """Whether the person who decided had also made the request. That is allowed only on a server where callers do not log in."""
 
 
 class ChainStanding(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,7 +163,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     edited_arguments: dict[str, Any] | None = None
     comment: str | None = None
     own_request: bool = False
-    """The person who decided had also made the request."""
+    """Whether the person who decided had also made the request."""
     tenant: str | None = None
     node: str | None = None
     """The node of a pipeline that asks."""
@@ -183,7 +184,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     spent: tuple[SpentBy, ...] = ()
     """What the run that asks has used so far, then each run above it; the outermost is the last."""
     may_cost: dict[str, Any] | None = None
-    """What the rest of the run may cost; None where this is not known."""
+    """What the rest of the run may cost; None if that is not known."""
 
     @property
     def is_voted(self) -> bool:
@@ -211,7 +212,7 @@ def approval_at(kind: Kind, tool: str, identity: str, number: int) -> ApprovalPl
 
 
 def arguments_hash(arguments: dict[str, Any]) -> str:
-    """The identity of arguments."""
+    """The hash by which arguments are compared."""
     return sha256(codec.dumps(arguments).encode()).hexdigest()
 
 
@@ -314,7 +315,7 @@ def check_settles(verdict: str) -> None:
 
 
 def approval_document(approval: Approval) -> dict[str, Any]:
-    """An approval as plain values, the same as its JSON says."""
+    """An approval as plain values, the same as in its JSON."""
     document: dict[str, Any] = msgspec.json.decode(_documents.encode(approval))
     return document
 

@@ -70,7 +70,7 @@ class Body(Protocol):
         ...
 
     def working(self) -> AbstractContextManager[None]:
-        """While the runner works for the body, the body does not count as idle."""
+        """Inside this block the body does not count as idle, because the runner works for it."""
         ...
 
     def park(self) -> None:
@@ -78,7 +78,7 @@ class Body(Protocol):
         ...
 
     def go_on(self) -> None:
-        """Let the body's time run again, from where it stood."""
+        """Let the body's time run again, from where it stopped."""
         ...
 
 
@@ -156,7 +156,7 @@ class Attempt:
                 raise self._broken
             if self._waits_for is None and outcome.error is not None and (self._ending is None or self._gateway.cancelled):
                 self._waits_for = await self._gateway.lost()
-            if self._waits_for is not None:  # also after the body's end: only a person can say what happened to a call in flight
+            if self._waits_for is not None:  # also after the body's end, because only a person can say what happened to a call in flight
                 return self._waits_for
         finally:
             self._journal.when_closed(CANCEL_AT, None)
@@ -273,7 +273,7 @@ class Attempt:
             self._end("The runner cannot go on.")
 
     async def _answer(self, id: int, serving: Awaitable[Answer], *, theirs: bool = False) -> None:
-        """Answer one frame. `theirs` means that the body itself does the work, so the body may count as idle meanwhile."""
+        """Answer one frame. `theirs` means that the body itself does the work, so it may count as idle during that time."""
         try:
             with contextlib.nullcontext() if theirs else self._body.working():
                 answer = await serving
@@ -291,7 +291,7 @@ class Attempt:
         await self._send({"op": "answer", "id": id, "result": answer.result, **written, **self._left()})
 
     async def _noted(self, tool: str, serving: Awaitable[Answer]) -> Answer:
-        """Log a refused call, and tokens beyond the reservation, whatever the body does with the answer."""
+        """Log a refused call, and tokens beyond the reservation, so that the log has them even if the body ignores the answer."""
         try:
             answer = await serving
         except ToolFailed as failed:
@@ -314,7 +314,7 @@ class Attempt:
         await self._send({"op": "answer", "id": id, "error": told, **self._left()})
 
     def _left(self) -> dict[str, float]:
-        """The time that is left, for a body whose time stood still: it counts for itself otherwise."""
+        """The time that is left, sent to a body whose time was stopped; otherwise the body counts its time itself."""
         return {"left": self._gateway.time.left} if self._gateway.time.parked else {}
 
     async def _send(self, frame: dict[str, Any], fd: int | None = None) -> None:

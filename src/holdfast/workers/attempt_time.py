@@ -1,4 +1,4 @@
-"""The time of one attempt. It stands still while the attempt is parked: one of its calls waits for room in a budget that runs share."""
+"""The time of one attempt. It is stopped while the attempt is parked, that is, while one of its calls waits for room in a shared budget."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from holdfast.model.clock import monotonic
 
 
 class Parked(Protocol):
-    """A body whose time can stand still."""
+    """A body whose time can be stopped."""
 
     def park(self) -> None:
         """Stop the body's time."""
         ...
 
     def go_on(self) -> None:
-        """Let the body's time run again, from where it stood."""
+        """Let the body's time run again, from where it stopped."""
         ...
 
 
@@ -25,7 +25,7 @@ class AttemptTime:
     """How long an attempt may take, and how long it has taken."""
 
     def __init__(self, seconds: float = 0.0, used_ms: int = 0) -> None:
-        """`used_ms` is what the attempt used before it waited for a person."""
+        """`used_ms`: how much time the attempt used before it waited for a person."""
         self.body: Parked | None = None
         self._began = monotonic()
         self._seconds = seconds
@@ -36,12 +36,12 @@ class AttemptTime:
 
     @property
     def parked(self) -> float:
-        """The seconds for which the time has stood still."""
+        """For how many seconds the time was stopped."""
         return self._parked + (monotonic() - self._since if self._waiting else 0.0)
 
     @property
     def deadline(self) -> float:
-        """When the attempt's time is over, as `monotonic` counts. It moves while the time stands still."""
+        """When the attempt's time is over, as `monotonic` counts. It moves further away while the time is stopped."""
         return self._began + self._seconds + self.parked
 
     @property

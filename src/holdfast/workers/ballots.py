@@ -1,8 +1,8 @@
 """What is recorded beside an open question: the votes of persons, and the approvers that its chain added.
 
 Each is a closed step below the effects of the run. Its id follows from the question and the person, or from the question and the place in
-the chain, so the same person has one vote and each part of a chain is added once. The run never asks for a vote by its id: a replay finds
-it in the history and leaves it alone.
+the chain, so the same person has one vote and each part of a chain is added once. The run never reads a vote by its id, so a replay sees
+the votes in the history and ignores them.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Vote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     chose: str | None = None
     """The hash of the edited arguments, or of the answer; None if the person approved what is shown."""
     member: bool = False
-    """The person is a member of the group that must vote."""
+    """Whether the person is a member of the group that must vote."""
     own_request: bool = False
-    """The person had also made the request."""
+    """Whether the person had also made the request."""
 
 
 class Added(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

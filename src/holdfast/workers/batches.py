@@ -1,4 +1,5 @@
-"""Batches: one decision of a person on many approvals. Each approval has its own write, hash and result; one failure stops no other."""
+"""Batches: one decision of a person on many approvals. Each approval has its own write, hash and result. If one fails, the others are still
+decided."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ MOST: Final = MOST_WAITING
 
 
 class BatchResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of one approval of a batch."""
+    """The result for one approval of a batch."""
 
     approval_id: str
     state: str | None = None

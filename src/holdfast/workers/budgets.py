@@ -1,9 +1,9 @@
 """Budgets that runs share: how much all runs below a pipeline's run, or below one node of it, may spend together.
 
 A call reserves what it may cost at most against every budget of its run, in the intent's write. The receipt's write settles: it takes the
-reservation back and adds what the call really cost. The store keeps both numbers apart, so a call that does not fit beside the reservations
-of others waits until they are settled; only a call that does not fit what is spent is refused. The time of its attempt stands still while
-it waits.
+reservation back and adds what the call really cost. The store keeps the spent and the reserved amount separately. If a call would fit
+without the reservations of others, it waits until they are settled; it is refused only if too much is spent already. While it waits, the
+time of its attempt is stopped.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ T = TypeVar("T")
 _Number = TypeVar("_Number", int, Decimal)
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 2.0
-"""Seconds between two looks of the call that waits longest here: a settlement of another process is not told to this one."""
+"""The call that waits longest in this process asks the store after this many seconds, because other processes do not tell this one about
+their settlements."""
 _LONGEST_STANDSTILL: Final = 3600.0
-"""Seconds for which a call waits while nothing is settled: a run that was stopped by force never settles its calls."""
+"""A call waits this many seconds without any settlement; then it fails. A run that was stopped by force never settles its calls."""
 _TOKENS, _COST = "/tokens", "/cost"
 
 
@@ -38,8 +39,8 @@ class Settlements:
         self._lines: dict[str, list[asyncio.Event]] = {}
 
     def told(self, counters: Iterable[str]) -> None:
-        """Something was settled on these counters. The first call in the line of each counter checks whether there is room now; the next
-        call checks after it."""
+        """Report that something was settled on these counters. The first call in the line of each counter checks whether there is room now,
+        and the next call checks after it."""
         for counter in counters:
             if line := self._lines.get(counter):
                 line[0].set()
@@ -60,7 +61,7 @@ class Settlements:
             del self._lines[counter]
 
     def is_first(self, counter: str, place: asyncio.Event) -> bool:
-        """Whether no call waits longer for this counter."""
+        """Whether this call is the first in the line of the counter."""
         return self._lines[counter][0] is place
 
 
@@ -117,7 +118,7 @@ class SharedBudgets:
         return tuple(charges)
 
     def landed(self) -> None:
-        """A settlement of this run is on disk: calls of other runs may find room now."""
+        """Report that a settlement of this run is on disk, so that calls of other runs check for room."""
         self._settlements.told(budget.key + what for budget in self._budgets for what in (_TOKENS, _COST))
 
     # --- a call that does not fit
@@ -150,8 +151,8 @@ class SharedBudgets:
         return any(limit.key in (budget.key + _TOKENS, budget.key + _COST) for budget in self._budgets)
 
     def learn(self, limit: LimitReached) -> bool:
-        """Remember the spent amount that the store reports. Returns False if this process knew it: then the tool would reserve the same
-        again."""
+        """Remember the spent amount that the store reports. Returns False if this process knew it already; a second try would then reserve
+        the same amount and be refused again."""
         known = self._spent.get(limit.key, 0)
         self._spent[limit.key] = max(known, limit.spent)
         return limit.spent > known

@@ -1,4 +1,4 @@
-"""What the gateway must know about a run."""
+"""Facts about a run that its gateway needs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.workers.run_reporters import SILENT, RunReporter
 
 
 class CallTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """What the gateway must know about the run."""
+    """Facts about a run that its gateway needs."""
 
     run_id: str
     family: str
@@ -25,6 +25,6 @@ class CallTerms(msgspec.Struct, frozen=True, kw_only=True):
     reporter: RunReporter = SILENT
     budgets: tuple[Budget, ...] = ()
     restarts: bool = False
-    """The run restarts an earlier one: a write with other arguments than before is a question to a person."""
+    """Whether the run restarts an earlier one. Then a person is asked about a write whose arguments have changed."""
     payer: Payer | None = None
-    """Whose money the run spends; None: the run itself, as no pipeline asked for it."""
+    """Who pays for the run; None if no pipeline asked for it, so that the run pays itself."""

@@ -39,7 +39,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
     write: bool = True
     approval: str | None = None
     changed: bool = False
-    """An earlier run made the call with other arguments, and a person let this one be made."""
+    """Whether an earlier run made the call with other arguments, and a person allowed this one."""
 
 
 class CallError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -72,7 +72,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: CallError | None = None
     usage: Usage = Usage()
     void: bool = False
-    """The answer was lost in a crash, the body never got it, and the gateway may make the call again."""
+    """Whether the answer was lost in a crash before the body got it. Then the gateway may make the call again."""
 
     def counts_in(self, made_in: int, attempt: int) -> bool:
         """Whether a body gets this answer: a result in every attempt, an error only in the attempt that made the call."""
@@ -90,15 +90,15 @@ class Try(msgspec.Struct, kw_only=True):
     at: int = 0
     """When the receipt was written."""
     live: bool = False
-    """The call is under way in this process."""
+    """Whether the call is under way in this process."""
     inherited: bool = False
-    """An earlier run of the same family made the call."""
+    """Whether an earlier run of the same family made the call."""
     kept: tuple[str, ...] = ()
-    """The hashes of other arguments that a person let this call count for."""
+    """The hashes of other arguments for which a person accepted this call's answer."""
 
 
 class Inherited(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A call of an earlier run, as the run that inherits it keeps it. It counts for no quota, no budget and no ledger."""
+    """A call of an earlier run, as the run that inherits it keeps it. It does not count in quotas, budgets or the ledger."""
 
     intent: Intent
     receipt: Receipt | None = None
@@ -128,7 +128,7 @@ def run_usage(usage: Usage, calls: int) -> RunUsage:
 
 
 def reserved_usage(attempted: Try) -> Usage:
-    """What a try counts for if its answer was lost: all that it reserved."""
+    """The usage that counts for a try whose answer was lost: everything that it reserved."""
     reserved = attempted.intent.reservation
     return Usage(reserved.tokens, 0, reserved.cost_usd, is_estimated=reserved != Reservation())
 
@@ -171,10 +171,10 @@ class Calls:
         self._tries: dict[str, list[Try]] = {}
         self._calls: defaultdict[str, int] = defaultdict(int)
         self._tokens, self._cost = 0, Decimal(0)
-        """Spent or reserved by this run."""
+        """The tokens and the cost that this run has spent or reserved."""
 
     def read(self, operations: Iterable[Operation], *, inherited: bool = False) -> None:
-        """Read the intents and receipts of a run. Of an earlier run only calls that changed the world count."""
+        """Read the intents and receipts of a run. From an earlier run, only calls that change the world are taken."""
         by_id = {operation.id: operation for operation in operations}
         for operation in by_id.values():
             if operation.sub_type == INHERITED and operation.id != CARRIED_AT.operation_id and operation.result is not None:
@@ -238,7 +238,7 @@ class Calls:
         return tries[-1] if tries else None
 
     def spent(self, identity: str) -> int:
-        """How often a call was made. Each time uses up one approval."""
+        """How often a call was made. Each call uses up one approval."""
         tries = self._tries.get(identity, ())
         return sum(attempted.receipt is None or not attempted.receipt.void for attempted in tries)
 

@@ -1,7 +1,8 @@
-"""Changed writes: a restarted run wants a call that an earlier run made with other arguments. A person decides what counts.
+"""Changed writes: a restarted run wants to make a call that an earlier run made with other arguments. A person decides which of the two is
+valid.
 
-send    the call is made with the new arguments, as a call of its own
-keep    the earlier call counts, and its answer is the answer
+send the call is made with the new arguments, as a new call
+keep the call is not made; the answer of the earlier call is used
 stop    the call fails with `receipt_conflict`
 """
 
@@ -18,7 +19,7 @@ from holdfast.workers.tools.seam import ToolFailed
 
 SEND, KEEP, STOP = "send", "keep", "stop"
 _SHOWN: Final = 1500
-"""Characters of each side that the text of the question shows. The arguments beside the text are whole."""
+"""The text of the question shows at most this many characters of each call's arguments. The arguments beside the text are complete."""
 
 
 class ChangedWrite(msgspec.Struct, frozen=True):
@@ -30,7 +31,7 @@ class ChangedWrite(msgspec.Struct, frozen=True):
 
 
 def changed_write(tool: str, known: Try, arguments: dict[str, Any]) -> ChangedWrite:
-    """The question: it names the arguments of before and of now. A call without a known answer cannot be kept."""
+    """The question, which shows the earlier and the present arguments. An earlier call whose answer is unknown cannot be kept."""
     actions = [SEND, *([] if known.receipt is None else [KEEP]), STOP]
     before = known.intent.arguments
     happened = "made" if known.receipt is not None else "perhaps made (its outcome is unknown)"
@@ -49,7 +50,7 @@ def changed_write(tool: str, known: Try, arguments: dict[str, Any]) -> ChangedWr
 
 
 def keeps_earlier(tool: str, decision: Decision) -> bool:
-    """Whether the earlier call counts; raises if the person wants neither call."""
+    """Whether the answer of the earlier call is used. Raises if the person wants neither call."""
     action = decision.result.get("action") if decision.verdict == "answer" and isinstance(decision.result, dict) else STOP
     if action not in (SEND, KEEP):
         said = "" if decision.comment is None else f" ({decision.comment})"

@@ -1,7 +1,7 @@
 """Child requests: what a durable function or a pipeline asks for when it runs a worker, and the order that accepting it makes.
 
-The order is made before the write that starts the child. Nothing in it depends on chance: if the runner dies before the write, the next
-invocation makes an equal order again.
+The order is made before the write that starts the child. Nothing in the order is random: if the runner dies before the write, the next
+invocation makes an equal order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from holdfast.workers.accept import Served
 from holdfast.workers.accepted_request import AcceptedRequest, Budget, Labels, Lineage, Link
 
 MAX_DEPTH: Final = 16
-"""How many runs may stand one below the other."""
+"""At most this many runs may be nested, each asked for by the one above it."""
 _DEFAULT_TENANT: Final = "default"
 
 
@@ -107,7 +107,7 @@ def child_request(asked: ChildRequest, above: Ancestry) -> WorkerRequest | Respo
 
 
 def check_depth(above: Ancestry) -> None:
-    """Refuse a run that would stand too deep: a pipeline that runs itself would have no end."""
+    """Refuse a run that is nested too deep, because a pipeline that runs itself would never end."""
     if above.depth > MAX_DEPTH:
         message = f"The run would stand below {above.depth - 1} others, and at most {MAX_DEPTH} runs may stand one below the other."
         raise InvalidRequest(message, error_code="depth_exceeded")

@@ -1,4 +1,4 @@
-"""The counters that runs share: what a tenant has used of its day, and keys that a server has closed with Retry-After."""
+"""The counters that runs share: what a tenant has used today, and keys that a server has closed with Retry-After."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tenants have used of their day, and the operator's caps. Only what has a cap is counted."""
+"""What tenants have used today, beside the operator's caps. Only what has a cap is counted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
     what: str
     """runs, tokens or cost_usd."""
     spent: Decimal
-    """This includes the reservations of calls under way."""
+    """What was spent today, including the reservations of calls under way."""
     cap: Decimal
     until: int
     """When the UTC day is over."""

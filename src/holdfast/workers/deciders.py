@@ -27,12 +27,13 @@ class Person(msgspec.Struct, frozen=True):
     names: frozenset[str]
 
     def is_among(self, names: Iterable[str]) -> bool:
-        """Whether one of these names is the person's."""
+        """Whether one of these names belongs to the person."""
         return not self.names.isdisjoint(names)
 
 
 def person_of(asker: Asker, decided_by: str, credentials: Iterable[Credential]) -> Person:
-    """The person who decides: by the login, whatever the decision says; where callers do not log in, as the decision says."""
+    """The person who decides. Where callers log in, the login says who it is; the name in the decision is ignored. Where they do not log
+    in, the name in the decision is used."""
     if not asker.logged_in:
         return Person(decided_by, frozenset({decided_by}))
     own = {one.id for one in credentials if one.person is not None and one.person == asker.principal}
@@ -56,7 +57,8 @@ def check_person(approval: Approval, person: Person, *, logged_in: bool) -> None
 
 
 def checked(approval: Approval, decision: Decision, person: Person, *, logged_in: bool) -> Decision:
-    """The decision as it may be written; raises where it is not allowed. A stranger's form is checked where it cannot do harm."""
+    """The decision in the form in which it is written. Raises if it is not allowed. The schema may be a stranger's, so its check is
+    bounded."""
     allowed = VERDICTS[approval.kind]
     if decision.verdict not in allowed:
         raise ApprovalRefused(f"This approval takes {' or '.join(sorted(allowed))}, not {decision.verdict!r:.50}.")

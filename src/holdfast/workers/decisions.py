@@ -62,7 +62,8 @@ class Cancel(msgspec.Struct, frozen=True):
     notes: tuple[Note, ...] = ()
 
     def decide(self, view: View, now: int, seal: Seal) -> Verdict:
-        """Decided inside the write, because a call may begin at the same time. A second cancellation changes nothing."""
+        """Decide inside the write what the cancellation does, because a call may begin at the same time. A second cancellation changes
+        nothing."""
         header, heard = view.header, view.get(CANCEL_AT.operation_id)
         if header.status is not ExecutionStatus.RUNNING or (heard is not None and heard.status not in OPEN):
             return None, header

@@ -1,6 +1,6 @@
-"""What a question demands of the persons who decide it: what the author asks for, with what the operator adds. Pure.
+"""Who must decide a question: the demands of the author, and those that the operator adds. Pure.
 
-The members of a group are read when persons are asked, and stay as they were for that question.
+The members of a group are read when the question is asked, and do not change for that question afterwards.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def members_in(policy: Policy, names: Iterable[str]) -> dict[str, tuple[str, ...
 def demands_of(
     policy: Policy, *, approvers: tuple[str, ...] = (), votes: int = 1, risk: Risk | None = None, then: tuple[ChainPart, ...] = ()
 ) -> dict[str, Any]:
-    """The members of a request that say who decides it: what the author asks for, with what the operator adds for this risk."""
+    """The members of a request that say who must decide: the author's demands, and those that the operator adds for this risk."""
     rule = None if risk is None else policy.risks.get(risk)
     named = approvers or policy.approvers
     group = None if rule is None else rule.group

@@ -25,7 +25,7 @@ class ChildOf(msgspec.Struct, frozen=True):
     run_id: str
     accepted: AcceptedRequest
     is_pipeline: bool = False
-    """A pipeline, or a shard of a map: it asks for runs in its turn."""
+    """Whether it is a pipeline or a shard of a map, which asks for runs itself."""
 
 
 class EarlierRun(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ class EarlierRun(msgspec.Struct, frozen=True):
 
 
 def earlier_run(store: ExecutionStore, run_id: str, tenant: str) -> EarlierRun | None:
-    """An earlier run of a tenant; None for one that is not kept any more, and for a run of another tenant."""
+    """An earlier run of a tenant; None if the store does not keep it any more, and for a run of another tenant."""
     header = store.find(run_id)
     if header is None or header.tenant != tenant:
         return None
@@ -53,16 +53,17 @@ def earlier_run(store: ExecutionStore, run_id: str, tenant: str) -> EarlierRun |
 
 
 def keeps_earlier_calls(operations: Iterable[Operation]) -> bool:
-    """Whether a run of a worker keeps every call that it inherited: what came before it is not needed any more."""
+    """Whether a run of a worker has recorded every call that it inherited, so that the runs before it are not needed any more."""
     return any(operation.id == CARRIED_AT.operation_id for operation in operations)
 
 
 def check_kept(store: ExecutionStore, before: Sequence[str], tenant: str) -> None:
-    """Refuse a restart if a run whose writes count for the new run is gone: else the new run would make these writes again."""
+    """Refuse a restart if the store has removed a run whose writes the new run must know. Without it the new run would make those writes
+    again."""
     for run_id in reversed(before):
         run = earlier_run(store, run_id, tenant)
         if run is None:
-            raise RestartRefused(f"Run {run_id}, whose writes count for the new run, is not kept any more. {_START_NEW}")
+            raise RestartRefused(f"Run {run_id}, whose writes the new run must know, is not kept any more. {_START_NEW}")
         if keeps_earlier_calls(run.operations.values()):
             return
         _check_below(store, run)
@@ -73,8 +74,10 @@ def _check_below(store: ExecutionStore, run: EarlierRun) -> None:
         if operation.type is not Type.CHAINED_INVOKE or operation.sub_type != RUN:
             continue
         child = run.children.get(operation.id)
-        if child is None and (operation.error is None or operation.error.data is None):  # else it was refused, and did not run
-            told = f"A run that {run.header.id} asked for, and whose writes count for the new run, is not kept any more. {_START_NEW}"
+        if child is None and (
+            operation.error is None or operation.error.data is None
+        ):  # without an entry the request was refused, and no run began
+            told = f"A run that {run.header.id} asked for, and whose writes the new run must know, is not kept any more. {_START_NEW}"
             raise RestartRefused(told)
         if child is not None and child.is_pipeline and (below := earlier_run(store, child.run_id, run.accepted.tenant)) is not None:
             _check_below(store, below)

@@ -1,6 +1,7 @@
-"""The gate before a run begins: the estimate of a run is compared with caps, and counts in queues whose depth is bounded by money.
+"""The gate before a run begins: it compares the estimate of the run with caps, and gives the estimate to queues that limit the cost of
+their waiting runs.
 
-How estimates are made is known in a package above this one (service.estimates), because a pipeline's estimate needs its graph.
+A package above this one makes the estimates (service.estimates), because a pipeline's estimate needs its graph.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class RunEstimates(Protocol):
         ...
 
     def money(self, served: Served, accepted: AcceptedRequest) -> int:
-        """What a run counts for in a queue, in billionths of a dollar."""
+        """How much a run counts in a queue that limits cost, in billionths of a dollar."""
         ...
 
 
@@ -46,7 +47,8 @@ class EstimateGate:
         self._estimates = estimates
 
     async def check(self, served: Served, accepted: AcceptedRequest) -> None:
-        """Refuse a new run that may cost too much. A run that its key has already is not refused: it costs nothing more."""
+        """Refuse a new run that may cost too much. If the key already has a run, the request is not refused, because it starts no new
+        run."""
         estimates, store = self._estimates, self._engine.store
         if estimates is None or not estimates.refuses:
             return
@@ -56,7 +58,7 @@ class EstimateGate:
         await in_thread(Purpose.STORE, estimates.check, served, accepted, self._engine.clock.now())
 
     async def placed(self, queue: Q, served: Served, accepted: AcceptedRequest, rate: RateLimit | None) -> Q:
-        """What is asked of the queue for a run, with its estimate if the queue counts money."""
+        """The place that a run asks for in its queue, with the run's estimate if the queue limits cost."""
         asked = placed(queue, accepted, rate)
         if self._estimates is None:
             return asked

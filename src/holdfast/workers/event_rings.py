@@ -29,19 +29,19 @@ class RingLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How much live events may take."""
 
     events: int = 512
-    """The events of one run."""
+    """At most this many events of one run."""
     bytes: int = 256 * 1024
-    """The bytes of one run's events."""
+    """At most this many bytes of one run's events."""
     event_bytes: int = 64 * 1024
-    """The bytes of one event; the data of a larger one is not kept."""
+    """At most this many bytes of one event; the data of a larger event is not kept."""
     all_bytes: int = 16 * 1024 * 1024
-    """The bytes of all rings together."""
+    """At most this many bytes of all rings together."""
     unfollowed: int = 100
-    """The rings of runs whose followers have left, and may come back."""
+    """At most this many rings of runs whose followers have left; they may come back."""
 
 
 class Position(msgspec.Struct, frozen=True):
-    """Where a follower stands."""
+    """How far a follower has read."""
 
     recorded: int = 0
     """The number of the last recorded event that it had."""
@@ -93,7 +93,7 @@ class EventRing:
         self._dropped = 0
         """The number of the last live event that the ring has dropped."""
         self._whole_from = recorded
-        """Behind a recorded event of this number or a later one, no live event is missing."""
+        """After a recorded event with this number or a higher one, no live event is missing."""
 
     def add(self, event: str, data: Any) -> None:
         """Keep one more event, and drop the oldest ones that are too many."""
@@ -114,11 +114,11 @@ class EventRing:
             self._dropped, self._whole_from = oldest.number, oldest.recorded + 1
 
     def began(self, position: Position) -> tuple[int, bool]:
-        """The number after which a follower at this position goes on, and whether it may have missed events."""
+        """The number of the live event after which a follower at this position goes on, and whether it may have missed events."""
         if position.is_beginning:
             return self._dropped, False
         if position.ring == self._name:
-            return min(position.number, self.last), False  # what was dropped meanwhile is noticed by `missed`
+            return min(position.number, self.last), False  # `missed` reports events that were dropped since then
         number = next((kept.number - 1 for kept in self._kept if kept.recorded >= position.recorded), self.last)
         return number, position.ring is not None or position.recorded < self._whole_from
 
@@ -187,7 +187,7 @@ class EventRings:
         return True
 
     def _make_room(self, ring: EventRing) -> None:
-        """Remove rings that no client follows, oldest first; where that is not enough, events of this ring."""
+        """Remove rings that no client follows, oldest first. If that is not enough, drop events of this ring."""
         for run_id in self._unfollowed():
             if self._size <= self._limits.all_bytes:
                 return

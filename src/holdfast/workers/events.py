@@ -52,7 +52,7 @@ def events_so_far(store: Store, run_id: str, accepted: AcceptedRequest) -> list[
 
 
 def events_of(store: Store, run_id: str, accepted: AcceptedRequest, lines: Sequence[HistoryEntry]) -> list[RunEvent]:
-    """The events that these lines of a run's history are told as."""
+    """The events that followers get for these lines of a run's history."""
     return [event for line in lines for event in _told(store, run_id, accepted, line)]
 
 
@@ -102,7 +102,7 @@ class _NodeError(msgspec.Struct):
 
 
 class _NodeEnd(msgspec.Struct):
-    """What of a node's end its event tells (pipelines.record.results.Settled)."""
+    """The members of a node's end that its event shows (pipelines.record.results.Settled)."""
 
     state: str
     why: str | None = None

@@ -23,9 +23,10 @@ from holdfast.workers.event_rings import EventRing, EventRings, Position, RingLi
 from holdfast.workers.events import PAGE, RunEvent, events_of
 
 _POLL_SECONDS: Final = 0.25
-"""Another process may have the run, and does not tell this one what it writes. So the store is asked every so often."""
+"""How often a follower asks the store. It must ask, because the run may be in another process, which does not report its writes to this
+one."""
 _POLLED: Final = 100
-"""With more followers than these, each asks the store less often, so that all of them together ask no more often."""
+"""With more followers than this, each asks the store less often, so that the total number of reads does not grow."""
 
 
 class FollowerLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +101,7 @@ class FollowedRuns:
             self._rings.leave(header.id)
 
     def _pause(self) -> float:
-        """How many seconds lie between two looks of one follower at the store, unless the run says that it has written."""
+        """How many seconds one follower waits between two reads of the store, unless the run reports a write."""
         return _POLL_SECONDS * max(1.0, self._tenants.total() / _POLLED)
 
     def _admit(self, run_id: str, tenant: str) -> None:
@@ -164,7 +165,7 @@ class _Follower:
         self._looked_at = 0.0
 
     def tell(self, *, wrote: bool) -> None:
-        """There is something new: a live event, or also something that the run has written."""
+        """Tell the follower that there is a new live event, or also a new write of the run."""
         self._run_wrote |= wrote
         self._news.set()
 
@@ -175,11 +176,11 @@ class _Follower:
     @property
     def must_look(self) -> bool:
         """Whether the store may have something new."""
-        behind = self.ring.last > self._number  # by live events that stand behind recorded ones which this follower has not had
+        behind = self.ring.last > self._number  # true also if a live event stands after recorded events that this follower has not read yet
         return self._run_wrote or behind or monotonic() - self._looked_at >= self._pause()
 
     async def heard(self) -> bool:
-        """Wait for something new. Returns whether there is, before it is time to look at the store again."""
+        """Wait for something new. Returns False if nothing came before it is time to read the store again."""
         try:
             async with asyncio.timeout(max(0.0, self._looked_at + self._pause() - monotonic())):
                 await self._news.wait()
@@ -194,15 +195,16 @@ class _Follower:
         self.ring.recorded = max(self.ring.recorded, last)
         for event in events:
             if isinstance(event.id, int):
-                # A gap comes before a recorded event behind which nothing shows it any more: the client may come back after that event.
+                # The gap must come before the recorded event: if the client reconnects after that event, it would not learn of the gap any
+                # more.
                 yield from self.live(event.id - 1, is_all=self._has_gap or event.id > self.ring.begun)
                 self.recorded = event.id
             yield event
         self.recorded = last
 
     def live(self, recorded: int, *, is_all: bool = False) -> Iterator[RunEvent]:
-        """The next live events, as far as they stand behind recorded events up to this number. A gap comes before them, where events are
-        missing; with `is_all` also where no other follows."""
+        """The next live events that stand after recorded events up to this number. If events are missing, a `gap` comes before them; with
+        `is_all` a `gap` comes also if no other event follows."""
         while True:
             missed = self.ring.missed(self._number)
             found = self.ring.after(self._number + missed)

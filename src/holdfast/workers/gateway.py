@@ -62,7 +62,7 @@ from holdfast.workers.tools.seam import (
 
 
 class WaitsForPerson(Exception):
-    """A person must decide first. The runner ends the body, and runs it again when the decision is there."""
+    """Raised when a person must decide first. The runner ends the body, and runs it again after the decision."""
 
     def __init__(self, at: ApprovalPlace) -> None:
         super().__init__("the run waits for a person")
@@ -95,12 +95,12 @@ class Gateway:
         self._who = requester(terms.tenant, terms.worker_id)
         self.attempt, self.time = 0, AttemptTime()
         self.cancelled = False
-        """The run was cancelled: the gateway asks no person any more, and the response says which outcomes are unknown."""
+        """Whether the run was cancelled. Then the gateway asks no person any more, and the response says which outcomes are unknown."""
         self._ordinals: defaultdict[str, int] = defaultdict(int)
         self._turns: dict[str, asyncio.Lock] = {}
 
     def begin(self, attempt: int, seconds: float, used_ms: int = 0) -> None:
-        """A body begins from the start. The gateway counts its calls from 1 again and answers known ones from their receipts."""
+        """Prepare for a body that begins from its start: its calls are counted from 1 again, and known ones are answered from receipts."""
         self.attempt, self.time = attempt, AttemptTime(seconds, used_ms)
         self._ordinals.clear()
         self._turns.clear()
@@ -134,7 +134,7 @@ class Gateway:
         return await self._made(tool, asked, identity, hashed, known)
 
     async def _keeps(self, tool: Tool, asked: ToolAsked, known: Try) -> bool:
-        """The call was made before with other arguments: whether that counts. In a restarted run a person decides."""
+        """Whether the answer of an earlier call with other arguments is used for this one. In a restarted run a person decides."""
         if not (known.inherited and self._terms.restarts):
             raise ToolFailed("receipt_conflict", f"{tool.name} was called before under the same key with other arguments.", known=True)
         if known.receipt is not None and known.receipt.void:

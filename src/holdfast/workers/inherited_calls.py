@@ -1,7 +1,7 @@
 """Inherited calls: what earlier runs of a family wrote, kept in every run that inherits it.
 
 Retention may remove an earlier run before the next restart. So a run keeps each inherited call in its own journal before its body begins,
-and again when a person settles the call. These records are no calls of the run: no quota, budget or ledger counts them.
+and again when a person settles the call. These records are not calls of this run: they do not count in quotas, budgets or the ledger.
 """
 
 from __future__ import annotations
@@ -20,21 +20,22 @@ from holdfast.workers.earlier_runs import keeps_earlier_calls
 from holdfast.workers.run_operations import CARRIED_AT, EFFECTS_AT, INHERITED
 
 Operations: TypeAlias = Callable[[str, str], Iterable[Operation] | None]
-"""The operations of a run of a tenant; None if the run is not kept any more."""
+"""Finds the operations of a tenant's run; None if the store does not keep the run any more."""
 _AT_ONCE: Final = 20
-"""Inherited calls that one write keeps. A receipt may be large."""
+"""One write keeps at most this many inherited calls, because a receipt may be large."""
 _CAME, SETTLED = "came", "settled"
 
 
 def read_earlier(calls: Calls, accepted: AcceptedRequest, journal: Journal, operations_of: Operations) -> str | None:
-    """Read the calls of earlier runs. Returns what is wrong if one of these runs is gone and no later run keeps what it did."""
+    """Read the calls of earlier runs. Returns an error text if the store has removed one of these runs and no later run has kept its
+    calls."""
     if journal.find(CARRIED_AT) is not None:
-        return None  # the run's own operations have them
+        return None  # this run has kept them among its own operations
     gone: str | None = None
     for run_id in accepted.before:
         operations = operations_of(run_id, accepted.tenant)
         if operations is None:
-            gone = gone or f"Run {run_id}, whose writes count for this run, is not kept any more: it is unknown what it has written."
+            gone = gone or f"Run {run_id}, whose writes this run must know, is not kept any more: it is unknown what it has written."
             continue
         found = list(operations)
         gone = None if keeps_earlier_calls(found) else gone
@@ -55,7 +56,7 @@ async def carry(calls: Calls, accepted: AcceptedRequest, journal: Journal) -> No
 
 
 def kept_call(attempted: Try, what: str) -> Update:
-    """The update that keeps an inherited call as it is now. `what` says why it is kept: it came, or a person settled it."""
+    """The update that records an inherited call in its present state. `what` says why: the run inherited it, or a person settled it."""
     one = attempted
     kept = Inherited(intent=one.intent, receipt=one.receipt, began=one.began, at=one.at, kept=one.kept)
     return succeeded(_at(one, what), msgspec.json.encode(kept).decode())

@@ -24,12 +24,12 @@ from holdfast.workers.deciders import check_person, person_of
 from holdfast.workers.run_lookup import Asker, find_approval
 
 PATH: Final = "/v1/links/"
-"""Where a server shows links."""
+"""The path under which a server shows links."""
 DEFAULT_SECONDS: Final = 2 * 86_400
 MOST_SECONDS: Final = 30 * 86_400
 _PURPOSE: Final = b"approval-link"
 _PREFIX: Final = "hf_"
-"""Tokens of links begin as the tokens of callers do, so that the audit log leaves them out wherever they appear (model.audit.bounded)."""
+"""Tokens of links have the same beginning as tokens of callers, so that the audit log removes both (model.audit.bounded)."""
 _MAC_BYTES: Final = 24
 _LONGEST: Final = 1024
 
@@ -117,7 +117,7 @@ def check_linkable(approval: Approval) -> None:
 
 
 def holder(person: str) -> Asker:
-    """The person of a link, as a caller: the signature stands in the place of a login, and the approval is the only thing it reaches."""
+    """The person of a link, as a caller. The signature replaces a login, and the caller can reach only this one approval."""
     return Asker(principal=person, logged_in=True, everywhere=True)
 
 

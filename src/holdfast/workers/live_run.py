@@ -1,6 +1,5 @@
-"""What a run tells its followers while it works, and the followers of the pipelines above it: progress, log lines, and text of models.
-
-Nothing of this is on disk, and nothing is made while no run of this process is followed.
+"""Live events of a run, for its followers and for those of the pipelines above it: progress, log lines, and text of models. They are not on
+disk. They are made only while a run of this process is followed.
 """
 
 from __future__ import annotations
@@ -23,10 +22,11 @@ from holdfast.workers.tools.secrets import Redactor
 
 NO_TOKENS: Final[AbstractAsyncContextManager[Hears | None]] = nullcontext()
 _MOST_ABOVE: Final = 32
-"""Runs stand at most 16 deep, and between a map's item and its pipeline there is a shard."""
+"""A run has at most this many executions above it: runs are nested at most 16 deep, and between a map's item and its pipeline stands a
+shard."""
 _MOST_KNOWN: Final = 1000
 _CALL: Final = 12
-"""How many characters of a call's identity an event has."""
+"""An event has this many characters of a call's identity."""
 
 
 class Followers(Protocol):
@@ -106,7 +106,7 @@ class Ancestors:
 
 
 class LiveRun:
-    """One run, as its followers and those of the pipelines above it hear of it."""
+    """Sends the live events of one run to its followers and to those of the pipelines above it."""
 
     def __init__(self, followers: Followers, run_id: str, above: Callable[[], Sequence[Above]]) -> None:
         self._followers = followers
@@ -118,7 +118,7 @@ class LiveRun:
         return self._find_above()
 
     def wrote(self) -> None:
-        """The run has written something, or will write in a moment."""
+        """Report that the run has written something, or will write in a moment."""
         self._followers.nudge(self._run_id)
 
     def logged(self, record: dict[str, Any]) -> None:
@@ -133,7 +133,7 @@ class LiveRun:
                 self._followers.offer(above.run_id, "progress", {**above.part, "run_id": self._run_id, "progress": data})
 
     def tokens(self, tool: Tool, intent: Intent, secrets: Callable[[], InputSecrets]) -> AbstractAsyncContextManager[Hears | None]:
-        """The stream of a call's text; nothing for a tool that tells no text while it works."""
+        """The stream for the text of a call; None for a tool that gives no text before its result."""
         own: Redactor | None = getattr(tool, "streams", None)
         if own is None:
             return NO_TOKENS

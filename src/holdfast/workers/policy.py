@@ -58,7 +58,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     isolation: Literal["all", "process", "inline"] = "all"
     retry_codes: Mapping[str, Mapping[str, bool]] = {}
-    """By worker: which codes are retried, whatever its page says."""
+    """By worker: which error codes are retried. It overrides the worker's page."""
     rate_limits: Mapping[str, RateLimit] = {}
     """By worker: the rate limit that replaces the one on its page."""
     approvals: frozenset[str] = frozenset()
@@ -73,7 +73,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     tool_risks: Mapping[str, Risk] = {}
     """By tool: the risk of its approvals."""
     link_base: str | None = None
-    """The address of the server as persons reach it, for the links that the server makes; None: as the maker of the link reaches it."""
+    """The address at which persons reach the server, for the links that the server makes. None: the address at which the caller who makes
+    the link reached it."""
     caps: Caps = Caps()
     tenant_caps: Mapping[str, Caps] = {}
     grace_seconds: float = 5.0
@@ -94,8 +95,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     ledger_days: int = 396
     """How long the ledger keeps an entry, in days: 13 months."""
     estimate: Literal["worst", "typical", "none"] = "none"
-    """Whether a run is refused before it starts if its estimate is more than the caller or the tenant's day allows: by the most that it can
-    cost, by what such runs usually cost, or not at all."""
+    """By which estimate a run is refused before it starts, if the estimate is above the caller's cap or above what is left of the tenant's
+    daily caps: `worst` is the most that it can cost, `typical` what such runs usually cost, and `none` refuses no run."""
 
     def caps_of(self, tenant: str) -> Caps:
         """A tenant's caps."""

@@ -1,7 +1,8 @@
-"""Queued runs: what the contract of a worker means for the lane of its runs, and what a run tells its lane when it ends.
+"""Queued runs: how the contract of a worker sets the lane of its runs, and what a run reports to its lane when it ends.
 
-The rate of the contract is a rate of the lane, and is paid at admission; so accepting a queued run does not charge it. The estimate of a
-run's tokens is what its limits allow. When the run ends it tells how many it used, whether it failed, and how long its lane should rest.
+The rate of the contract becomes a rate of the lane and is charged at admission, so accepting a queued run does not charge it. At admission
+a run counts with the tokens that its limits allow. When the run ends, it reports how many it used, whether it failed, and how long its lane
+should cool down.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ _RATE_LIMITED: Final = "rate_limited"
 
 
 def placed(queue: Q, accepted: AcceptedRequest, rate: RateLimit | None) -> Q:
-    """What a run asks of its queue. If the caller gave no key, and the contract has a rate for each user, then the user is the key."""
+    """The place that a run asks for in its queue. If the caller gave no key, and the contract has a rate for each user, the user is the
+    key."""
     key = queue.key
     if key is None and rate is not None and rate.per == "user":
         key = accepted.request.user or accepted.requested_by
@@ -52,12 +54,12 @@ def lane_rate(rate: RateLimit | None) -> Rate | None:
 
 
 def rate_now(versions: Mapping[str, Served], policy: Policy) -> RateLimit | None:
-    """The rate of a worker's queued runs. All versions share their lanes, so it is that of the version that was served last."""
+    """The rate of a worker's queued runs. All versions of a worker share lanes, so the rate of the version that was served last is used."""
     return rate_of(policy, next(reversed(list(versions.values()))).worker.contract)
 
 
 def set_rates(store: QueueStore, served: Mapping[str, Mapping[str, Served]], policy: Policy) -> bool:
-    """Give the lanes of all these workers the rates that count now. Answers whether one had another rate. Blocks."""
+    """Set the present rates of these workers on their lanes. Returns whether a lane had another rate before. Blocks."""
     changed = [store.set_rate(worker, lane_rate(rate_now(versions, policy))) for worker, versions in list(served.items())]
     return any(changed)
 
@@ -79,7 +81,8 @@ def redriven_run(store: RedriveStore, header: Execution, identity: str, now: int
 
 
 def outcome_of(response: Response, now: int, attempts: int | None = None) -> Outcome:
-    """The outcome of a run that has its response. A run that a person cancelled is not parked. `attempts` is how many it was allowed."""
+    """The outcome of a run that has its response. A run that a person cancelled is not parked. `attempts`: how many attempts the run was
+    allowed."""
     tokens, error = response.observability.usage.tokens, response.error
     failed = response.status is not Status.OK and (error is None or error.error_code != _CANCELLED)
     cool_until = None
@@ -96,7 +99,7 @@ def outcome_of(response: Response, now: int, attempts: int | None = None) -> Out
 
 
 def summary_of(response: Response, attempts: int | None = None) -> Summary:
-    """What people look for a run by. A response with an error that has outputs, too, is partial."""
+    """The summary by which people find a run. A response with both an error and outputs counts as partial."""
     told, error = response.observability, response.error
     return Summary(
         outcome=PARTIAL if told.partial else response.status.value,

@@ -1,6 +1,5 @@
-"""Replays: the body of a finished run again, in its jail, on the receipts of that run.
-
-Nothing is written and no tool is called. A call without a receipt, or with other arguments, is refused: the attempt ends there, and the
+"""Replays: runs the body of a finished run again, in its jail, with the receipts of that run. Nothing is written and no tool is called. A
+call without a receipt, or with other arguments, is refused: the attempt ends there, and the
 replay shows the difference. The result of each attempt is compared with the recorded one.
 """
 

@@ -1,4 +1,4 @@
-"""A run: the durable function that every worker is. The engine may replay it, so everything it does is either recorded or pure.
+"""A run: one durable function runs every worker. The engine may replay it, so everything it does is either recorded or pure.
 
 attempt → (wait as long as `backoff` says, attempt again)* → response
 """

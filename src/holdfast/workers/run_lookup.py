@@ -40,7 +40,7 @@ _RUNS = frozenset({Kind.WORKER, Kind.PIPELINE})
 
 
 class Asker(msgspec.Struct, frozen=True, kw_only=True):
-    """The caller, as the credential names it; never as the request names it."""
+    """The caller, as the credential names it. A name inside the request is never used."""
 
     tenant: str = "default"
     principal: str = "local"
@@ -49,7 +49,7 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
     """The id of the credential, where the caller logs in with one."""
     logged_in: bool = False
     everywhere: bool = False
-    """The caller belongs to no tenant, and so may see all of them."""
+    """Whether the caller belongs to no tenant, and so may see all tenants."""
     actor: Actor | None = None
     """The name for the audit log; None where a program calls for itself."""
 
@@ -72,7 +72,7 @@ class RunStanding(msgspec.Struct, frozen=True, kw_only=True):
     response: Response
     calls: tuple[Try, ...] = ()
     occurrence: Occurrence | None = None
-    """The occurrence of a schedule that started it; known where one run is asked for."""
+    """The occurrence of a schedule that started the run. It is read only when one run is looked up, not for lists."""
 
 
 # --- one run

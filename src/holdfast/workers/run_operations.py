@@ -11,7 +11,7 @@ from holdfast.model.operations import CANCEL, SubType, Type
 ATTEMPT, EFFECTS, INTENT, RECEIPT, REQUEST, STEP = "Attempt", "Effects", "Intent", "Receipt", "Request", "BodyStep"
 """The sub-types of a run's operations, beside APPROVAL and CANCEL (holdfast.model.operations)."""
 INHERITED = "Inherited"
-"""The sub-type of a step that keeps a call of an earlier run, so that a later run needs nothing of the earlier one."""
+"""The sub-type of a step that keeps a call of an earlier run, so that later runs do not need to read the earlier one."""
 NODE = "Node"
 """The sub-type of a node of a pipeline's run."""
 CHOICE = "Choice"

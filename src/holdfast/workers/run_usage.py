@@ -19,7 +19,7 @@ from holdfast.workers.calls import Calls, run_usage
 
 _PAGE: Final = 100
 _MOST_OPEN: Final = 300
-"""How many runs under way are looked at below one run. What further ones have used is counted when they end."""
+"""Below one run, at most this many runs under way are read. The usage of further ones is counted when they end."""
 _DEEPEST: Final = 20
 _NO_LIMITS: Final = Limits()
 
@@ -45,7 +45,7 @@ class Spending:
             while above is not None and len(found) < _DEEPEST and (header := self._store.find(above)) is not None:
                 found.append(SpentBy(run_id=header.id, worker_id=header.function, usage=self.used(header)))
                 above = header.parent
-        except (RowDamaged, CodecFailed):  # what cannot be read must not hide the question
+        except (RowDamaged, CodecFailed):  # an error here must not hide the approval
             return found
         return found
 
@@ -73,7 +73,7 @@ class Spending:
 
 
 def _told(operation: Operation) -> RunUsage:
-    """The usage that the response of a child run tells."""
+    """The usage in the response of a child run."""
     text = operation.result if operation.error is None else operation.error.data
     try:
         return response_from(text or "{}").observability.usage

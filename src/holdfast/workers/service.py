@@ -124,8 +124,8 @@ class WorkerService(PipelineParts):
         engine.chores.append(self.follow_rates)
 
     async def follow_rates(self) -> None:
-        """Let the lanes of queued runs have the rates that count now. A runner repeats this: another process, or a redrive, may have made a
-        lane with an older rate or without one.
+        """Set the present rates of the served workers on the lanes of queued runs. A runner repeats this, because another process or a
+        redrive may have made a lane with an older rate or without one.
         """
         if await in_thread(Purpose.HOUSE, set_rates, self._engine.store, self._served, self.policy):
             self._engine.look()
@@ -182,8 +182,8 @@ class WorkerService(PipelineParts):
     async def accept(
         self, request: WorkerRequest, asker: Asker, *, sampled: bool | None = None, queue: Enqueue | None = None
     ) -> tuple[Execution, AcceptedRequest]:
-        """The run of a request: the run that its key has already, else a new one, in a queue if one is given. Raises for a refused request,
-        and writes nothing then.
+        """The run of a request: the existing run of its key, else a new one, in a queue if one is given. Raises if the request is refused;
+        then nothing is written.
         """
         served = accept.served_version(self._served.get(request.worker_id), request)
         contract = served.worker.contract
@@ -226,10 +226,9 @@ class WorkerService(PipelineParts):
         return header
 
     async def enqueue_many(self, requests: Sequence[WorkerRequest], asker: Asker, queue: Enqueue) -> list[Execution | HoldfastError]:
-        """Enqueue the runs of many requests to one worker, a thousand in each commit. Answers each with its run or its error.
-
-        Raises for a request that does not fit; then nothing is written. After a commit with an error the answers are fewer than the
-        requests.
+        """Enqueue the runs of many requests to one worker, a thousand in each commit. Returns for each request its run or its error. Raises
+        if a request does not fit; then nothing is written. If a commit has an error, no further commit follows, so there are fewer results
+        than requests.
         """
         items: list[Item] = []
         for request in map(accept.traced, requests):
@@ -256,8 +255,8 @@ class WorkerService(PipelineParts):
     async def accept_child(
         self, parent: Execution, accepted: AcceptedRequest | None, at: Identity, request: ChildRequest, queued: Queued | None = None
     ) -> Order | Failure:
-        """The order of a run that an execution asks for at one of its operations, or enqueues; or the refusal as the operation's failure.
-        Starts and charges nothing.
+        """Accept a run that an execution asks for or enqueues at one of its operations. Returns the order of the run, or the refusal as the
+        operation's failure. Starts and charges nothing.
 
         `accepted` is the parent's own accepted request if the parent is a run. Tenant, requester, trace and budgets come from the parent.
         """

@@ -1,6 +1,6 @@
 """Token streams: the text of a model's answer while it arrives, gathered into few events and without secrets.
 
-A stream never delays the call that feeds it: `add` only keeps the text, and a task of its own takes the secrets out and tells the
+A stream never delays the call that feeds it: `add` only keeps the text; a separate task takes the secrets out and sends the text to the
 followers. While the run has no follower, a stream keeps only the end of the text.
 """
 
@@ -22,7 +22,7 @@ from holdfast.workers.tools.secrets import Redactor
 log = logging.getLogger("holdfast.workers")
 
 EVERY_SECONDS: Final = 0.1
-"""The least time between two events of one call, unless a whole event has gathered before."""
+"""At least this many seconds lie between two events of one call, unless there is enough text for a whole event before."""
 MOST_BYTES: Final = 4 * 1024
 """The most bytes of text in one event."""
 _AT_ONCE: Final = 1024
@@ -32,22 +32,23 @@ _KEPT: Final = 8 * 1024
 
 
 class TokenStream:
-    """The text of one call. Used with `async with`: what is left is told when the block ends, unless the block was cancelled."""
+    """The text of one call. Used with `async with`: when the block ends, the rest of the text is sent, unless the block was cancelled."""
 
     def __init__(self, tell: Callable[[int, str], None], is_followed: Callable[[], bool], redactor: Callable[[], Redactor | None]) -> None:
         self._tell = tell
-        """Takes how many characters came before, and the text."""
+        """Sends text to the followers. Its arguments are the number of characters that came before, and the text."""
         self._is_followed = is_followed
         self._made = redactor
-        """Makes the redactor when the first text is told; None where the secrets are too many, and no text may be shown."""
+        """Makes the redactor when the first text is sent. None if there are too many secrets, so that no text may be shown."""
         self._redactor: Redactor | None = None
         self._has_redactor = False
         self._text = ""
         self._waiting = 0
-        """How many characters of the text waited for more text when the last part was told."""
+        """How many characters were held back when the last part was sent, because they may be the beginning of a secret."""
         self._offset = 0
         self._skip: int | None = 0
-        """How many first characters to leave out. None: the text may begin inside a secret, so as many as the longest secret has."""
+        """How many characters to leave out at the beginning. None: the text may begin inside a secret, so the length of the longest secret
+        is left out."""
         self._task: asyncio.Task[None] | None = None
         self._is_new = False
         self._full = asyncio.Event()
@@ -59,7 +60,7 @@ class TokenStream:
         self._is_new = True
         is_idle = self._task is None or self._task.done()
         if not self._is_followed():
-            if is_idle:  # else the task has a part of the text in hand
+            if is_idle:  # otherwise the task is working on a part of the text
                 self._drop()
         elif is_idle:
             self._task = asyncio.create_task(self._told())
@@ -87,11 +88,11 @@ class TokenStream:
                 await self._task
             if self._text and self._is_followed():
                 await self._tell_next(is_last=True)
-        except Exception as wrong:  # the answer itself is there; only its followers miss something
-            log.warning("the text of a model's answer was not told to followers: %s: %s", type(wrong).__name__, wrong)
+        except Exception as wrong:  # the call itself has its answer; only followers miss some text
+            log.warning("the text of a model's answer could not be sent to followers: %s: %s", type(wrong).__name__, wrong)
 
     async def _told(self) -> None:
-        """Tell the text as it gathers, until nothing new comes."""
+        """Send the text while it arrives, until nothing new comes."""
         while not self._ended:
             self._full.clear()
             self._is_new = False
@@ -110,7 +111,7 @@ class TokenStream:
         return redactor
 
     async def _tell_next(self, *, is_last: bool) -> None:
-        """Tell everything that cannot be a part of a secret which goes on later."""
+        """Send the text, but hold back an end that may be the beginning of a secret."""
         if not self._has_redactor:
             self._redactor, self._has_redactor = await in_thread(Purpose.WORK, self._prepared), True
         redactor, text = self._redactor, self._text

@@ -1,10 +1,12 @@
-"""N of M: the write of one vote. It counts all votes of the question inside the write, so no race doubles or loses one.
+"""N of M: the write of one vote. All votes of the question are counted inside the write, so two votes at the same time are both counted,
+and each once.
 
 - Each person has one vote, whichever key was used. A second vote of the same person is refused.
 - One `reject` closes the question with `reject`.
-- The first approving vote fixes what is approved: the text as shown, or these edited arguments, or this answer. Each further approving
-  vote must be for the same, so persons never approve different things.
-- The vote that completes the number, with one of the group that the operator demands among them, closes the question in its own write.
+- The first approving vote fixes what is approved: the text as shown, the edited arguments, or the answer. Each further approving vote must
+approve the same, so that persons never approve different things.
+- When enough persons have approved, among them a member of the group that the operator demands, the last vote closes the question in the
+same write.
 """
 
 from __future__ import annotations
@@ -29,8 +31,8 @@ from holdfast.workers.ballots import NO_BALLOT, Vote, ballots_in, vote_at
 
 REJECT: Final = "reject"
 _MOST: Final = 100
-"""The most votes on one question: persons may go on voting until a member of the demanded group votes. That member may always vote, so
-the votes of others lock no member out."""
+"""The most votes on one question: persons may go on voting until a member of the demanded group votes. That member may always vote, so the
+votes of others cannot use up the member's vote."""
 _MOST_TEXT: Final = 4096
 
 
@@ -44,12 +46,12 @@ class Voting(msgspec.Struct, frozen=True, kw_only=True):
     decision: Decision
     """The decision of the person, checked already (deciders.checked)."""
     names: frozenset[str]
-    """Every name of the person: no other vote may have one of them."""
+    """Every name of the person. No other vote may have one of these names."""
     by: Claimant | None = None
     notes: tuple[Note, ...] = ()
 
     def decide(self, view: View, now: int, seal: Seal) -> Verdict:
-        """Decided inside the write, on all votes that were written before it."""
+        """Decide inside the write, with all votes that were written before it."""
         draft, callback = open_callback(view, self.operation_id, now)
         if callback.sub_type != APPROVAL:
             raise CallbackNotFound
@@ -96,7 +98,7 @@ class Voting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def closing(request: Requested, decision: Decision, votes: Sequence[Vote]) -> Decision | None:
-    """The decision that these votes make, the last of which is `decision`; None while the question stays open."""
+    """The decision that these votes make together; `decision` is the last of them. None while the question stays open."""
     if decision.verdict == REJECT:
         return decision
     if len(votes) < request.votes or (request.group is not None and not any(vote.member for vote in votes)):

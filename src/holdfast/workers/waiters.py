@@ -15,7 +15,8 @@ from holdfast.workers.accepted_request import AcceptedRequest
 from holdfast.workers.run_lookup import open_approvals, response_of
 
 _POLL_SECONDS = 0.25
-"""Another process may have the run, and does not tell this one that the run waits. So the store is asked every so often."""
+"""How often a waiter asks the store. It must ask, because the run may be in another process, which does not report to this one that the run
+waits."""
 _SOON_SECONDS = 0.005
 
 
@@ -58,7 +59,7 @@ class Waiters:
     def __init__(self) -> None:
         self._waiters: dict[str, list[_Waiter]] = {}
         self._polled: deque[tuple[float, _Waiter]] = deque()
-        """Which waiter to look after next, and when. One timer serves all, because the engine tells most of them earlier."""
+        """The waiters and when each is checked next. One timer serves all, because the engine answers most waiters before that."""
         self._polling = False
 
     async def response(self, engine: Engine, header: Execution, accepted: AcceptedRequest, patience: float | None) -> Response:

@@ -1,4 +1,4 @@
-"""Restart from: choose where, edit the input, read what the restart would do, then start it."""
+"""The page of a restart: a person chooses where the restart begins, edits the input, reads what the restart would do, and starts it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _choice(visit: Visit) -> Choice:
 
 
 def _mark(view: AgainView) -> str:
-    """What the plan on the page is of: the choice, and what it does."""
+    """A hash of the choice and of its plan: it tells whether the person has read this plan."""
     plans = [(one.key, one.plan.what) for one in view.places if one.plan is not None]
     told = repr((view.choice.place, view.choice.resend, view.edited and view.choice.text, plans, view.again))
     return sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -22,7 +22,7 @@ from holdfast.workers.links import DEFAULT_SECONDS
 _MOST_COMMENT: Final = 4096
 _STATES: Final = ("open", "all")
 _CONFLICTS: Final = (CallbackClosed, ApproverRefused, VotedBefore)
-"""Refusals that another form would not mend."""
+"""Errors that a person cannot mend by sending the form with other values."""
 
 
 class ApprovalsPages:
@@ -54,11 +54,11 @@ class ApprovalsPages:
         return self._page(visit, "approvals.html", told=told, **self._values(visit))
 
     def inbox(self, visit: Visit) -> Reply:
-        """The approvals alone, for a page that is open."""
+        """Only the list of approvals, with which an open page renews itself."""
         return self._page(visit, "approvals_inbox.html", **self._values(visit))
 
     def count(self, visit: Visit) -> Reply:
-        """How many runs wait for a person: a part that is live also while a person types into the page."""
+        """How many runs wait for a person. The page renews this part also while a person types into it."""
         return self._page(visit, "approvals_count.html", waiting=visit.source.approvals.waiting())
 
     def one(self, visit: Visit) -> Reply:
@@ -82,7 +82,7 @@ class ApprovalsPages:
         }
 
     def _one(self, visit: Visit, approval_id: str, status: int = 200, *, problem: str = "", **more: Any) -> Reply:
-        """One approval; with what a person sent, and what is wrong with it."""
+        """The page of one approval; after a refused form, also what the person sent and what is wrong with it."""
         card = visit.source.approvals.card(approval_id)
         return self._page(visit, "approvals_one.html", status, card=card, problem=problem, given=visit.form, **more)
 
@@ -122,7 +122,7 @@ class ApprovalsPages:
         return self._decided(visit)
 
     def _refused(self, visit: Visit, refused: Rejected) -> Reply:
-        """The form again, with what is wrong. An approval that the caller may not see is not told of."""
+        """Show the form again, with what is wrong. If the caller may not see the approval, the page does not say that it exists."""
         return self._one(visit, visit.label, 409 if isinstance(refused, _CONFLICTS) else 422, problem=str(refused))
 
     def _decided(self, visit: Visit) -> Reply:
@@ -130,7 +130,8 @@ class ApprovalsPages:
         return redirect(visit, address("approvals", run=run, state="" if state == "open" else state, done=visit.label))
 
     def batch(self, visit: Visit) -> Reply:
-        """Decide many: first tell how many and which, then do it, and tell what became of each."""
+        """Decide many approvals: the first form shows how many and which; the second one decides them, and the page shows the result of
+        each."""
         ids, verdict = visit.chosen.get("id", ()), visit.field("verdict")
         if verdict not in get_args(BatchVerdict):
             raise InvalidParameter("Choose whether to approve or to reject.")
@@ -194,7 +195,7 @@ def _json(text: str, what: str) -> Any:
 
 
 def _pretty(value: Any) -> str:
-    """A value as people read and edit it: characters that hide or turn others are escaped, as JSON has it."""
+    """A value as people read and edit it. Characters that hide others or change the direction of text are written as JSON escapes."""
     text = json.dumps(value, ensure_ascii=False, indent=2, default=str)
     if text.replace("\n", "").isprintable():
         return text

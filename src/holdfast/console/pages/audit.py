@@ -20,7 +20,8 @@ from holdfast.web.replies import Reply
 from holdfast.web.routing import Route
 
 _LEAD = (
-    "Decisions of people and keys, and what the server refused, newest first. Lines are only added, and forgotten when their time is over."
+    "Decisions of people and keys, and what the server refused, newest first. A line is never changed; the server removes it "
+    "when its retention time is over."
 )
 _TEXTS: Final = (("who", "Who"), ("what", "What"), ("outcome", "Outcome"))
 _COLUMNS: Final = ("number", "at", "kind", "who", "what", "on", "from", "outcome", "tenant", "times")
@@ -124,7 +125,7 @@ def _row(noted: Noted) -> tuple[Cell, ...]:
 
 
 def _subject(on: str) -> Cell:
-    """What the note is about; an execution leads to its page."""
+    """What the note is about; for an execution it is a link to its page."""
     if not on:
         return NOTHING
     return Link(on, f"runs/{on}", mono=True) if len(on) == _ID and on.count("-") == 4 else Text(on, mono=True)

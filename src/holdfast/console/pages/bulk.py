@@ -1,4 +1,5 @@
-"""Actions on everything that a list shows: count first, then a reason and a typed number, then progress."""
+"""Actions on all runs that match the question of a list. The first page counts the runs and asks for a reason and for their number; the
+next one shows the progress."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from holdfast.web.routing import Route
 
 _LONGEST_REASON: Final = 150
 _STATES: Final = {"running": "running", "cancelled": "stopped", "done": "ok"}
-_MEMORY = f"Jobs are in the memory of this console: when it ends, what is left is not done. It keeps the newest {KEPT}."
+_MEMORY = f"Jobs are in the memory of this console: when the console ends, a job does not go on. The console keeps the newest {KEPT} jobs."
 _COUNT: Final = re.compile(r"[0-9]{1,9}")
 _JOB: Final = "runs/-/bulk/([^/]+)"
 
@@ -43,11 +44,11 @@ class BulkPages:
         ]
 
     def ask(self, visit: Visit) -> Reply:
-        """What a verb would do with everything that matches."""
+        """What the action would do with all runs that match."""
         return self._ask(visit, visit.text("q"), visit.text("verb"))
 
     def start(self, visit: Visit) -> Reply:
-        """Begin, if the caller gave a reason and typed how many runs it is."""
+        """Begin the job, if the caller gave a reason and typed the right number of runs."""
         text, verb = visit.field("q"), _verb(visit.field("verb"))
         reason, confirm = visit.field("reason"), visit.field("confirm")
         if not reason or len(reason) > _LONGEST_REASON:
@@ -62,7 +63,7 @@ class BulkPages:
         return redirect(visit, f"runs/-/bulk/{job.name}")
 
     def show(self, visit: Visit) -> Reply:
-        """How far a job is."""
+        """The progress of a job."""
         job = self._found(visit)
         above = (("Runs", "runs"), ("Act on all matches", address("runs/-/bulk", q=job.question)))
         stop = Button(label="Cancel", to=f"runs/-/bulk/{job.name}/cancel", needs="operate", style="small danger")
@@ -138,7 +139,7 @@ def _matches(plan: Plan, verb: Verb, text: str, back: str, reason: str) -> Secti
     )
     label = f"{verb.value.capitalize()} {count:,} {_runs(count)}"
     form = Form(to="runs/-/bulk", fields=fields, submit=label, needs="operate", back=back)
-    note = f"{SENTENCES[verb]}{bounded} Runs that begin from now on are not meant."
+    note = f"{SENTENCES[verb]}{bounded} It does not act on runs that begin from now on."
     return Section(id="matches", title=f"{count:,} {_runs(count)} to {verb.value}", note=note, table=table, form=form if count else None)
 
 

@@ -1,4 +1,4 @@
-"""Workers, pipelines and functions: one list, a page for each, and a form to try it."""
+"""Workers, pipelines and functions: one list of all, and for each a page with a form that starts it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class CatalogPages:
         return self._site.rendering.page(visit, "catalog.html", page=page, kind="" if kind is None else kind.value, text=text)
 
     def show(self, visit: Visit) -> Reply:
-        """The page of one of them."""
+        """The page of one worker, pipeline or function."""
         try:
             subject = visit.source.catalog.find(visit.label)
         except FunctionNotFound as missing:
@@ -62,18 +62,20 @@ class CatalogPages:
         return self._shown(visit, subject)
 
     def recent(self, visit: Visit) -> Reply:
-        """Its newest runs and its figures, for a page that is open."""
+        """Only the newest runs and the figures of a worker, pipeline or function, with which an open page renews itself."""
         return self._site.rendering.page(visit, "catalog_recent.html", name=visit.label, recent=visit.source.catalog.recent(visit.label))
 
     def gates(self, visit: Visit) -> Reply:
-        """What its gates said, beside what people decided. It is read after the page is shown."""
+        """The verdicts of a pipeline's gates beside the decisions of people. A script asks for them after the page is shown, because they
+        take longer to read."""
         subject = visit.source.catalog.find(visit.label)
         gates, looked = visit.source.catalog.gates(subject)
         page = "catalog_gates.html" if visit.is_fragment else "catalog_gates_page.html"
         return self._site.rendering.page(visit, page, name=visit.label, gates=gates, looked=looked, verdicts=VERDICTS, decisions=DECISIONS)
 
     def start(self, visit: Visit) -> Reply:
-        """Start a run with what a person filled in; a form that does not fit is shown again, with each problem at its field."""
+        """Start a run with the form that a person filled in. If the inputs do not fit the contract, the form is shown again, with each
+        problem at its field."""
         subject = visit.source.catalog.find(visit.label)
         if subject.kind is Kind.FUNCTION:
             return self._start_function(visit, subject)
@@ -136,7 +138,7 @@ def _of_version(subject: Subject, version: str) -> Contract | None:
 
 
 def _sides(contract: Contract | None) -> list[tuple[str, Any, bool, dict[str, Any]]]:
-    """What it takes and what it gives: the rows of each, whether some are left out, and the schema itself."""
+    """The inputs and the outputs of a contract. For each: the rows of a table, whether rows are left out, and the schema itself."""
     if contract is None:
         return []
     return [(title, *rows_of(schema), schema) for title, schema in (("Inputs", contract.input_schema), ("Outputs", contract.output_schema))]

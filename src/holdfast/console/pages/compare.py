@@ -1,4 +1,4 @@
-"""Compare two runs: choose the second one, then facts, inputs, results and parts side by side."""
+"""Compare two runs: a person chooses the second one, and the page shows facts, inputs, results and parts of both side by side."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ComparePages:
         return [self._site.page("compare", self.show, "ComparePage")]
 
     def show(self, visit: Visit) -> Reply:
-        """Two runs, or the runs that one can be compared with."""
+        """The comparison of two runs; while the second is not chosen, the runs that a person can choose from."""
         left, right = visit.text("left")[:_LONGEST], visit.text("right")[:_LONGEST]
         if not left:
             raise InvalidParameter("Open a run, and choose Compare there: the address needs ?left=ID.")

@@ -17,8 +17,8 @@ from holdfast.web.replies import Reply
 from holdfast.web.routing import Route
 
 _LEAD = (
-    "What calls of models have cost, by the ledger. Settled: the server told what was used. Unknown: its answer was lost, and the most "
-    "that is likely counts. Reserved: the call goes on."
+    "What calls of models have cost, by the ledger. Settled: the model's server said what was used. Unknown: the answer was lost, so an "
+    "estimate counts. Reserved: the call is not over yet."
 )
 _USUAL: Final = "30d"
 _FILTERS: Final = (("pipeline", "Pipeline"), ("worker", "Worker"), ("tenant", "Tenant"))
@@ -37,7 +37,7 @@ class CostPages:
         return [site.page("cost", self.table, "ShowCostPage"), site.page("cost.csv", self.file, "DownloadCost")]
 
     def table(self, visit: Visit) -> Reply:
-        """The sums; a question that cannot be answered is shown again."""
+        """The page with the sums. If a field of the question is wrong, the page shows the form again with what is wrong."""
         by = self._by(visit)
         problem, report = "", None
         try:

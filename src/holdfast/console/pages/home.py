@@ -1,4 +1,4 @@
-"""The first page: what needs a person now, what fails, what waits and why, and how much was done and spent."""
+"""The first page: what needs a person now, what fails, what waits and why, how many runs there were, and what was spent."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from holdfast.web.routing import Route
 
 _FRESH_SECONDS: Final = 4.0
 _PAST_SECONDS: Final = 60.0
-"""How long the count of a slice of time is kept that is past, while runs of it still go on."""
+"""How long the counts of a past slice of time are kept, while some of its runs are not over."""
 _OVER_SECONDS: Final = 600.0
-"""How long it is kept if all its runs are over."""
+"""How long the counts of a past slice of time are kept, if all its runs are over."""
 _MOST_KEPT: Final = 100
 _MOST_PARTS: Final = 5_000
 
@@ -34,9 +34,9 @@ class HomePages:
         self._site = site
         self._tick = tick
         self._kept: dict[str | None, tuple[float, HomeView]] = {}
-        """The view of each tenant, for a few seconds: however many pages are open, the store is asked seldom."""
+        """The view of each tenant, kept for a few seconds, so that many open pages read the store only once."""
         self._parts: dict[tuple[str | None, int, int], tuple[float, Part]] = {}
-        """The slices of time of each tenant's charts."""
+        """The counts of each slice of time in each tenant's charts."""
 
     def routes(self) -> list[Route]:
         """The routes of these pages."""
@@ -49,15 +49,15 @@ class HomePages:
         ]
 
     def home(self, visit: Visit) -> Reply:
-        """The whole page. Its charts of runs follow by themselves, because they may take a second to count."""
+        """The whole page without the charts of runs. A script asks for the charts afterwards, because their counts may take a second."""
         return self._site.rendering.page(visit, "home.html", needs=visit.source.home.needs(), **self._values(visit))
 
     def needs(self, visit: Visit) -> Reply:
-        """What needs a person, alone: it is read again at every tick."""
+        """Only the part that says what needs a person. An open page asks for it again at every tick."""
         return self._site.rendering.page(visit, "home_needs.html", needs=visit.source.home.needs())
 
     def runs(self, visit: Visit) -> Reply:
-        """The charts of runs, alone."""
+        """Only the charts of runs."""
         source, now = visit.source.home, visit.source.home.now
         told = []
         for name, query, unit, count, length in (("hour", "1h", "5 minutes", 12, HOUR_MS // 12), ("day", "24h", "1 hour", 24, HOUR_MS)):
@@ -68,7 +68,7 @@ class HomePages:
         return self._site.rendering.page(visit, "home_runs.html", charts=told, most=MOST_IN_PART)
 
     def body(self, visit: Visit) -> Reply:
-        """The rest of the page, alone."""
+        """Only the rest of the page."""
         return self._site.rendering.page(visit, "home_body.html", **self._values(visit))
 
     def _values(self, visit: Visit) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def _fresh(part: Part, now: int) -> float:
 
 
 def _slices(now: int, count: int, length: int) -> list[int]:
-    """The beginnings of slices of equal length; now is in the last one."""
+    """The times at which slices of equal length begin; the last slice contains the present."""
     last = now // length * length
     return [last - back * length for back in reversed(range(count))]
 

@@ -1,4 +1,5 @@
-"""Keys: the credentials of the server's callers. A new token is shown once, on the page that answers the form, and in no address."""
+"""Keys: the credentials of the server's callers. The page that answers the form shows a new token once. A token is never part of an
+address."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ from holdfast.web.replies import Reply
 from holdfast.web.routing import Route
 
 _LEAD = "Who may use this server. The console makes tokens; `holdfast keys create` also makes access keys for AWS's clients."
-_HOLDS = "Who holds it. All keys of one person are that one person in decisions."
+_HOLDS = "Who holds it. In approvals, all keys of one person count as one person."
 _OPEN = "This server was started without credentials, so it asks for none until it is started again."
 _ROLES: Final = {
     Role.VIEWER: "viewer: look",
@@ -73,7 +74,7 @@ class KeysPages:
         return self._page(visit)
 
     def make(self, visit: Visit) -> Reply:
-        """Make a token and show it, this once. A mistake is shown with the form."""
+        """Make a token and show it this one time. If a field is wrong, the form is shown again with what is wrong."""
         asked = TokenAsked(
             roles=visit.chosen.get("role", ()),
             **{name: visit.field(name) for name in ("tenant", "person", "note", "days")},
@@ -86,7 +87,7 @@ class KeysPages:
 
     @missing_is_no_page(KeyNotFound)
     def show(self, visit: Visit) -> Reply:
-        """One credential: who holds it, and what revoking it means."""
+        """One credential: who holds it, and what happens when it is revoked."""
         return self._credential(visit)
 
     @missing_is_no_page(KeyNotFound)

@@ -45,10 +45,10 @@ _MEANINGS: Final[Mapping[str, str]] = {
     "per_key.rates": "Rates of each key",
     "waiting": "What a run does with its slot while it waits: holds or free",
     "ordered": "Runs of one key go one after the other",
-    "most_waiting": "A further run is refused when so many wait",
-    "most_waiting_usd": "The same, by what all that waits may cost, in dollars",
-    "oldest": "New runs are refused while one has waited so many seconds",
-    "ttl": "A run expires after waiting so many seconds",
+    "most_waiting": "A new run is refused while this many runs wait",
+    "most_waiting_usd": "A new run is refused while the waiting runs together may cost this much, in dollars",
+    "oldest": "A new run is refused while one run has waited this many seconds",
+    "ttl": "A run expires after it has waited this many seconds",
     "parks": "Failed runs are parked",
 }
 
@@ -99,7 +99,7 @@ def _limits(row: QueueRow) -> Cell:
 
 
 def standing(view: QueueView, spark: tuple[int, ...] | None, visit: Visit) -> Section:
-    """How one queue stands."""
+    """The counts of one queue: what waits, what holds slots, what is parked, and when the next run is admitted."""
     stands = view.standing
     facts: list[tuple[str, Cell]] = [
         ("Waiting", Number(stands.waiting, quiet=False)),
@@ -145,7 +145,7 @@ def parked(page: ParkedPage, here: str, count: int) -> Section:
 
 
 def settings(row: QueueRow, here: str, said: Mapping[str, str] | None, *, may_set: bool) -> Section:
-    """The settings: what the code says beside what the operator says, and what counts."""
+    """The settings of a queue: for each the value of the code, the value of the operator, and the one that is in force."""
     columns = (Column("Setting"), Column("Code says"), Column("Operator says"), Column("Counts"), Column("Set by"))
     rows = []
     for one in settings_of(row):
@@ -161,7 +161,7 @@ def settings(row: QueueRow, here: str, said: Mapping[str, str] | None, *, may_se
                 Mark("person", "operator") if one.setter == "operator" else Text(one.setter, muted=True),
             )
         )
-    note = "The operator's value wins over the code's. An empty field lets the code's value count again; `none` takes a limit away."
+    note = "The operator's value wins over the code's. If you empty a field, the code's value is in force again; `none` means no limit."
     form = Form(to=f"{here}/settings", submit="Set", needs="operate") if may_set else None
     table = Table(columns=columns, rows=tuple(rows))
     return Section(id="settings", title="Limits", note=note if may_set else "", table=table, form=form, wraps=form is not None)

@@ -1,4 +1,5 @@
-"""Queues: how they stand, their limits with who set them, their lanes, and parked runs; pause, resume, drain, set, redrive."""
+"""Queues: their counts, their limits and who set them, their lanes and parked runs; the actions are pause, resume, drain, set and
+redrive."""
 
 from __future__ import annotations
 
@@ -24,14 +25,15 @@ from holdfast.web.routing import Route
 
 _VERBS: Final = ("pause", "resume", "drain")
 _MARKS: Final = {
-    Mode.OPEN: Mark("ok", "open", "It takes and admits runs."),
-    Mode.PAUSED: Mark("stopped", "paused", "It takes runs and admits none."),
-    Mode.DRAINING: Mark("retrying", "draining", "It admits what waits and takes no more."),
+    Mode.OPEN: Mark("ok", "open", "It accepts new runs and admits waiting ones."),
+    Mode.PAUSED: Mark("stopped", "paused", "It accepts new runs and admits none."),
+    Mode.DRAINING: Mark("retrying", "draining", "It admits the runs that wait and accepts no new ones."),
 }
 
 
 class QueuesPages:
-    """The pages of queues. What concerns all tenants (pause, resume, drain, set) needs a caller of no tenant."""
+    """The pages of queues. Actions that concern all tenants (pause, resume, drain, set) are refused to a caller who belongs to one
+    tenant."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -60,7 +62,7 @@ class QueuesPages:
             if visit.source.viewer.tenant
             else {x.row.name: self._admissions.look(x.row.name, x.standing.admitted, visit.now) for x in found}
         )
-        lead = "A queue takes runs, and admits them as its limits allow."
+        lead = "A queue accepts runs, and admits them as its limits allow."
         if sparks:
             lead += " The small bars are admissions in the last five minutes, as this console saw them while a person looked."
         page = Page(
@@ -81,7 +83,7 @@ class QueuesPages:
 
     @missing_is_no_page(QueueNotFound)
     def set(self, visit: Visit) -> Reply:
-        """Set limits; a mistake is shown with the form."""
+        """Set limits. If a value is wrong, the form is shown again with what is wrong."""
         said = {name: visit.field(name) for name in MEMBERS if name in visit.form}
         try:
             visit.source.queues.set(visit.label, said)
@@ -91,12 +93,12 @@ class QueuesPages:
 
     @missing_is_no_page(QueueNotFound)
     def ask_redrive(self, visit: Visit) -> Reply:
-        """How many parked runs would start again."""
+        """Ask the person before all parked runs start again: the page says how many there are."""
         return self._ask_redrive(visit)
 
     @missing_is_no_page(QueueNotFound)
     def redrive(self, visit: Visit) -> Reply:
-        """Start one parked run again (`run`), or all of them, if the caller typed how many that is."""
+        """Start one parked run again (the form's field `run`), or all of them, if the caller typed their number."""
         source, here = visit.source.queues, f"queues/{part_of_path(visit.label)}"
         if visit.field("run"):
             done = source.redrive(visit.label, visit.field("run"))
@@ -114,7 +116,7 @@ class QueuesPages:
     def _ask_redrive(self, visit: Visit, problem: str = "") -> Reply:
         name = visit.label
         count = visit.source.queues.count_parked(name)
-        bounded = " The console starts at most so many at once." if count >= MOST_REDRIVEN else ""
+        bounded = " The console starts at most this many at once." if count >= MOST_REDRIVEN else ""
         note = f"{count:,} {'run is' if count == 1 else 'runs are'} parked. Each starts again under its key, in this queue.{bounded}"
         here = f"queues/{part_of_path(name)}"
         confirm = Field(name="confirm", label=f"Type {count} to confirm", required=True)

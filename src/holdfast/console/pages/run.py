@@ -1,4 +1,5 @@
-"""One run: its head, its graph, its timeline, one operation beside it, its payloads and its events; and what a person does with it."""
+"""The page of one run: its head, its graph, its timeline with a panel for one operation, its payloads and its events; and the actions of a
+person on the run."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ _JSON: Final[Header] = (b"content-type", b"application/json")
 
 
 class RunPages:
-    """The pages of one run. They keep the trees of the runs that people look at."""
+    """The pages of one run. They keep the timelines' trees of the runs that people look at now."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -63,7 +64,8 @@ class RunPages:
     # --- reading
 
     def show(self, visit: Visit) -> Reply:
-        """The whole page, or the part that a script asks for (`?part=`). The parts have the address of the page, so links mean the same."""
+        """The whole page, or the part that a script asks for (`?part=`). A part has the same address as its page, so a link in it leads to
+        the same place."""
         header = visit.source.run.find(visit.label)
         part = visit.text("part")
         if part in _PARTS:
@@ -110,19 +112,19 @@ class RunPages:
         return Reply(200, slice_json(found), (_JSON, *_PLAIN))
 
     def raw(self, visit: Visit) -> Reply:
-        """An operation as JSON, to keep."""
+        """One operation as a JSON file."""
         execution, operation = visit.labels
         header = visit.source.run.find(execution)
         body = visit.source.operations.raw(header, self._trees, operation)
         return Reply(200, body, (_JSON, *_PLAIN, _saved(f"{header.id}-{operation[:12]}.json")))
 
     def export(self, visit: Visit) -> Reply:
-        """The whole execution as JSON, to keep."""
+        """The whole execution as a JSON file."""
         header = visit.source.run.find(visit.label)
         return Reply(200, visit.source.run.export(header), (_JSON, *_PLAIN, _saved(f"{header.id}.json")))
 
     def artifact(self, visit: Visit) -> Reply:
-        """The bytes of an artifact: a small picture to look at (`?view=1`), anything else to keep."""
+        """The bytes of an artifact. The browser shows a small picture (`?view=1`), and saves everything else as a file."""
         execution, artifact = visit.labels
         header = visit.source.run.find(execution)
         ref, descriptor = visit.source.operations.artifact(header, artifact)
@@ -143,7 +145,7 @@ class RunPages:
         return redirect(visit, f"runs/{header.id}")
 
     def release(self, visit: Visit) -> Reply:
-        """Let the run go on that was put aside."""
+        """Release the run from quarantine."""
         header = visit.source.run.find(visit.label)
         visit.source.run.release(header)
         return redirect(visit, f"runs/{header.id}")
@@ -162,11 +164,11 @@ class RunPages:
         return self._answered(visit, "fail")
 
     def heartbeat(self, visit: Visit) -> Reply:
-        """Say that the answer to a callback still comes."""
+        """Send a heartbeat for a callback: its heartbeat timeout begins again."""
         return self._answered(visit, "heartbeat")
 
     def _answered(self, visit: Visit, how: str) -> Reply:
-        """An answer that is refused is shown again, with what is wrong."""
+        """Answer a callback. If the store refuses the answer, the page shows it again, with what is wrong."""
         execution, wanted = visit.labels
         header = visit.source.run.find(execution)
         operation = visit.source.operations.operation(header, wanted)

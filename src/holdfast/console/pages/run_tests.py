@@ -1,4 +1,4 @@
-"""Copy as a test: a run as the text of a Python test, to copy or to download."""
+""" "Copy as a test": a page with a Python test that is made from a run, and the same text as a file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RunTestPages:
         ]
 
     def show(self, visit: Visit) -> Reply:
-        """The text on a page."""
+        """The page with the test."""
         header = visit.source.viewer.find(visit.label)
         try:
             recorded: RecordedRun | None = visit.source.run_tests.recorded(visit.label)
@@ -39,7 +39,7 @@ class RunTestPages:
         return self._site.rendering.page(visit, "run_test.html", header=header, recorded=recorded, text=text, problem=problem)
 
     def file(self, visit: Visit) -> Reply:
-        """The text as a file."""
+        """The test as a file."""
         recorded = visit.source.run_tests.recorded(visit.label)
         name = f"test_{recorded.run}.py".replace("-", "_")
         disposition = (b"content-disposition", f'attachment; filename="{name}"'.encode())

@@ -1,4 +1,5 @@
-"""What the timeline's script reads: slices of rows as compact JSON, with every text ready to be shown; and the graph with links."""
+"""What the server sends to the timeline's script: slices of rows as compact JSON, in which every text is ready to be shown. Also the
+graph's picture with links."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ def _row(row: Row) -> dict[str, Any]:
 
 
 def spent(row: Row) -> str | None:
-    """Tokens and money of a row: what was settled, or what is reserved while the call is open."""
+    """The tokens and the money of a row, in words: what was settled; while the call is open, what is reserved."""
     if row.held or row.held_tokens:
         return " · ".join([f"≤ {row.held_tokens:,} tok"] * bool(row.held_tokens) + [f"≤ {usd(row.held)}"] * bool(row.held))
     parts = [f"{row.tokens:,} tok"] if row.tokens else []
@@ -60,7 +61,7 @@ def spent(row: Row) -> str | None:
 
 
 def since(ms: int) -> str:
-    """A mark of the axis."""
+    """The label of a mark on the axis: the time since the start."""
     if ms == 0:
         return "0"
     if ms < 1_000:
@@ -72,7 +73,7 @@ def since(ms: int) -> str:
 
 
 def idle(ms: int) -> str:
-    """How long a fold is, in two words."""
+    """How long a fold is, as a number and a unit."""
     for size, unit in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m")):
         if ms >= 0.95 * size:
             return f"{ms / size:.2g} {unit}" if ms < 10 * size else f"{ms / size:.0f} {unit}"
@@ -80,7 +81,7 @@ def idle(ms: int) -> str:
 
 
 def told(found: Slice) -> str:
-    """The totals, in words."""
+    """The totals of the timeline, in words."""
     counts = found.counts
     parts = [f"{found.operations:,} operation{'' if found.operations == 1 else 's'}"]
     parts += [
@@ -102,5 +103,5 @@ def picture_html(picture: Picture, run: str, root: str) -> Markup:
             return found[0]
         return f'<a href="{html.escape(address(f"{root}runs/{run}", op=operation))}" data-op="{html.escape(operation)}">{found[0]}</a>'
 
-    # A picture with links in it is a group: what is inside a plain picture is hidden from screen readers.
+    # A picture with links gets the role `group`, because screen readers do not see what is inside of the role `img`.
     return Markup(_NODE.sub(linked, picture.svg.replace(' role="img"', ' role="group"', 1)))

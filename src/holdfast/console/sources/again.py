@@ -1,7 +1,8 @@
-"""Doing work again for one caller: restarts and retries of runs, and restarts of executions. Everything is planned before it is started.
+"""Restarts for one caller: restarts and retries of runs, and restarts of executions. The plan of a restart is shown before it is started.
 
-A run is restarted with the code that the server beside the console serves; without one the new run keeps the graph of the run before.
-A durable function can begin from an operation only where its code is: the code is replayed on the part of the history that is kept.
+A restart of a run uses the code that the console's server serves. A console without a server keeps the graph of the earlier run.
+A durable function can restart from an operation only in a process that has its code, because the code is replayed on the part of the
+history that is kept.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from holdfast.workers.accepted_request import AcceptedRequest
 from holdfast.workers.run_lookup import accepted_in, calls_of, find_run, response_of
 
 MOST_PLACES: Final = 200
-"""The nodes or operations that a person may choose from."""
+"""A person chooses from at most this many nodes or operations."""
 _MOST_WRITES: Final = 50
 _MOST_RUNS: Final = 100
 _BROKEN: Final = frozenset({OperationStatus.FAILED, OperationStatus.TIMED_OUT, OperationStatus.STOPPED})
@@ -55,44 +56,44 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MadeWrite(msgspec.Struct, frozen=True, kw_only=True):
-    """A write that an earlier run made. It is not made again; with other arguments it becomes a question to a person."""
+    """A write that an earlier run made. The new run does not make it again; if the arguments have changed, a person is asked."""
 
     node: str
     run: str
     tool: str
     arguments: Any
     known: bool
-    """False: its outcome is not known."""
+    """Whether it is known that the write happened."""
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person asked for on the page."""
+    """What a person chose on the page of a restart."""
 
     place: str = ""
-    """Empty: what failed, or everything."""
+    """The key of a `Place`. Empty: only what failed runs again, or everything."""
     text: str | None = None
-    """The input as the person edited it; None: as it was."""
+    """The input as the person edited it; None if the person did not edit it."""
     resend: tuple[str, ...] = ()
 
 
 class AgainView(msgspec.Struct, frozen=True, kw_only=True):
-    """One run or execution, and what the restart that was asked for would do."""
+    """One run or execution, and what its restart would do."""
 
     header: Execution
     standing: Standing
     is_run: bool
     is_pipeline: bool = False
     refusal: str = ""
-    """Why it cannot be done again at all."""
+    """Why this run or execution cannot be restarted at all; empty if it can."""
     places: tuple[Place, ...] = ()
     cut: bool = False
-    """There are more places than shown."""
+    """Whether there are more places than the page shows."""
     choice: Choice = Choice()
     shown: str = "null"
     """The old input, as JSON, without secrets."""
     can_retry: bool = False
     needs_code: bool = False
-    """The code of the function is not in this process, so it can only begin from its beginning."""
+    """Whether the function can only restart from its beginning, because its code is not in this process."""
     problem: str = ""
     """What is wrong with the choice or the input."""
     problems: tuple[str, ...] = ()
@@ -103,14 +104,14 @@ class AgainView(msgspec.Struct, frozen=True, kw_only=True):
     """Operations of an execution that run again."""
     writes: tuple[MadeWrite, ...] = ()
     last_cost: int | None = None
-    """Billionths of a dollar that what runs again has cost."""
+    """What the parts that run again have cost in the earlier run, in billionths of a dollar."""
     may_cost: int | None = None
     """The most that the new run may cost; None: not known."""
     edited: bool = False
 
     @property
     def is_ready(self) -> bool:
-        """Whether it may be started as it is shown."""
+        """Whether the restart can be started as the page shows it."""
         return not (self.refusal or self.problem or self.problems)
 
 
@@ -121,7 +122,7 @@ class AgainSource:
         self._viewer = viewer
 
     def view(self, execution: str, choice: Choice | None = None) -> AgainView:
-        """What a restart would do. Without a choice it is the one that a person most likely wants: from where it failed."""
+        """What a restart would do. Without a choice, the restart begins where the run failed, because most persons want that."""
         header = self._viewer.find(execution)
         accepted = accepted_in(self._viewer.store, header)
         blank = AgainView(header=header, standing=self._viewer.standing(header), is_run=accepted is not None)
@@ -134,7 +135,7 @@ class AgainSource:
         return self._run(header, accepted, choice, blank)
 
     def start(self, execution: str, choice: Choice) -> str:
-        """Start what `view` shows. Returns the id of the new run or execution."""
+        """Start the restart that `view` shows. Returns the id of the new run or execution."""
         header = self._viewer.find(execution)
         accepted = accepted_in(self._viewer.store, header)
         if accepted is None:
@@ -192,7 +193,7 @@ class AgainSource:
         return RestartAsked(nodes=(choice.place,) if choice.place else (), inputs=inputs, resend=choice.resend)
 
     def _shown(self, header: Execution, accepted: AcceptedRequest) -> Any:
-        """The inputs without what the contract of then or the contract of now marks as secret."""
+        """The inputs without the places that the old or the present contract marks as secret."""
         then, now = (contract_of(self._viewer, header, accepted, now=is_now) for is_now in (False, True))
         shown = without_secrets(accepted.request.inputs, then)
         return shown if now is then or now is None else without_secrets(shown, now)
@@ -204,7 +205,7 @@ class AgainSource:
     def _writes(
         self, header: Execution, accepted: AcceptedRequest, picture: PipelineView | None, redone: set[str]
     ) -> tuple[MadeWrite, ...]:
-        """The writes of what runs again."""
+        """The writes that were made by the parts that run again."""
         viewer, own = self._viewer, Veil(self._viewer, header)
         found: list[MadeWrite] = []
         runs = [("", header.id)]
@@ -256,7 +257,7 @@ class AgainSource:
         return msgspec.structs.replace(view, kept=kept[:MOST_PLACES], again=again[:MOST_PLACES])
 
     def _prepared(self, header: Execution, choice: Choice, text: str | None) -> PreparedExecution | None:
-        """The restart from an operation; None for one from the beginning."""
+        """The restart from an operation; None if the execution restarts from its beginning."""
         if not choice.place:
             return None
         function = None if self._viewer.served is None else self._viewer.served.function(header.function)
@@ -303,7 +304,7 @@ def _read(text: str) -> Any:
 
 
 def _input(choice: Choice) -> str | None:
-    """The input that a person edited, if it is JSON."""
+    """The input that a person edited. An error if it is not JSON."""
     if choice.text is None:
         return None
     _read(choice.text)

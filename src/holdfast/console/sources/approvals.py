@@ -29,11 +29,11 @@ from holdfast.workers.run_lookup import find_approval, find_run
 PAGE: Final = 25
 MOST_DECIDED: Final = 50
 MOST_NOTES: Final = 1_000
-"""How many of the newest lines of the audit log are looked through for decisions."""
+"""The page finds decisions in at most this many of the newest lines of the audit log."""
 MOST_RUNS: Final = 200
-"""How many runs below one are looked at for decided approvals."""
+"""The page looks for decided approvals in at most this many runs that one run asked for."""
 MOST_OPERATIONS: Final = 50_000
-"""How many operations are read for decided approvals."""
+"""The page reads at most this many operations to find decided approvals."""
 MOST_COUNTED: Final = 1_000
 _DECIDED: Final = frozenset({"approve", "reject", "answer", "settle"})
 
@@ -79,11 +79,11 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
 
     cards: tuple[Card, ...]
     bounded: bool
-    """There may be more."""
+    """Whether there may be more decided approvals."""
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one approval of a batch."""
+    """The result for one approval of a batch."""
 
     id: str
     title: str
@@ -102,7 +102,7 @@ class ApprovalsSource:
     # --- looking
 
     def inbox(self, run: str | None = None, after: str | None = None) -> Inbox:
-        """A page of what waits: all, or what a run and the runs below it wait for."""
+        """A page of open approvals: of all runs, or of one run and the runs that it asked for."""
         beyond = after if after is not None and is_approval_id(after) else None
         page = approval_page(self._viewer.store, self._viewer.asker, run=run, after=beyond, limit=PAGE)
         return Inbox(cards=tuple(self._cards(page.approvals)), next=page.next)
@@ -113,11 +113,12 @@ class ApprovalsSource:
         return len(found), len(found) >= MOST_COUNTED
 
     def decided(self, run: str | None = None) -> Decided:
-        """What was decided: by the audit log, or by the histories of a run and of the runs below it."""
+        """Approvals that were decided. For all runs they are found in the audit log; for one run, in its history and in those of the runs
+        that it asked for."""
         return self._decided_lately() if run is None else self._decided_below(run)
 
     def card(self, approval_id: str) -> Card:
-        """One approval, decided or not. One of another tenant looks as if it did not exist."""
+        """One approval, decided or not. An approval of another tenant is answered as if it did not exist."""
         return self._cards([self._one(approval_id)])[0]
 
     def _one(self, approval_id: str) -> Approval:
@@ -166,12 +167,14 @@ class ApprovalsSource:
         return Decided(cards=tuple(Card(approval=one) for one in found[:MOST_DECIDED]), bounded=bounded)
 
     def _size(self, run: str) -> int:
-        """How much is read for the approvals of a run that the caller may see: its operations, and a part for each 1,000 characters."""
+        """How much must be read to find the approvals of a run: the number of its operations, or of thousands of stored characters if that
+        is more. 0 for a run that the caller may not see."""
         header = self._viewer.store.find(run)
         return 0 if header is None or not self._viewer.may_see(header) else max(header.operations, header.stored // 1_000)
 
     def _of_run(self, run: str) -> Sequence[Approval]:
-        """All approvals of a run that the caller may see. A run that cannot be read hides no other."""
+        """All approvals of a run that the caller may see. If the run cannot be read, it has none here, and the page still shows the other
+        runs."""
         store = self._viewer.store
         with contextlib.suppress(ExecutionNotFound, RowDamaged, CodecFailed):
             header, _ = find_run(store, run, self._viewer.asker)
@@ -186,13 +189,13 @@ class ApprovalsSource:
 
     @property
     def _estimates(self) -> Estimates:
-        """With the contracts and prices of the workers that are served beside this console, if there are any."""
+        """Estimates that use the contracts and prices of the workers which the console's server serves; without a server they use none."""
         workers = None if self._viewer.served is None else self._viewer.served.workers
         known = None if workers is None else workers.estimates
         return known if isinstance(known, Estimates) and known.store is not None else without_workers(self._viewer.store)
 
     def _refusal(self, approval: Approval) -> str:
-        """Why the caller may not decide. The write of a decision checks it again."""
+        """Why the caller may not decide; empty if the caller may. The write of the decision checks it again."""
         if approval.state != "open":
             return ""
         asker = self._viewer.asker
@@ -230,7 +233,7 @@ class ApprovalsSource:
         return decided
 
     def decide_many(self, verdict: BatchVerdict, approvals: Sequence[str], comment: str | None) -> list[Told]:
-        """Decide many, each by itself: a refused one stops no other."""
+        """Decide many approvals, one by one. If one is refused, the others are still decided."""
         titles = {card.id: card for card in self.chosen(approvals)}
         results = self._desk.decide_many(verdict, list(titles), comment=comment) if titles else ()
         self._look()
@@ -258,7 +261,7 @@ class ApprovalsSource:
         return found
 
     def _look(self) -> None:
-        """A run that waits on the server beside this console goes on at once."""
+        """Tell the console's server to look at the store now, so that a run that got its answer goes on at once."""
         if self._viewer.served is not None:
             self._viewer.served.look()
 
@@ -266,7 +269,8 @@ class ApprovalsSource:
 
     @property
     def link_base(self) -> str | None:
-        """Where links lead: the address that the operator set; empty: the address of this server; None: this process serves no links."""
+        """The address with which links begin, as the operator set it. Empty: the operator set none, so it is the address of this server.
+        None: this process serves no links."""
         workers = None if self._viewer.served is None else self._viewer.served.workers
         return None if workers is None else workers.policy.link_base or ""
 

@@ -12,7 +12,7 @@ from holdfast.model.audit import Noted, NoteFilter
 
 PAGE: Final = 100
 MOST_LINES: Final = 10_000
-"""The most lines of a file."""
+"""A file has at most this many lines."""
 
 
 class AuditSource:

@@ -1,4 +1,4 @@
-"""Actions on many runs at once: which runs a verb may act on, and the action on each. Everything is confined to the caller's tenant."""
+"""Actions on many runs at once: it finds the runs on which a verb can act, and acts on each. It finds only runs of the caller's tenant."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PAGE: Final = 200
 
 
 class Verb(Word):
-    """What is done with each run."""
+    """The action on each run."""
 
     STOP = "stop"
     RETRY = "retry"
@@ -37,10 +37,10 @@ class Verb(Word):
 
 
 SENTENCES: Final = {
-    Verb.STOP: "Stops what is open. A run of a worker or pipeline is cancelled, and may undo what it did.",
-    Verb.RETRY: "Starts what failed or was stopped again, under the same name; what succeeded in it is reused.",
-    Verb.RELEASE: "Lets what is quarantined run again.",
-    Verb.REDRIVE: "Starts what failed and is parked again, in the same queue.",
+    Verb.STOP: "Stops the runs that are open. A run of a worker or pipeline is cancelled, and may undo what it did.",
+    Verb.RETRY: "Starts the runs that failed or were stopped again, each under its name. The new run reuses what succeeded in the old one.",
+    Verb.RELEASE: "Lets quarantined runs go on.",
+    Verb.REDRIVE: "Starts the parked runs again, each in its queue.",
 }
 _STANDINGS: Final = {
     Verb.STOP: (Standing.RUNNING, Standing.WAITING, Standing.PERSON, Standing.RETRYING, Standing.QUARANTINED),
@@ -51,7 +51,7 @@ _STANDINGS: Final = {
 
 
 class Item(msgspec.Struct, frozen=True):
-    """One run that an action is meant for."""
+    """One run on which the action will act."""
 
     id: str
     name: str
@@ -67,16 +67,16 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     matched: int
     """How many runs matched the question, whether the verb can act on them or not."""
     bounded: bool
-    """There may be more than these."""
+    """Whether there may be more runs than these."""
 
     @property
     def newest(self) -> str:
-        """The id of the newest of them; runs that start later are not meant."""
+        """The id of the newest run of the plan. The action does not act on runs that start later."""
         return self.items[0].id if self.items else ""
 
 
 class BulkSource:
-    """Counts, and acts on one run after the other."""
+    """Counts the runs that match, and acts on one run after the other."""
 
     def __init__(self, viewer: Viewer) -> None:
         self._viewer = viewer
@@ -92,7 +92,7 @@ class BulkSource:
         return self._viewer.owner
 
     def plan(self, query: Query, verb: Verb, newest: str = "") -> Plan:
-        """The runs that are meant, at most `MOST`. With `newest`, none that began later."""
+        """The runs on which the action will act, at most `MOST`. With `newest`, runs that began after that one are left out."""
         chosen = {Standing(value) for value in query.of("status")}
         standings = tuple(one for one in _STANDINGS[verb] if not chosen or one in chosen)
         if not standings:
@@ -110,7 +110,7 @@ class BulkSource:
         return Plan(items=tuple(items), matched=matched, bounded=bounded)
 
     def _matches(self, query: Query, standings: tuple[Standing, ...]) -> Iterator[BrowsedRow | None]:
-        """Matches, newest first. None at the end says that the search stopped before its end."""
+        """The runs that match, newest first. If the search stopped before it had looked at all, the last value is None."""
         wanted = msgspec.structs.replace(query.browse(self._viewer.now), tenant=self._viewer.tenant, standings=standings, limit=_PAGE)
         while True:
             found = self._viewer.store.browse(wanted, READ_SECONDS)
@@ -122,7 +122,7 @@ class BulkSource:
             wanted = msgspec.structs.replace(wanted, beyond=found.rows[-1].header.id)
 
     def act(self, verb: Verb, item: Item, reason: str) -> None:
-        """Do it with one run, and note it with the reason. What cannot be done is raised."""
+        """Act on one run, and write it with the reason into the audit log. If the action is not possible, its error is raised."""
         header = self._viewer.find(item.id)
         match verb:
             case Verb.STOP:
@@ -140,7 +140,7 @@ class BulkSource:
         self.note(verb, header.id, f"done: {reason}")
 
     def note(self, verb: Verb, on: str, outcome: str) -> None:
-        """Note in the audit log what was done with many."""
+        """Write into the audit log what was done with many runs."""
         actor = self._viewer.actor
         if actor is not None:
             self._viewer.store.note(actor.did(f"bulk {verb.value}", on, outcome, self._viewer.now))
@@ -169,7 +169,7 @@ class BulkSource:
 
 
 def _can(verb: Verb, header: Execution) -> bool:
-    """Whether the verb can act on it, as far as its header tells."""
+    """Whether the verb can act on an execution, as far as its header says."""
     is_open = header.status is ExecutionStatus.RUNNING
     match verb:
         case Verb.STOP:

@@ -1,4 +1,4 @@
-"""The catalog: every worker, pipeline and function of the store, what this server knows of each, and how its runs went."""
+"""The catalog: every worker, pipeline and function of the store, what this server knows of each, and how its runs ended."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from holdfast.store.browsing import Browse, Browsed, BrowsedRow
 PAGE: Final = 50
 _RECENT: Final = 20
 _JUDGED: Final = 200
-"""The runs in which the verdicts of gates are looked for."""
+"""The page reads the verdicts of gates in at most this many runs."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,9 +41,9 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     versions: tuple[str, ...]
     purpose: str = ""
     served: bool = False
-    """This server runs it."""
+    """Whether this server runs it."""
     figures: Figures | None = None
-    """None where they could not be read in time."""
+    """None if the figures could not be read in time."""
 
 
 class CatalogPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,11 +51,11 @@ class CatalogPage(msgspec.Struct, frozen=True, kw_only=True):
 
     entries: tuple[Entry, ...]
     counts: dict[str, int]
-    """How many there are of each kind, that match the text."""
+    """How many workers, pipelines and functions match the text."""
     number: int = 1
     more: bool = False
     bounded: bool = False
-    """There were more runs in the last day than those that were counted."""
+    """Whether there were more runs in the last day than the figures count."""
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,10 +67,10 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     served: bool
     contract: Contract | None = None
     contracts: tuple[Contract, ...] = ()
-    """Of each version that is served."""
+    """The contract of each version that this server serves."""
     graph: Graph | None = None
     terms: dict[str, Terms] = {}
-    """Of each version that a runner has published."""
+    """The terms of each version that a runner has published."""
     isolation: str | None = None
     policy: tuple[str, ...] = ()
     """What the operator adds to the contract, in sentences."""
@@ -110,7 +110,7 @@ class CatalogSource:
         return CatalogPage(entries=entries, counts=counts, number=number, more=len(chosen) > number * PAGE, bounded=bounded)
 
     def find(self, name: str) -> Subject:
-        """One of them by its name."""
+        """One worker, pipeline or function by its name."""
         hosted = list(self._viewer.store.hosted(name))
         served = self._viewer.served
         contracts = () if served is None else tuple(served.contracts(name))
@@ -134,14 +134,14 @@ class CatalogSource:
         )
 
     def recent(self, name: str) -> Recent:
-        """Its newest runs and the figures of the last day."""
+        """The newest runs of a worker, pipeline or function, and its figures of the last day."""
         found = RunsSource(self._viewer).page(Query(values=(("worker", name),)), limit=3 * _RECENT).rows
         rows = tuple(row for row in found if not is_shard(row.kind, row.header))[:_RECENT]
         day = self._day([name])
         return Recent(rows=rows, figures=Figures() if day is None else figures_of(_whole(day)), bounded=day is not None and day.more)
 
     def gates(self, subject: Subject) -> tuple[Sequence[GateVerdicts], int]:
-        """The verdicts of its gates in its newest runs, beside what people decided after them; and how many runs were looked at."""
+        """The verdicts of a pipeline's gates in its newest runs, with what people decided after them; and how many runs were read."""
         if subject.graph is None:
             return (), 0
         wanted = Browse(functions=(subject.name,), tenant=self._viewer.tenant, limit=_JUDGED)
@@ -155,7 +155,7 @@ class CatalogSource:
 
     @staticmethod
     def text(graph: Graph) -> str:
-        """The graph as a pipeline.md; a drawing of it as text where a page cannot say it."""
+        """The graph as a pipeline.md. If a pipeline.md cannot express the graph, a drawing of it as text."""
         try:
             return page_of(graph)
         except PipelineInvalid:
@@ -187,7 +187,8 @@ class CatalogSource:
             return None
 
     def _graph(self, name: str, kind: Kind) -> Graph | None:
-        """The graph of the newest run of a pipeline that is not served here. A graph is not of one tenant: it is the author's."""
+        """The graph in the newest run of a pipeline that this server does not serve. The run may be of any tenant: a graph is written by
+        the author and holds nothing of a tenant."""
         if kind is not Kind.PIPELINE:
             return None
         for row in self._viewer.store.browse(Browse(functions=(name,), tenant=self._viewer.tenant, limit=1), READ_SECONDS).rows:
@@ -197,7 +198,7 @@ class CatalogSource:
 
 
 def is_shard(kind: Kind, header: Execution) -> bool:
-    """Whether an execution is only a part of a pipeline's run: it does some items of a map."""
+    """Whether an execution is a shard: it runs some items of a map for a pipeline's run."""
     return kind is Kind.PIPELINE and header.parent is not None and header.graph is None
 
 

@@ -25,14 +25,14 @@ from holdfast.workers.calls import Try
 from holdfast.workers.run_lookup import accepted_in, calls_of, response_of
 
 MOST_PARTS: Final = 1_000
-"""The operations of each side that are compared."""
+"""At most this many operations of each run are compared."""
 _CANDIDATES: Final = 20
 _NANO: Final = Decimal(1_000_000_000)
 Clean = Callable[[str], str]
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person reads of one side first."""
+    """The facts that the top of the page shows of one run."""
 
     header: Execution
     standing: Standing
@@ -43,7 +43,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartSide(msgspec.Struct, frozen=True, kw_only=True):
-    """A node, a call or an operation in one of the two."""
+    """A node, a call or an operation, as it was in one of the two runs."""
 
     state: str
     took: int | None = None
@@ -52,7 +52,7 @@ class PartSide(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """A node, a call or an operation of both."""
+    """A node, a call or an operation, as it was in both runs."""
 
     name: str
     kind: str
@@ -75,7 +75,7 @@ class CompareView(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[Part, ...] = ()
     cut: bool = False
     other: bool = False
-    """They are of different functions, so only facts, inputs and results are compared."""
+    """Whether the two runs are of different functions. Then only facts, inputs and results are compared."""
 
     @property
     def is_same(self) -> bool:
@@ -104,7 +104,7 @@ class CompareSource:
         return view if blank.other else self._operations(headers[0], headers[1], view)
 
     def candidates(self, left: str, text: str) -> tuple[Facts, tuple[RunRow, ...]]:
-        """Runs that one may be compared with: the newest of the same function, or those whose name or id begins with a text."""
+        """Runs with which a run can be compared: the newest of the same function, or those whose name or id begins with a text."""
         header = self._viewer.find(left)
         asked = Query(values=(("worker", header.function),), text=text)
         page = RunsSource(self._viewer).page(asked, limit=_CANDIDATES + 1)
@@ -154,7 +154,7 @@ class CompareSource:
     # --- executions
 
     def _values(self, header: Execution) -> tuple[Any, Any]:
-        """The input and the result of an execution, or of a run beside one, without its secrets."""
+        """The input and the result of an execution without its secrets. It may also be a run that is compared with an execution."""
         store, veil = self._viewer.store, Veil(self._viewer, header)
         accepted = accepted_in(store, header)
         given = _value(store.history(header.id, 0, 1)[0].event.payload) if accepted is None else veil.inputs(accepted.request.inputs)
@@ -171,7 +171,7 @@ class CompareSource:
 
 
 def _paired(left: Sequence[Any], right: Sequence[Any], key: Any, made: Any) -> Iterable[Part]:
-    """Both sides by name and order: the second `charge` of one is compared with the second `charge` of the other."""
+    """Pair the parts of both runs by name and order: the second `charge` of one run is compared with the second `charge` of the other."""
     sides: list[dict[tuple[Any, ...], Any]] = []
     for one in (left, right):
         seen: dict[Any, int] = {}
@@ -280,7 +280,7 @@ def _cleaned(found: Iterable[Difference], clean: Clean) -> tuple[Difference, ...
 
 
 def _value(text: str | None) -> Any:
-    """A payload as a value; a text that is no JSON, or that Python cannot hold, is compared as it is."""
+    """A payload as a value. If the text is not JSON, or Python cannot hold the value, the text itself is returned."""
     if text is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The contract of a run, where this console knows it: what the server serves now, else what the graph of the run holds."""
+"""The contract of a run, if this console knows it: the one that the console's server serves now, else the one in the graph of the run."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ from holdfast.workers.input_secrets import secrets_in
 
 _MOST_DEPTH: Final = 100
 _PREFIX: Final = 60
-"""Of a longer secret, already so many characters are taken out."""
+"""A text that has this many first characters of a longer secret is taken out as a whole."""
 _SHORT: Final = 4
-"""A shorter text is no secret by itself, and its letters are everywhere."""
+"""A shorter text is not looked for: the same letters occur in too many other texts."""
 _MOST_LEAVES: Final = 100
 _MOST_CHARACTERS: Final = 64 * 1024
 _MOST_TOGETHER: Final = 200
 _MOST_ESCAPES: Final = 3
-"""How deep JSON stands in texts of other JSON: a payload, in the details of an event, in a result."""
+"""A secret is also found in JSON that is a text inside other JSON, up to this depth: for example a payload in the details of an event in a
+result."""
 _CUT: Final = "…"
 
 
@@ -39,7 +40,8 @@ def graph_of(viewer: Viewer, header: Execution) -> Graph | None:
 
 
 def contract_of(viewer: Viewer, header: Execution, accepted: AcceptedRequest, *, now: bool = False) -> Contract | None:
-    """The contract of a run: of its own version if that is known, else of the version that a restart gets. `now` turns this around."""
+    """The contract of a run. It is that of the run's own version if the console knows it, else that of the version which a restart would
+    run. With `now` the second is tried first."""
     served = [] if viewer.served is None else list(viewer.served.contracts(header.function))
     own = next((one for one in served if one.version == accepted.version), None)
     graph = graph_of(viewer, header)
@@ -53,8 +55,8 @@ def contract_of(viewer: Viewer, header: Execution, accepted: AcceptedRequest, *,
 
 
 def without_secrets(value: Any, contract: Contract | None) -> Any:
-    """Inputs as a page shows them: without the places that the contract marks as secret. Where the contract is not known, any place may be
-    secret, so only the names are left."""
+    """Inputs as a page shows them: the places that the contract marks as secret are hidden. If the contract is not known, every value is
+    hidden, and only the names of the properties are left."""
     return blank(value) if contract is None else redacted(value, contract.input_schema)
 
 
@@ -70,7 +72,7 @@ def blank(value: Any, depth: int = 0) -> Any:
 
 
 def with_secrets(edited: Any, shown: Any, original: Any, depth: int = 0) -> Any:
-    """What a person edited, with the old secrets in the places where the person left the placeholder."""
+    """The inputs that a person edited. Where the person left a placeholder, the old secret is put back."""
     if depth > _MOST_DEPTH:
         return edited
     if shown == REDACTED and edited == REDACTED:
@@ -87,12 +89,12 @@ def with_secrets(edited: Any, shown: Any, original: Any, depth: int = 0) -> Any:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two JSON values are equal: true is not 1."""
+    """Whether two JSON values are equal. Unlike in Python, true is not equal to 1."""
     return encoded(one, ordered=True) == encoded(other, ordered=True)
 
 
 def encoded(value: Any, *, ordered: bool = False) -> str:
-    """A JSON value as a text, also with halves of characters in it, which JSON may escape and UTF-8 does not have."""
+    """A JSON value as a text. The value may hold lone surrogates, which JSON can escape but UTF-8 cannot encode."""
     try:
         return msgspec.json.encode(value, order="sorted" if ordered else None).decode()
     except UnicodeEncodeError:
@@ -100,11 +102,12 @@ def encoded(value: Any, *, ordered: bool = False) -> str:
 
 
 class Cleaner:
-    """Takes the secrets of inputs out of texts that are made of JSON: whole ones, escaped ones, and the beginnings of long ones that a text
-    shows cut. Where the contract is not known, all texts and numbers of the inputs count as secret that are not very short."""
+    """Takes the secrets of inputs out of texts that are made from JSON. It finds a secret as it is, as JSON escapes it, and the beginning
+    of a long secret in a text that was cut. If the contract is not known, all texts and numbers of the inputs count as secrets, but not
+    very short ones."""
 
     def __init__(self, inputs: Any, contract: Contract | None, below: Sequence[tuple[Any, Contract]] = ()) -> None:
-        """`below` are inputs and contracts of the runs that the run asked for."""
+        """`below`: the inputs and contracts of the runs that the run asked for."""
         found = [_leaves(inputs) if contract is None else _marked(inputs, contract), *(_marked(*one) for one in below)]
         texts = {text for some in found for text in some or ()}
         self._all = None in found or len(texts) > _MOST_TOGETHER
@@ -123,7 +126,7 @@ class Cleaner:
         return self._uncut(text) if text.endswith(_CUT) else text
 
     def _uncut(self, text: str) -> str:
-        """A text that was cut, without the beginning of a secret at its end."""
+        """A text that was cut: if it ends with the beginning of a secret, that beginning is taken out."""
         body = text.removesuffix(_CUT)
         for form in self._forms:
             for length in range(min(len(form), _PREFIX, len(body)), _SHORT - 1, -1):
@@ -146,13 +149,13 @@ class Cleaner:
 
 
 def _marked(inputs: Any, contract: Contract) -> list[str] | None:
-    """The texts in places that the contract marks; None if there are too many to look for."""
+    """The texts in the places that the contract marks as secret; None if there are too many."""
     found = secrets_in(inputs, contract.input_schema)
     return None if found is None else [text for text in found.values() if text]
 
 
 def _leaves(inputs: Any) -> list[str] | None:
-    """All texts and numbers of the inputs; None if there are too many to look for."""
+    """All texts and numbers of the inputs; None if there are too many."""
     found: dict[str, None] = {}
     waiting, characters = [inputs], 0
     while waiting:
@@ -168,7 +171,7 @@ def _leaves(inputs: Any) -> list[str] | None:
 
 
 def _escaped(text: str) -> set[str]:
-    """A text as it stands in JSON, and in JSON that is a text of other JSON, and so on."""
+    """The forms in which a text can appear: as it is, as JSON escapes it, and as it is escaped in JSON inside other JSON."""
     found = {text}
     for ascii_only in (True, False):
         form = text

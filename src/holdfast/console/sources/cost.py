@@ -11,7 +11,7 @@ from holdfast.model.ledger import Dimension
 from holdfast.service.costs import CostQuestion, CostReport, csv_rows
 
 DIMENSIONS: Final = (Dimension.PIPELINE, Dimension.NODE, Dimension.MODEL, Dimension.TENANT, Dimension.WORKER, Dimension.DAY)
-"""What the page can sum by."""
+"""The fields by which the page can group its sums."""
 
 
 class CostSource:
@@ -21,7 +21,8 @@ class CostSource:
         self._viewer = viewer
 
     def report(self, asked: CostQuestion) -> CostReport:
-        """Sums by group. A question about another tenant is answered for the caller's own."""
+        """The sums of each group. If the caller belongs to a tenant, only that tenant is summed, also when the question names another
+        one."""
         tenant = self._viewer.tenant
         confined = asked if tenant is None else msgspec.structs.replace(asked, tenant=tenant)
         return self._viewer.client.cost(confined)

@@ -12,40 +12,40 @@ from holdfast.model.standing import Standing
 from holdfast.store.browsing import BrowsedRow
 
 MOST_ROWS: Final = 10_000
-"""The runs that figures are made of, the newest first."""
+"""Figures count at most this many runs, the newest ones."""
 _GOOD: Final = frozenset({Standing.OK, Standing.PARTIAL})
 ENDED: Final = (Standing.OK, Standing.PARTIAL, Standing.FAILED, Standing.STOPPED)
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """What happened in the last day."""
+    """The figures of the runs that began in the last day."""
 
     runs: int = 0
     ended: Mapping[str, int] = {}
-    """How many ended in which way."""
+    """How many runs ended with each standing."""
     p50: int | None = None
-    """Half of the runs that ended took at most so many milliseconds."""
+    """Half of the runs that ended took at most this many milliseconds."""
     p95: int | None = None
     cost: int | None = None
     """Billionths of a dollar; None if nothing was spent."""
 
     @property
     def over(self) -> int:
-        """How many ended."""
+        """How many runs ended."""
         return sum(self.ended.values())
 
     @property
     def rate(self) -> float | None:
-        """The part of those that ended which gave a result, whole or partial; None if none ended."""
+        """The share (0 to 1) of the ended runs that gave a whole or partial result; None if no run ended."""
         return None if not self.over else sum(self.ended.get(one, 0) for one in _GOOD) / self.over
 
     @property
     def told(self) -> str:
-        """How they ended, in words."""
+        """How the runs ended, in words."""
         return ", ".join(f"{count:,} {word}" for word, count in self.ended.items()) or "none ended"
 
     def bars(self, width: int) -> list[tuple[str, float, float]]:
-        """The ends as parts of a bar: the word, where its part begins, and how wide it is."""
+        """The parts of a bar, one for each standing: the word, where the part begins, and how wide it is."""
         parts, at = [], 0.0
         for word, count in self.ended.items():
             wide = width * count / self.over

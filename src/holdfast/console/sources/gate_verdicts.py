@@ -1,4 +1,5 @@
-"""A gate's verdicts against people's decisions: how often a gate let something pass, and what people who were asked after it said."""
+"""The verdicts of a gate beside the decisions of people: how often the gate passed or held something back, and what the person who was
+asked afterwards decided."""
 
 from __future__ import annotations
 
@@ -29,9 +30,9 @@ class GateVerdicts(msgspec.Struct, frozen=True, kw_only=True):
 
     gate: str
     shadow: bool
-    """It only tells: what it says holds nothing back."""
+    """Whether the gate is only a trial: the run goes on whatever the gate says."""
     counts: dict[str, dict[str, int]]
-    """By verdict, then by what people decided after it."""
+    """How often, by verdict and then by what a person decided after it."""
 
     @property
     def judged(self) -> int:
@@ -39,22 +40,22 @@ class GateVerdicts(msgspec.Struct, frozen=True, kw_only=True):
         return sum(sum(one.values()) for one in self.counts.values())
 
     def of(self, verdict: str) -> int:
-        """How often the gate said this."""
+        """How often the gate gave this verdict."""
         return sum(self.counts.get(verdict, {}).values())
 
     def cell(self, verdict: str, decision: str) -> int:
-        """How often people decided so after this verdict."""
+        """How often a person made this decision after this verdict."""
         return self.counts.get(verdict, {}).get(decision, 0)
 
     @property
     def against(self) -> int:
-        """How often people said no to what the gate had let pass, or yes to what it had held back."""
+        """How often a person disagreed: rejected what the gate had passed, or approved what the gate had held back."""
         held = sum(self.cell(verdict, "approved") for verdict in ("block",))
         return self.cell("allow", "rejected") + self.cell("allow", "edited") + held
 
 
 def few_enough(runs: Iterable[Execution]) -> list[Execution]:
-    """The runs that may be read at once: not one of very many operations, and not very many together."""
+    """The runs that can be read for one page: runs with very many operations are left out, and it stops when all together have too many."""
     found, operations, characters = [], 0, 0
     for header in runs:
         if header.operations > _MOST_OPERATIONS:
@@ -67,7 +68,7 @@ def few_enough(runs: Iterable[Execution]) -> list[Execution]:
 
 
 def gate_verdicts(store: Store, graph: Graph, runs: Iterable[Execution]) -> Sequence[GateVerdicts]:
-    """The verdicts of each gate of a graph in these runs. A run counts each round of a gate."""
+    """The verdicts of each gate of a graph in these runs. Each round of a gate counts."""
     gates = {node.name: node for node in graph.nodes if isinstance(node, GateNode)}
     counts: dict[str, dict[str, dict[str, int]]] = {name: {} for name in gates}
     for header in runs if gates else ():
@@ -83,7 +84,7 @@ def gate_verdicts(store: Store, graph: Graph, runs: Iterable[Execution]) -> Sequ
 
 
 def _verdict(op: Operation) -> str | None:
-    """What a gate said in one round; None for an operation that is no round of a gate, or is not over."""
+    """The verdict of a gate in one round. None if the operation is not a round of a gate, or has not ended."""
     if op.sub_type != NODE or op.type is not Type.CONTEXT or op.status in OPEN:
         return None
     settled = settled_of(op)
@@ -93,7 +94,7 @@ def _verdict(op: Operation) -> str | None:
 
 
 def _decided(gate: Operation, operations: Sequence[Operation], asked: Sequence[Approval]) -> str:
-    """What the first person who was asked after a round of a gate decided, before the gate judged again."""
+    """What a person decided after a round of a gate, in the first approval that was requested before the gate's next round."""
     later = [op.started_at for op in operations if op.name == gate.name and op.sub_type == NODE and op.place > gate.place]
     until = min(later, default=None)
     for approval in asked:

@@ -1,6 +1,7 @@
-"""What the first page tells one caller: what needs a person, what fails, what waits and why, and how much was done and spent.
+"""What the first page shows to one caller: what needs a person, what fails, what waits and why, how many runs there were, and what was
+spent.
 
-Every read has a bound. What depends on the caller's tenant only may be kept for a few seconds and shown to other callers of that tenant.
+Every read has a bound. All callers of one tenant see the same, so a view may be kept for a few seconds and shown to all of them.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from holdfast.store.browsing import Browse, Facet, Facets
 HOUR_MS: Final = 3_600_000
 MOST_COUNTED: Final = 1_000
 MOST_IN_PART: Final = 5_000
-"""The most runs of one slice of time that are counted."""
+"""At most this many runs of one slice of time are counted."""
 _MOST_LINES: Final = 6
 _MOST_QUEUES: Final = 100
 _MOST_SCHEDULES: Final = 500
@@ -45,7 +46,7 @@ class Count(msgspec.Struct, frozen=True):
 
     number: int
     bounded: bool = False
-    """There may be more than were counted."""
+    """Whether there may be more than were counted."""
 
 
 class PersonNeeds(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,14 +68,14 @@ class Failing(msgspec.Struct, frozen=True):
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
-    """Why executions wait, and how many of those that were looked at wait so."""
+    """A reason for which executions wait, and how many of the executions that were looked at wait for it."""
 
     sentence: str
     count: int
     function: str
-    """The function of one of them."""
+    """The function of one execution that waits for this reason."""
     missing: bool = False
-    """A runner is missing: an operator must start one."""
+    """Whether no runner hosts the function: an operator must start one."""
 
 
 class Coming(msgspec.Struct, frozen=True):
@@ -87,7 +88,7 @@ class Coming(msgspec.Struct, frozen=True):
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """What was started in one slice of time, and how that stands now."""
+    """The runs that were started in one slice of time, counted by how they stand now."""
 
     since: int
     until: int
@@ -99,7 +100,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def started(self) -> int:
-        """All that were started in it."""
+        """How many runs were started in this slice."""
         return self.ok + self.failed + self.stopped + self.going_on
 
 
@@ -108,24 +109,24 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
 
     hour: int
     hour_bounded: bool
-    """Not all runs of the hour were looked at."""
+    """Whether there were more runs in the last hour than were counted."""
     today: int
     days: tuple[tuple[str, int], ...]
-    """The last days, oldest first; the last one is today."""
+    """What was spent on each of the last days, oldest first; the last one is today."""
 
 
 class HomeView(msgspec.Struct, frozen=True, kw_only=True):
-    """The first page, without what needs a person and without its charts of runs."""
+    """The first page without two parts: what needs a person, and the charts of runs."""
 
     is_new: bool
-    """Nothing has been started in this store yet."""
+    """Whether no execution has been started in this store yet."""
     errors: tuple[Failing, ...]
     failing: tuple[Failing, ...]
     counted: int
     bounded: bool
     queues: tuple[QueueView, ...]
     more_queues: int
-    """Queues in which something waits, or that are not open, that are not shown."""
+    """How many more queues hold waiting runs or are paused or draining, but are not shown."""
     reasons: tuple[Reason, ...]
     looked_at: int
     spent: Spent
@@ -143,17 +144,17 @@ class HomeSource:
 
     @property
     def now(self) -> int:
-        """The time that counts in the store."""
+        """The present time, by the store's clock."""
         return self._viewer.now
 
     @property
     def tenant(self) -> str | None:
-        """The tenant whose things are told; None: of all."""
+        """The tenant that the caller belongs to; None if the caller sees all tenants."""
         return self._viewer.tenant
 
     @property
     def place(self) -> str | None:
-        """Where the store is, for commands; not told to a caller of one tenant."""
+        """The address of the store, which the page shows in commands. A caller of one tenant does not see it."""
         where = self._viewer.where
         if self._viewer.tenant is not None:
             return None
@@ -205,7 +206,8 @@ class HomeSource:
         return self._viewer.store.facets(self._confined(wanted), READ_SECONDS, most)
 
     def _failed(self, since: int) -> tuple[Facets, Facets]:
-        """What failed, of all and of pipelines alone: the facet of a pipeline also counts what its nodes started."""
+        """Counts of failed runs: of all kinds, and of pipelines only. The second is needed because a pipeline's facet also counts the runs
+        of its nodes."""
         asked = Browse(standings=(Standing.FAILED,), since=since)
         return self._counts(asked), self._counts(msgspec.structs.replace(asked, kinds=(Kind.PIPELINE,)))
 
@@ -217,7 +219,7 @@ class HomeSource:
     # --- what waits
 
     def _queues(self) -> list[QueueView]:
-        """The queues in which something waits, or that do not admit, the fullest first."""
+        """The queues in which runs wait, or that are paused or draining. Those that are not open stand first, then the fullest."""
         viewer = self._viewer
         desk = QueueDesk(viewer.store, viewer.clock, viewer.ids, viewer.actor)
         names = [row.name for row in viewer.store.queues()[:_MOST_QUEUES]]
@@ -226,10 +228,10 @@ class HomeSource:
         return sorted(told, key=lambda one: (one.row.mode is Mode.OPEN, -one.standing.waiting, one.row.name))
 
     def _reasons(self) -> tuple[int, tuple[Reason, ...]]:
-        """Why the newest executions that wait do so, each reason once."""
+        """How many of the newest executions wait, and their reasons, each reason once."""
         store = self._viewer.store
         rows = store.browse(self._confined(Browse(standings=(Standing.WAITING,), limit=_MOST_WAITING)), READ_SECONDS).rows
-        headers = [row.header for row in rows if row.header.state is not State.QUEUED]  # queues tell of these
+        headers = [row.header for row in rows if row.header.state is not State.QUEUED]  # the part with the queues shows these
         found: Counter[tuple[str, bool]] = Counter()
         functions: dict[tuple[str, bool], str] = {}
         left = MOST_LOOKED
@@ -243,7 +245,8 @@ class HomeSource:
         return len(rows), tuple(lines)
 
     def _reason(self, header: Execution, most: int) -> tuple[str, bool]:
-        """The sentence without what differs between executions; and whether a runner is missing."""
+        """Why an execution waits, as a sentence without names and times, so that equal reasons are counted together; and whether a runner
+        is missing."""
         if header.state is State.READY and header.failures == 0:
             hosted = self._viewer.store.hosted(header.function)
             if not any(one.version == header.version for one in hosted):
@@ -254,7 +257,7 @@ class HomeSource:
     # --- what was done and spent
 
     def part(self, since: int, until: int) -> Part:
-        """What was started in a slice of time, by the newest runs of it."""
+        """Count the runs that were started in a slice of time. If there are very many, only the newest are counted."""
         told = self._counts(Browse(since=since, until=until, roots=True), MOST_IN_PART)
         standings = told.counts.get(Facet.STANDING, {})
         ok = standings.get(Standing.OK, 0) + standings.get(Standing.PARTIAL, 0)
@@ -263,7 +266,8 @@ class HomeSource:
         return Part(since=since, until=until, ok=ok, failed=failed, stopped=stopped, going_on=going_on, bounded=told.bounded)
 
     def _spent(self, now: int) -> Spent:
-        """The ledger has sums of whole UTC days. What the last hour cost is told by the runs that were started in it and are over."""
+        """What was spent. The ledger has only sums of whole UTC days, so the cost of the last hour is the sum of the runs that started in
+        it and have ended."""
         asked = CostQuestion(by="day", since=f"{_COST_DAYS}d", tenant=self._viewer.tenant)
         by_day = {line.group[0]: line.nanos for line in cost_report(self._viewer.store, asked, now).lines}
         days = [day_text(now // DAY_MS - back) for back in reversed(range(_COST_DAYS))]

@@ -1,6 +1,5 @@
-"""The credentials of a store, for callers who administer all tenants. A secret is answered once, when it is made.
-
-It imports from holdfast.web, because that is where credentials are made.
+"""The credentials of a store, for callers who administer all tenants. The secret of a credential is returned once, when it is made. This
+module imports from holdfast.web, because holdfast.web makes credentials.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from holdfast.web.auth.keys import Issued, new_token
 
 
 class KeyNotFound(LookupError):
-    """There is no credential of this id. Only the console's pages see it, so it has no code of its own."""
+    """There is no credential of this id. Only the console's pages catch this error, so it has no code of its own."""
 
 
 class TokenAsked(msgspec.Struct, frozen=True, kw_only=True):
-    """A token that a person wants, as the form says it."""
+    """The token that a person asks for in the form."""
 
     roles: tuple[str, ...] = ()
     tenant: str = ""
@@ -39,7 +38,7 @@ class KeysSource:
         self._chance = chance
 
     def all(self) -> Sequence[Credential]:
-        """All credentials, in the order of their ids. What is kept of their secrets is left out."""
+        """All credentials, in the order of their ids, without what the store keeps of their secrets."""
         return [msgspec.structs.replace(one, secret="") for one in self._viewer.store.credentials()]
 
     def find(self, credential: str) -> Credential:

@@ -21,14 +21,14 @@ from holdfast.service.redrives import Redriven
 LANES: Final = 25
 PARKED: Final = 25
 MOST_REDRIVEN: Final = 10_000
-"""The most parked runs that are counted and started again at once."""
+"""At most this many parked runs are counted, or started again with one form."""
 _BATCH: Final = 500
 _MOST_BATCHES: Final = 200
-"""So many are looked at, because those of other tenants are left out."""
+"""At most this many batches of parked runs are read. Several may be needed, because the runs of other tenants are skipped."""
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting of a queue: what code and operator say, as text, and what counts."""
+    """One setting of a queue, as text: the value of the code, the value of the operator, and the one that is in force."""
 
     name: str
     declared: str | None
@@ -37,7 +37,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def setter(self) -> str:
-        """Who has set what counts."""
+        """Who has set the value that is in force."""
         return "operator" if self.operator is not None else "code" if self.declared is not None else "default"
 
 
@@ -64,7 +64,7 @@ class QueuesSource:
         self._desk = viewer.client.queues
 
     def list(self, most: int) -> Sequence[QueueView]:
-        """The first queues, by name. A caller who starts a run may name a new queue, so there may be any number."""
+        """The first queues, by name. Not all, because every caller who starts a run may name a new queue."""
         return self._desk.list(self._viewer.tenant, most)
 
     def show(self, queue: str) -> QueueView:
@@ -86,7 +86,7 @@ class QueuesSource:
 
     def count_parked(self, queue: str) -> int:
         """How many runs are parked, at most `MOST_REDRIVEN`."""
-        self.show(queue)  # a queue that is not there is refused
+        self.show(queue)  # raises QueueNotFound if there is no such queue
         return len(self._parked_headers(queue))
 
     # --- changing
@@ -96,7 +96,8 @@ class QueuesSource:
         {"pause": self._desk.pause, "resume": self._desk.resume, "drain": self._desk.drain}[verb](queue)
 
     def set(self, queue: str, said: Mapping[str, str]) -> bool:
-        """Set what an operator says, as texts by name. An empty text lets the code's value count again. False if nothing changes."""
+        """Set the operator's values, given as texts by name. With an empty text the code's value is in force again. Returns False if
+        nothing changes."""
         before = {one.name: one.operator for one in settings_of(self.show(queue).row)}
         reset = [name for name, text in said.items() if not text and before.get(name) is not None]
         new = {name: text for name, text in said.items() if text and text != before.get(name)}
@@ -118,7 +119,8 @@ class QueuesSource:
         return self._desk.redrive(self._parked_headers(queue))
 
     def _parked_headers(self, queue: str) -> Sequence[Execution]:
-        """The parked runs that the caller may see. Reading headers alone, because explaining each would read its result."""
+        """The headers of the parked runs that the caller may see. Only headers are read: the error of each would need a read of its
+        result."""
         found: list[Execution] = []
         beyond = ""
         for _ in range(_MOST_BATCHES):

@@ -1,4 +1,4 @@
-"""One run or execution: what its page says above the timeline, its payloads and events, and what a person does with it."""
+"""One run or execution: what its page shows above the timeline, its payloads and events, and the actions of a person on it."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from holdfast.workers.accepted_request import AcceptedRequest
 from holdfast.workers.run_lookup import accepted_in, open_approvals, response_of
 
 EVENTS: Final = 100
-"""The events of one page."""
+"""How many events one page shows."""
 _MOST_BELOW: Final = 3
 _LONG_NAME: Final = 32
-"""A longer name was made by a program."""
+"""A longer name was probably made by a program, so the page shows only the function."""
 _MOST_REASON: Final = 1_000
 _MOST_RESULT: Final = 256 * 1024
 _BLIND: Final = (
@@ -46,13 +46,13 @@ _BLIND: Final = (
 )
 _MOST_EXPORT: Final = 64 * 1024 * 1024
 _MOST_EXPORTED: Final = 100_000
-"""The operations of a run of more are not written into one answer."""
+"""A run with more operations is not exported in one reply."""
 _MOST_GRAPH: Final = 5_000
-"""The operations of a run of more are not all read for the top of its page."""
+"""If a run has more operations, the top of its page is made without reading them all."""
 
 
 class Near(msgspec.Struct, frozen=True, kw_only=True):
-    """Another execution that this one is bound to."""
+    """Another execution with a link on this page: a parent, a child, or an earlier or later run."""
 
     how: str
     id: str
@@ -83,7 +83,7 @@ class RunHead(msgspec.Struct, frozen=True, kw_only=True):
     occurrence: Occurrence | None = None
     near: tuple[Near, ...] = ()
     below: int = 0
-    """How many executions it has started, as far as they were counted."""
+    """How many executions this one has started. The count stops at a bound."""
     below_bounded: bool = False
     requested_by: str | None = None
     error: str | None = None
@@ -111,7 +111,7 @@ class RunHead(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def may_redrive(self) -> bool:
-        """Whether it is parked, and nothing has taken its place."""
+        """Whether the run is parked, and no redrive of it has been started."""
         return self.header.parked and self.header.superseded_by is None
 
 
@@ -131,7 +131,7 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
 
     svg: str
     nodes: dict[str, str]
-    """The operation of each node that has begun."""
+    """For each node that has begun, the id of its operation."""
 
 
 class RunSource:
@@ -237,7 +237,7 @@ class RunSource:
         return Picture(svg=draw_svg(view.graph, view.views(), style=False), nodes=begun)
 
     def pipeline(self, header: Execution) -> PipelineView | None:
-        """The nodes of a pipeline's run as they are now."""
+        """The nodes of a pipeline's run, with their present states."""
         if header.graph is None or header.operations > _MOST_GRAPH:
             return None
         accepted = accepted_in(self._viewer.store, header)
@@ -306,7 +306,7 @@ class RunSource:
         self._viewer.client.release(header.id)
 
     def redrive(self, header: Execution) -> str:
-        """Start a parked execution again; the id of the new one."""
+        """Start a parked execution again. Returns the id of the new one."""
         (done,) = self._viewer.client.queues.redrive([header])
         if done.error is not None:
             raise done.error

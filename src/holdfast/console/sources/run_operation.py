@@ -34,7 +34,7 @@ from holdfast.workers.run_operations import ATTEMPT, NODE, RECEIPT
 from holdfast.workers.storage.folder import Folder
 
 ITEMS: Final = 50
-"""The items of one page of a map's table."""
+"""How many items of a map one page of its table shows."""
 _MOST_ITEMS: Final = 2_000
 _MOST_ATTEMPTS: Final = 50
 _PREVIEW: Final = 64 * 1024
@@ -101,7 +101,7 @@ class Items(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Detail(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that the panel says of an operation."""
+    """Everything that the panel shows of an operation."""
 
     op: Operation
     verb: str
@@ -119,7 +119,7 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
     artifacts: tuple[ArtifactRef, ...] = ()
     approval: str | None = None
     asked: Requested | None = None
-    """What a person is asked."""
+    """The question to a person, if the operation is one."""
 
     @property
     def may_answer(self) -> bool:
@@ -184,7 +184,7 @@ class OperationSource:
         return msgspec.json.encode(Veil(self._viewer, header).value(document))
 
     def operation(self, header: Execution, operation: str) -> Operation:
-        """An operation as it stands now, for an action on it."""
+        """The present state of an operation, which an action needs."""
         found = next((op for op in self._viewer.store.outline(header.id) if op.id == operation), None)
         if found is None:
             raise ExecutionNotFound(f"There is no operation {operation!r:.100} in this run.")
@@ -257,7 +257,7 @@ class OperationSource:
         return Items(rows=tuple(rows), total=len(below), at=start)
 
     def _runs_of_map(self, tree: Tree, at: int, children: Mapping[str, Execution], start: int) -> Items:
-        """The runs of a pipeline's map: those that its parts asked for, or its own where it has no parts."""
+        """The runs that a map of a pipeline asked for: by itself, or through its shards."""
         entry, found = tree.entries[at], list[Execution]()
         for one in tree.entries[at + 1 : entry.end]:
             child = children.get(one.op.id)
@@ -285,8 +285,8 @@ class OperationSource:
     # --- logs and artifacts
 
     def _logs(self, header: Execution, op: Operation, accepted: AcceptedRequest | None) -> tuple[Mapping[str, Any], ...]:
-        """The lines that a step of a function logged, or an attempt of a worker; these are in the response, so they are known when the run
-        is over."""
+        """The lines that a step of a function or an attempt of a worker logged. A worker's lines are in its response, so they are known
+        only when the run is over."""
         if accepted is None:
             served = self._viewer.served
             return () if served is None else tuple(line for line in served.logs(header) if line.get("operationId") == op.id)
@@ -311,7 +311,7 @@ class OperationSource:
         return kept.find(accepted.tenant, artifact), kept.open(accepted.tenant, artifact)
 
     def _kept(self) -> Artifacts | None:
-        """Where artifacts lie by themselves: beside the file of the store."""
+        """The artifacts in the folder beside the file of the store; None if there is no such folder."""
         folder = Path(f"{self._viewer.where}.workers") / "artifacts"
         return Artifacts(Folder(folder), 1 << 62) if folder.is_dir() else None
 
@@ -339,7 +339,7 @@ def _found(tree: Tree, operation: str) -> tuple[int, Entry]:
 
 
 def attempts_of(lines: Sequence[HistoryEntry], veil: Veil) -> list[Attempted]:
-    """The attempts that the events of an operation tell of, in order."""
+    """The attempts of an operation, in order, as its events show them."""
     found: list[Attempted] = []
     for line in lines:
         event = line.event

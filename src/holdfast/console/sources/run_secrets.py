@@ -1,4 +1,5 @@
-"""What the page of a run never shows: the places of its inputs that its contract marks as secret, wherever their texts appear again."""
+"""The page of a run never shows secrets: the values in the places of its inputs that its contract marks as secret, also where the same
+texts appear elsewhere."""
 
 from __future__ import annotations
 
@@ -16,19 +17,20 @@ from holdfast.store.seam import Filter
 from holdfast.workers.run_lookup import accepted_in
 
 _MOST_BELOW: Final = 250
-"""More runs than secrets are looked for: where so many have one, all texts are taken out."""
+"""At most this many runs with secrets are read. It is more than the secrets that a Cleaner looks for, so with this many runs the page shows
+no text at all."""
 _MOST_SHARDS: Final = 20
 
 
 class Veil:
-    """Takes the secrets of one run out of everything that its page shows. Of a plain function nothing is known to be secret. Of a worker
-    whose contract this console does not know, no input is shown."""
+    """Takes the secrets of one run out of everything that its page shows. A plain function marks nothing as secret. If the console does not
+    know the contract of a worker, the page shows no input."""
 
     def __init__(self, viewer: Viewer, header: Execution) -> None:
         accepted = accepted_in(viewer.store, header)
         self._contract = None if accepted is None else contract_of(viewer, header, accepted)
         self.is_blind = accepted is not None and self._contract is None
-        """Whether it is not known what is secret."""
+        """Whether the console does not know which inputs are secret."""
         below = _below(viewer, header)
         marked = bool(below) or self.is_blind or (self._contract is not None and has_marks(self._contract.input_schema))
         self._cleaner: Cleaner | None = None
@@ -42,7 +44,7 @@ class Veil:
         return text if self._cleaner is None else self._cleaner.text(text)
 
     def given(self, text: str | None) -> str | None:
-        """As `text`; nothing stays nothing."""
+        """As `text`; None stays None."""
         return None if text is None else self.text(text)
 
     def value(self, value: Any) -> Any:
@@ -68,8 +70,8 @@ class Veil:
 
 
 def _below(viewer: Viewer, header: Execution) -> list[tuple[Any, Contract]]:
-    """The inputs and contracts of the runs that a run asked for, also through the shards of its maps, where a contract marks secrets. Only
-    those of workers that mark something are read."""
+    """The inputs and contracts of the runs that a run asked for, also through the shards of its maps. Only runs of workers whose contract
+    marks secrets are read."""
     served = viewer.served
     marking = (
         set() if served is None else {name for name in served.names() if any(has_marks(x.input_schema) for x in served.contracts(name))}

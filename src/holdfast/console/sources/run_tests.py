@@ -1,7 +1,8 @@
 """A run as a test, for one caller: what was asked and answered, without what is secret.
 
-Places that a contract marks as secret are replaced, and so is every other occurrence of their texts. Of a worker whose contract this
-console does not know, no value is shown at all. A durable function has no contract: values under names such as `password` are replaced.
+Places that a contract marks as secret are replaced, and so is every other occurrence of their texts. If this console does not know the
+contract of a worker, the test has no value of its runs. A durable function has no contract: values under names such as `password` are
+replaced.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class RunTestSource:
         """The run as a test needs it."""
         header = self._viewer.find(execution)
         if header.status is ExecutionStatus.RUNNING:
-            raise InvalidParameter("It is not over yet: a test needs its end.")
+            raise InvalidParameter("The run is not over yet: a test needs its result.")
         accepted = accepted_in(self._viewer.store, header)
         day = datetime.fromtimestamp(header.started_at / 1000, UTC).date().isoformat()
         blank = RecordedRun(kind="function", function=header.function, run=header.id, day=day)
@@ -65,7 +66,7 @@ class RunTestSource:
         notes = [] if contract is not None and same(inputs, given) else [_SECRETS_NOTE if contract is not None else _NO_CONTRACT]
         notes += [] if whole or response.status is not Status.OK else [_OUTPUTS_NOTE]
         workers, cut = self._answers(header, cleaner) if is_pipeline and contract is not None else ({}, False)
-        notes += [f"Only the first {MOST_CHILDREN} runs that it asked for are here."] if cut else []
+        notes += [f"The test has only the first {MOST_CHILDREN} runs that this run asked for."] if cut else []
         return msgspec.structs.replace(
             blank,
             kind="pipeline" if is_pipeline else "worker",
@@ -82,7 +83,7 @@ class RunTestSource:
         )
 
     def _outputs(self, response: Response, contract: Contract | None, cleaner: Cleaner) -> tuple[Any, bool]:
-        """The outputs without secrets, and whether nothing had to be taken out."""
+        """The outputs without secrets, and True if they held no secret."""
         if contract is None:
             return None, False
         outputs = msgspec.to_builtins(response.outputs)
@@ -90,7 +91,7 @@ class RunTestSource:
         return clean, same(clean, outputs)
 
     def _answers(self, header: Execution, cleaner: Cleaner) -> tuple[dict[str, list[Gave]], bool]:
-        """What the runs below a pipeline's run were asked and answered, by worker."""
+        """The inputs and the answers of the runs that a pipeline's run asked for, by worker."""
         found: dict[str, list[Gave]] = {}
         cut = False
         for number, (child, accepted) in enumerate(self._children(header)):
@@ -110,7 +111,7 @@ class RunTestSource:
         return found, cut
 
     def _children(self, header: Execution) -> Iterator[tuple[Execution, AcceptedRequest]]:
-        """The runs that a run asked for, also through the shards of its maps; not those below them."""
+        """The runs that a run asked for itself or through the shards of its maps. The runs which those asked for are not among them."""
         for child in _all(self._viewer, header.id):
             accepted = accepted_in(self._viewer.store, child)
             if accepted is None or child.status is not ExecutionStatus.SUCCEEDED:
@@ -134,7 +135,7 @@ class RunTestSource:
         return found
 
     def _decisions(self, header: Execution, cleaner: Cleaner) -> dict[str, list[Any]]:
-        """What people decided: by the node that asked, else by the question or the tool."""
+        """What people decided, by the name of the node that asked; without a node, by the question or the tool."""
         found: dict[str, list[Any]] = {}
         for approval, callback, _ in approvals_of(header, self._viewer.store.operations(header.id)):
             decision = None if callback.status in OPEN else decision_of(callback)
@@ -173,7 +174,7 @@ class RunTestSource:
             outputs=outputs,
             compares=same(outputs, result),
             error=None if failure is None else failure.type or "",
-            notes=(*notes, "Its steps run as they are written: replace what they call, if it must not be called."),
+            notes=(*notes, "The test runs the real code of the steps: replace what a step calls if a test must not call it."),
         )
 
     def _callbacks(self, header: Execution) -> Iterable[Called]:
@@ -184,7 +185,7 @@ class RunTestSource:
                 yield Called(name=op.name, text=text, error=error)
 
     def _invoked(self, header: Execution) -> tuple[dict[str, list[Gave]], dict[str, list[Gave]]]:
-        """What the workers and the functions that it asked have answered."""
+        """The answers of the workers and functions that the execution called."""
         workers: dict[str, list[Gave]] = {}
         functions: dict[str, list[Gave]] = {}
         store = self._viewer.store
@@ -226,14 +227,14 @@ def _value(text: str | None) -> Any:
 
 
 def _text(text: str) -> str:
-    """A callback's answer, without values under names that tell of secrets."""
+    """The answer of a callback, without the values under names such as `password`."""
     value = _value(text)
     clean = _unnamed(value)
     return text if isinstance(value, str) or same(clean, value) else codec.dumps(clean)
 
 
 def _unnamed(value: Any, depth: int = 0) -> Any:
-    """A value without what stands under a name that tells of a secret."""
+    """A value in which the values under names such as `password` are replaced."""
     if depth > _MOST_DEPTH:
         return REDACTED
     if isinstance(value, dict):
@@ -245,7 +246,7 @@ def _unnamed(value: Any, depth: int = 0) -> Any:
 
 
 def _shape(value: Any, depth: int = 0) -> Any:
-    """A value of the same shape, without any value in it."""
+    """A value of the same shape in which every text and number is replaced."""
     if isinstance(value, dict) and depth < _MOST_DEPTH:
         return {name: _shape(one, depth + 1) for name, one in value.items()}
     if isinstance(value, list) and depth < _MOST_DEPTH:

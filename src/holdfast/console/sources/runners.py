@@ -17,7 +17,7 @@ class RunnersView(msgspec.Struct, frozen=True, kw_only=True):
     runners: tuple[RunnerStanding, ...]
     hosted: tuple[Hosted, ...]
     newest_code: int | None
-    """The highest schema number of the code of a runner."""
+    """The highest schema version that the code of a runner knows."""
 
 
 class RunnersSource:

@@ -17,9 +17,10 @@ from holdfast.store.browsing import Browse, BrowsedRow, Completed, Facet
 
 PAGE = 50
 MOST_LOOKED = 10_000
-"""The operations that are looked through for the sentences of one page. Its authors choose how many operations a run has."""
+"""At most this many operations are read to explain why the runs of one page wait. The bound is needed because an author's run may have any
+number of operations."""
 MOST_VALUES = 12
-"""The values of a facet that are shown, the most frequent first."""
+"""The page shows at most this many values of a facet, the most frequent first."""
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +53,7 @@ class RunPage(msgspec.Struct, frozen=True, kw_only=True):
     beyond: str | None = None
     """Where the next page begins; None if this is the last page."""
     searched_to: str | None = None
-    """The search stopped here, because it may look at no more executions at once."""
+    """The id at which the search stopped, because one search looks at a bounded number of executions; None if it looked at all."""
 
 
 class FacetValue(msgspec.Struct, frozen=True):
@@ -69,7 +70,7 @@ class FacetCounts(msgspec.Struct, frozen=True, kw_only=True):
     facets: dict[str, tuple[FacetValue, ...]]
     counted: int
     bounded: bool
-    """There may be more matches than were counted."""
+    """Whether there may be more matches than were counted."""
 
 
 class RunsSource:
@@ -85,7 +86,8 @@ class RunsSource:
         return RunPage(rows=tuple(self._rows(found.rows)), beyond=following, searched_to=found.searched_to)
 
     def facets(self, query: Query) -> FacetCounts:
-        """The counts of each facet. Values of a facet that is chosen are counted as if it were not, so that others can be added."""
+        """The counts of each facet. For a facet with a chosen value, its values are counted without that choice, so that a person sees what
+        adding another value brings."""
         store = self._viewer.store
         whole = store.facets(self._asked(query), READ_SECONDS)
         shown: dict[str, tuple[FacetValue, ...]] = {}

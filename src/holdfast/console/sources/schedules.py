@@ -48,7 +48,7 @@ class SchedulesSource:
         return self._verbs.get(name)
 
     def standings(self, state: ScheduleState) -> Mapping[str, Standing]:
-        """How the executions of the last occurrences stand, by id; those that the store has removed are not among them."""
+        """How the executions of the last occurrences stand, by execution id. Executions that the store has removed are left out."""
         found = {}
         for line in state.recent:
             header = None if line.execution is None else self._viewer.store.find(line.execution)
@@ -59,7 +59,7 @@ class SchedulesSource:
     def backfill_plan(self, name: str, begin: int, end: int) -> Backfill:
         """What was due from `begin` up to `end`; nothing is written."""
         if end <= begin:
-            raise ScheduleInvalid("A backfill ends after it begins.")
+            raise ScheduleInvalid("The end of a backfill must be after its beginning.")
         due = due_between(self.get(name).history, begin, min(end, self._viewer.now + 1), MAX_ASKED)
         if len(due) > MAX_ASKED:
             raise ScheduleInvalid(f"More than {MAX_ASKED:,} occurrences were due in that time. Choose a shorter one.")
@@ -68,11 +68,11 @@ class SchedulesSource:
     # --- changing
 
     def pause(self, name: str) -> None:
-        """Start nothing until it is resumed."""
+        """Pause a schedule: it starts nothing until a person resumes it."""
         self._verbs.pause(name)
 
     def resume(self, name: str) -> None:
-        """Go on. What was due meanwhile is not made up for."""
+        """Resume a schedule. It does not start what was due during the pause."""
         self._verbs.resume(name)
 
     def run_now(self, name: str) -> None:
@@ -80,5 +80,5 @@ class SchedulesSource:
         self._verbs.run_now(name)
 
     def backfill(self, name: str, begin: int, end: int) -> int:
-        """Ask for everything that was due in a time."""
+        """Ask for all occurrences that were due in a span of time."""
         return self._verbs.backfill(name, begin, end)[1]

@@ -34,7 +34,7 @@ class SignalsView(msgspec.Struct, frozen=True, kw_only=True):
     signals: tuple[StatusSignal, ...]
     """Newest first."""
     letters: tuple[DeadLetter, ...] = ()
-    """Of the sinks of this server, the newest first."""
+    """Dead letters of this server's sinks, the newest first."""
     before: int | None
     """The number below which the next page begins; None if the store keeps no older signal."""
 

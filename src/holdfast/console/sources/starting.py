@@ -1,4 +1,5 @@
-"""Starting work from the console: a run of a worker or a pipeline through the service that accepts every request, and a plain function."""
+"""Starts work from the console: a run of a worker or a pipeline, through the same service as requests over HTTP, and an execution of a
+function."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ class StartingSource:
         self._viewer = viewer
 
     def why_not(self, name: str, kind: Kind) -> str:
-        """Why this console cannot start it; empty if it can."""
+        """Why this console cannot start the worker or pipeline; empty if it can."""
         served = self._viewer.served
         if kind is Kind.FUNCTION or (served is not None and served.contracts(name)):
             return ""

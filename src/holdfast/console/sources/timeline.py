@@ -1,4 +1,5 @@
-"""The timeline of one execution: slices of its rows, by position, with the axis that their bars are drawn on."""
+"""The timeline of one execution. A page asks for a slice of its rows, from a position on, and gets the rows with the axis on which their
+bars are drawn."""
 
 from __future__ import annotations
 
@@ -20,13 +21,14 @@ from holdfast.pipelines.graph.text import graph_from
 from holdfast.store.seam import Filter, Store
 
 PAGE: Final = 200
-"""The rows of one slice."""
+"""How many rows one slice has."""
 _MOST_TREES: Final = 12
 _MOST_OPERATIONS: Final = 120_000
-"""Operations of all trees that are kept."""
+"""The kept trees have at most this many operations together."""
 _WHOLE_OPERATIONS: Final = 2_000
 _WHOLE_BYTES: Final = 8 * 1024 * 1024
-"""The payloads of an execution up to these sizes are read at once; those of a larger one are read for the rows that are shown."""
+"""If an execution is not larger than this, all its payloads are read at once. Of a larger one, only the payloads of the rows that a page
+shows are read."""
 _MOST_CHILDREN: Final = 1_000
 _MOST_READ: Final = 4 * 1024 * 1024
 _RANGE: Final = 50
@@ -50,14 +52,14 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     bar: str = ""
     """wait, group or work."""
     took: int | None = None
-    """Milliseconds; up to now for what goes on."""
+    """How long it took, in milliseconds; if it has not ended, how long it has taken until now."""
     going: bool = False
     tokens: int | None = None
     cost: int | None = None
     held: int = 0
     held_tokens: int = 0
     run: str = ""
-    """The execution that it started, if the caller may see it."""
+    """The id of the execution that the operation started, if the caller may see it."""
 
 
 class Slice(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +67,7 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True):
 
     revision: int
     total: int
-    """The rows that can be shown with this choice."""
+    """How many rows the choice has in all slices together."""
     operations: int
     counts: dict[str, int]
     at: int
@@ -76,7 +78,7 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True):
     idle: int
     span: int
     now: int
-    """Where the present is on the axis, of an execution that goes on; else the end."""
+    """The position of the present on the axis; if the execution is over, the position of its end."""
     is_over: bool
     selected: int | None = None
     """The position of the row that was asked for."""
@@ -84,7 +86,7 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Trees:
-    """The trees of executions that people look at now: few, and bounded together."""
+    """Keeps the trees of the executions that people look at now. Their number and their operations together are bounded."""
 
     def __init__(self, most: int = _MOST_TREES, operations: int = _MOST_OPERATIONS) -> None:
         self._most = most
@@ -174,7 +176,7 @@ class TimelineSource:
         )
 
     def _read(self, tree: Tree, shown: Sequence[Entry]) -> None:
-        """Read the payloads of rows that have not been read, as far as they are few bytes."""
+        """Read the payloads that these rows still need, up to a bound of bytes."""
         missing = sorted({place for entry in shown if entry.said is None for place in (entry.intent, entry.op.place) if place is not None})
         found: dict[int, Operation] = {}
         left = _MOST_READ
@@ -227,7 +229,7 @@ class TimelineSource:
 
 
 def _waited(op: Operation) -> str:
-    """How long a wait was meant to be."""
+    """How long the author's wait was set to last."""
     until = op.due_at or op.ended_at
     if until is None:
         return ""

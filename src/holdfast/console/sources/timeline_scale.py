@@ -1,4 +1,5 @@
-"""The scale of a timeline: from times to places on the axis. Long times in which nothing ran are folded into short marked segments."""
+"""The scale of a timeline: it turns times into positions on the axis. A long time in which nothing ran is drawn as a short marked segment,
+a fold."""
 
 from __future__ import annotations
 
@@ -12,9 +13,9 @@ WIDTH: Final = 10_000
 """The axis goes from 0 to this."""
 _MOST_FOLDS: Final = 24
 _LEAST_IDLE: Final = 2_000
-"""A shorter time is never folded, in milliseconds."""
+"""An idle time that is shorter than this is never folded, in milliseconds."""
 _FOLD: Final = 700
-"""The width of a fold, as long as there are few."""
+"""The width of a fold on the axis. If there are many folds, each is narrower."""
 _LABEL: Final = 1_200
 _ALL_FOLDS: Final = 4_000
 _STEPS: Final = (
@@ -38,7 +39,7 @@ class Fold(msgspec.Struct, frozen=True, gc=False):
 
 
 class Scale:
-    """Maps times of one execution to places on its axis. Pure."""
+    """Turns the times of one execution into positions on its axis. Pure."""
 
     def __init__(self, start: int, end: int, busy: Iterable[tuple[int, int]]) -> None:
         """`busy` are the times in which something ran, in the order in which they began."""
@@ -58,7 +59,7 @@ class Scale:
             place, at = place + width, finish
             self._add(finish, place, per_ms)
         self.idle = sum(end - start for start, end in gaps)
-        """How long nothing ran, in the folds together."""
+        """The time of all folds together, in milliseconds."""
         self.shown = shown
 
     def _add(self, time: int, place: float, rate: float) -> None:
@@ -76,7 +77,7 @@ class Scale:
         return min(WIDTH, round(self._places[piece] + (time - self._times[piece]) * self._rates[piece]))
 
     def ticks(self, most: int = 8) -> list[tuple[int, int]]:
-        """Marks on the axis: a place, and the time since the start. None lies in a fold, and none close to another."""
+        """The marks on the axis: each is a position and the time since the start. No mark lies in a fold or close to another mark."""
         step = next((size for size in _STEPS if self.shown / size <= most), _STEPS[-1])
         found, last = [(0, 0)], 0
         for begin, finish in self._pieces():
@@ -113,7 +114,7 @@ def _gaps(start: int, end: int, busy: Iterable[tuple[int, int]]) -> list[tuple[i
 
 
 def _folded(gaps: list[tuple[int, int]], whole: int) -> list[tuple[int, int]]:
-    """The gaps that are folded: long beside what ran, the longest of them."""
+    """The gaps that are folded: those longer than half of the time in which something ran; if there are too many, only the longest."""
     ran = whole - sum(end - start for start, end in gaps)
     long = [(begin, end) for begin, end in gaps if end - begin > max(_LEAST_IDLE, ran // 2)]
     longest = sorted(long, key=lambda gap: gap[0] - gap[1])[:_MOST_FOLDS]

@@ -1,7 +1,7 @@
-"""The operations of one execution as a tree of rows, with everything that slices of it need. It is built once for each revision.
+"""The operations of one execution as a tree of rows, from which slices are cut. The tree is built once for each revision of the execution.
 
-What a run writes for itself is put where a reader looks for it: calls stand under the attempt that made them, the work of a pipeline's node
-under its node, an intent and its receipt are one row, and timers and parents that only the engine needs are left out.
+The rows are ordered for people: calls stand under the attempt that made them, the work of a pipeline's node stands under its node, an
+intent and its receipt are one row, and timers and parents that only the engine needs have no row.
 """
 
 from __future__ import annotations
@@ -45,27 +45,27 @@ class Entry(msgspec.Struct, kw_only=True, gc=False):
     kids_ok: int = 0
     kids_bad: int = 0
     end: int = 0
-    """Where the rows under it end, in the order of rows."""
+    """The number of the first entry after this one that does not stand under it."""
     closed: bool = False
-    """Its children are not shown at first."""
+    """Whether the page hides its children until a person opens the row."""
     intent: int | None = None
     """The place of the intent of a call, or of the request of a question."""
     told: bool = False
-    """It stands as a row under it does."""
+    """Whether its standing was taken over from a row under it."""
     said: Said | None = None
     """What its payloads say; None as long as they have not been read."""
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """Which rows are wanted."""
+    """Which rows a person wants to see."""
 
     errors: bool = False
     text: str = ""
     toggled: frozenset[int] = frozenset()
-    """Places of rows that are open where they are closed at first, and closed where they are open."""
+    """The places of the rows that a person opened or closed by a click."""
 
     def flipped(self, place: int | None = None) -> str:
-        """The places that are toggled, as an address has them; with one more row opened or closed."""
+        """The toggled places as the address of the page has them; with `place`, as they are after a click on that row."""
         return ",".join(map(str, sorted(self.toggled if place is None else self.toggled ^ {place})))
 
 
@@ -75,7 +75,7 @@ class Tree:
     def __init__(
         self, header: Execution, operations: Sequence[Operation], kinds: Mapping[str, str], now: int, veil: Veil, *, whole: bool
     ) -> None:
-        """`kinds` are the kinds of a pipeline's nodes. `whole` says that the operations have their payloads."""
+        """`kinds`: the kind of each node of a pipeline. `whole`: whether the operations were read with their payloads."""
         self.header = header
         self.operations = operations
         self.is_over = header.status is not ExecutionStatus.RUNNING
@@ -122,7 +122,8 @@ class Tree:
         self._pass_up()
 
     def _pass_up(self) -> None:
-        """A row that is open stands as what it waits for. A map that ended well with failures among its items is partial."""
+        """Set the standing of rows from the rows under them. A row that has not ended gets the standing of what it waits for; a map that
+        succeeded although some of its items failed is partial."""
         for entry in reversed(self.entries):
             if entry.standing == "ok" and entry.kids_bad and entry.op.sub_type in BATCHES:
                 entry.standing = "partial"
@@ -137,7 +138,7 @@ class Tree:
         return "undo" if op.sub_type == NODE else verb_of(op)
 
     def _hidden(self, operations: Sequence[Operation]) -> tuple[set[str], dict[str, int]]:
-        """The operations that have no row of their own, and for a call or a question the place of its first half."""
+        """The operations that have no row of their own; and for each call or question the place of its intent or request."""
         timers = {TIME_AT.operation_id} if self._kinds else set()
         for node in self._kinds:
             timers |= {node_time_at(node, turn).operation_id for turn in range(1, _MOST_TURNS)}
@@ -162,7 +163,7 @@ class Tree:
         return homes.get(op.name or "", -1) if self._kinds else attempt
 
     def _order(self, found: list[Entry]) -> None:
-        """Put the rows in the order in which they are read: each before what stands under it."""
+        """Put the rows in the order of the page: each row before the rows under it."""
         below: dict[int, list[int]] = {}
         for at, entry in enumerate(found):
             below.setdefault(entry.above, []).append(at)
@@ -194,7 +195,8 @@ class Tree:
             parent.kids_bad += entry.standing in _BAD
 
     def find(self, operation: str) -> tuple[int, Entry] | None:
-        """The row of an operation, and its number; -1 for an operation that has no row of its own."""
+        """The number and the entry of an operation. The number is -1 for an operation that has no row of its own. None if there is no such
+        operation."""
         at = self.by_id.get(operation, -1)
         if at >= 0:
             return at, self.entries[at]
@@ -204,7 +206,7 @@ class Tree:
         return -1, Entry(op=op, verb=verb_of(op), name=name_of(op), standing=stands(op, is_over=self.is_over))
 
     def say(self, entry: Entry, half: Operation | None) -> None:
-        """Read what the payloads of a row say."""
+        """Read the facts of a row from its payloads."""
         said = said_of(self._veil.operation(entry.op), None if half is None else self._veil.operation(half))
         if said.standing is not None and entry.op.ended_at is not None:
             entry.standing = said.standing
@@ -213,13 +215,13 @@ class Tree:
     # --- time
 
     def measured(self, now: int) -> Scale:
-        """The scale of the axis."""
+        """Make the scale of the axis."""
         header = self.header
         end = header.ended_at if header.ended_at is not None else max(now, header.touched_at)
         return Scale(header.started_at, end, self._busy(end))
 
     def _busy(self, end: int) -> Iterator[tuple[int, int]]:
-        """When something ran. A row with others under it is not counted itself."""
+        """The times in which something ran. A row that has rows under it does not count itself."""
         spans = []
         for entry in self.entries:
             op = entry.op
@@ -246,7 +248,7 @@ class Tree:
         return found
 
     def is_closed(self, entry: Entry, choice: Choice) -> bool:
-        """Whether a row shows nothing of what stands under it."""
+        """Whether the rows under a row are hidden."""
         return entry.kids > 0 and entry.closed != (entry.op.place in choice.toggled)
 
     def _unfolded(self, choice: Choice) -> list[int]:
@@ -258,7 +260,7 @@ class Tree:
         return found
 
     def _filtered(self, choice: Choice) -> list[int]:
-        """Rows that match, and the rows that they stand under."""
+        """The rows that match, and the rows above them."""
         wanted, text = set(), choice.text.casefold()
         for at, entry in enumerate(self.entries):
             if choice.errors and entry.standing not in _BAD and entry.standing != "retrying":
@@ -276,7 +278,7 @@ class Tree:
         return sorted(wanted)
 
     def shown_at(self, entry: int, choice: Choice) -> tuple[int, Choice]:
-        """Where a row is shown, and the choice that opens what stands above it."""
+        """The position of a row on the page, and the choice with which the rows above it are open."""
         toggled, above = set(choice.toggled), self.entries[entry].above
         while above >= 0:
             one = self.entries[above]
@@ -287,11 +289,11 @@ class Tree:
         rows = self.view(opened)
         try:
             return rows.index(entry), opened
-        except ValueError:  # it does not match what is looked for
+        except ValueError:  # the row does not match the choice
             return self.shown_at(entry, Choice(toggled=frozenset(toggled)))
 
     def tail(self, entry: Entry) -> str:
-        """What came of a row, in a few words."""
+        """The result of a row, in a few words."""
         if entry.op.sub_type in BATCHES and entry.kids:
             what = "item" if entry.op.sub_type == SubType.MAP.value else "branch"
             return counted(entry.kids, entry.kids_ok, entry.kids_bad, what)

@@ -1,4 +1,4 @@
-"""What a row of the timeline says of its operation: a verb, a name, how it stands, and what came of it, as the author's code would say it.
+"""The words of a timeline's row: a verb, a name, a standing and a result, in the words of the author's code.
 
 step charge → receipt-42        wait cool-down 30 s        map pages 40 items: 38 ok, 2 failed
 """
@@ -22,7 +22,7 @@ from holdfast.workers.calls import Intent, Receipt
 from holdfast.workers.run_operations import ATTEMPT, CHOICE, INHERITED, NODE, RECEIPT, STEP
 
 MOST_TAIL: Final = 160
-"""The characters of a result or an error that a row shows."""
+"""A row shows at most this many characters of a result or an error."""
 _MOST_PARSED: Final = 2_000
 _MOST_BARED: Final = 200_000
 _MARKED: Final = '{"t":"'
@@ -54,7 +54,7 @@ _BY_TYPE: Final[Mapping[Type, str]] = {
     Type.CHAINED_INVOKE: "invoke",
 }
 BATCHES: Final = frozenset({SubType.MAP.value, SubType.PARALLEL.value})
-"""Contexts whose children are tracks: one row with counts."""
+"""Contexts whose children are branches or items; their row shows counts."""
 _ENDS: Final[Mapping[Status, str]] = {
     Status.SUCCEEDED: "ok",
     Status.FAILED: "failed",
@@ -71,9 +71,9 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
 
     tail: str = ""
     standing: str | None = None
-    """How it really ended, where the operation alone does not say."""
+    """How the work really ended, if the operation's own status does not say it."""
     run: str | None = None
-    """The run that it asked for."""
+    """The id of the run that the operation asked for."""
     tokens: int | None = None
     cost: int | None = None
     """Billionths of a dollar."""
@@ -95,7 +95,7 @@ def name_of(op: Operation) -> str:
 
 
 def stands(op: Operation, *, is_over: bool) -> str:
-    """How an operation stands. In an execution that is over, nothing goes on."""
+    """The standing of an operation. In an execution that is over, no operation is shown as running."""
     ended = _ENDS.get(op.status)
     if ended is not None:
         return ended
@@ -109,7 +109,7 @@ def stands(op: Operation, *, is_over: bool) -> str:
 
 
 def said_of(op: Operation, intent: Operation | None = None) -> Said:
-    """What came of an operation, from its payloads. Text that cannot be read says nothing."""
+    """The result of an operation, read from its payloads. A payload that cannot be read is left out."""
     try:
         if op.sub_type == RECEIPT:
             return _call(op, intent)
@@ -177,7 +177,7 @@ def _node(op: Operation) -> Said:
 
 
 def counted(total: int, ok: int, failed: int, what: str = "item") -> str:
-    """The tracks of a map or a parallel, in words."""
+    """The items of a map or the branches of a parallel, counted in words."""
     rest = total - ok - failed
     parts = [f"{ok:,} ok"] * bool(ok) + [f"{failed:,} failed"] * bool(failed) + [f"{rest:,} to go"] * (rest > 0)
     return f"{total:,} {what if total == 1 else f'{what}es' if what.endswith('ch') else f'{what}s'}" + (
@@ -193,7 +193,7 @@ def failure_line(error: Failure) -> str:
 
 
 def bare(text: str) -> str:
-    """A payload without the marks of types that the SDK puts around each value; any other text as it is."""
+    """A payload without the type marks that the SDK puts around each value. Any other text is returned unchanged."""
     if not text.startswith(_MARKED) or len(text) > _MOST_BARED:
         return text
     try:
@@ -225,6 +225,7 @@ def brief(text: str) -> str:
 
 
 def clear(text: str, most: int, *, whole: int = 0) -> str:
-    """A text of strangers on one line: cut, and without characters that hide or turn others. It is not HTML yet."""
+    """A text of a stranger on one line: cut, and without characters that hide others or change the direction of text. It is not escaped for
+    HTML."""
     cut = text[:most] + "…" if max(len(text), whole) > most else text
     return cut if cut.isprintable() else "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in cut)

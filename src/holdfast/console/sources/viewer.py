@@ -17,11 +17,11 @@ from holdfast.store.seam import Store
 from holdfast.workers.run_lookup import Asker
 
 READ_SECONDS = 5.0
-"""How long a page may read lists and counts."""
+"""How long one read of a list or a count may take."""
 
 
 class Viewer:
-    """A caller. Everything that a source reads for a page, it reads through the viewer of that page."""
+    """One caller of the console. A source reads the store only through it."""
 
     def __init__(
         self,
@@ -42,18 +42,18 @@ class Viewer:
         self.asker = asker
         self.actor = actor
         self.tenant = tenant
-        """The tenant that the caller is kept to; None sees all."""
+        """The tenant that the caller belongs to; None if the caller sees all tenants."""
         self.served = served
-        """What the server beside the console serves; None if there is none."""
+        """What the console's server serves; None for a console without a server."""
 
     @cached_property
     def client(self) -> Client:
-        """The verbs of an operator. The audit log names this caller for each of them."""
+        """The operator's client, acting for this caller: the audit log names the caller for each action."""
         return Client(self.store, self.where, clock=self.clock, ids=self.ids, actor=self.actor)
 
     @property
     def now(self) -> int:
-        """The time that counts in this store."""
+        """The present time, by the store's clock."""
         return self.clock.now()
 
     @property
@@ -66,15 +66,16 @@ class Viewer:
         return self.tenant is None or (header.tenant or "default") == self.tenant
 
     def standing(self, header: Execution) -> Standing:
-        """How an execution stands, as the list of runs tells it. Only one that is suspended may wait for a person: the store is asked."""
+        """The standing of an execution, the same as in the list of runs. Only a suspended execution may wait for a person, so only then the
+        store is asked."""
         if header.state is State.SUSPENDED:
             for row in self.store.browse(Browse(text=header.id, limit=2), READ_SECONDS).rows:
-                if row.header.id == header.id:  # another one may have this id as its name
+                if row.header.id == header.id:  # another execution may have this id as its name
                     return row.standing
         return standing_of(header, undecided=False)
 
     def find(self, execution: str) -> Execution:
-        """An execution by its id. One of another tenant looks as if it did not exist."""
+        """Find an execution by its id. For an execution of another tenant the error is the same as for one that does not exist."""
         header = self.store.find(execution)
         if header is None or not self.may_see(header):
             raise ExecutionNotFound(f"There is no execution {execution!r:.100}.")

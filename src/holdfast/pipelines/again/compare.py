@@ -11,7 +11,7 @@ import msgspec
 from holdfast.model import codec
 
 MOST_DIFFERENCES: Final = 50
-"""How many differences of one node are told."""
+"""A comparison reports at most this many differences of one node."""
 _MOST_TEXT: Final = 200
 _VERDICTS: Final = ("verdict", "label", "decided_by")
 
@@ -22,7 +22,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     round: int = 1
     reused: bool = False
-    """Its result is of an earlier run."""
+    """Whether the node's result was reused from an earlier run."""
     verdict: str | None = None
     duration_ms: int | None = None
     cost_usd: Decimal = Decimal(0)
@@ -31,7 +31,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """One value that differs. A side that has none there is None, and says so."""
+    """One value that differs. `a` and `b` are the two values as texts; None if that run has no value at this path."""
 
     path: str
     a: str | None
@@ -39,7 +39,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class NodeComparison(msgspec.Struct, frozen=True, kw_only=True):
-    """A node of two runs. A run that does not have the node has no side."""
+    """A node in two runs. If a run does not have the node, its side is None."""
 
     node: str
     a: Side | None
@@ -63,7 +63,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     a: str
     b: str
     inputs: tuple[Difference, ...] = ()
-    """Differences of what the runs themselves were given."""
+    """Differences between the inputs of the two runs."""
     outputs: tuple[Difference, ...] = ()
     status: tuple[str, str] = ("", "")
     nodes: tuple[NodeComparison, ...] = ()
@@ -93,13 +93,13 @@ class NodePicture(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def verdict_in(document: Mapping[str, Any] | None) -> str | None:
-    """What a gate, a route or a person said, in one text."""
+    """The verdict of a gate, the label of a route or the decision of a person, as one text."""
     told = [str(document[name]) for name in _VERDICTS if isinstance(document.get(name), str)] if document is not None else []
     return ", ".join(told) or None
 
 
 def compared(a: Mapping[str, NodePicture], b: Mapping[str, NodePicture]) -> tuple[NodeComparison, ...]:
-    """The nodes of both runs, in the order of the second one; what only the first one has comes last."""
+    """Compare the nodes of both runs. They stand in the order of the second run; nodes that only the first run has stand last."""
     return tuple(_compared(name, a.get(name), b.get(name)) for name in dict.fromkeys([*b, *a]))
 
 
@@ -116,7 +116,7 @@ def _compared(name: str, a: NodePicture | None, b: NodePicture | None) -> NodeCo
 
 
 def _outputs(document: Mapping[str, Any] | None) -> Any:
-    """What a node gave, without the ids of its runs."""
+    """The outputs of a node, without the ids of its runs, which always differ."""
     return None if document is None else _without_ids({name: value for name, value in document.items() if name not in _VERDICTS})
 
 

@@ -1,11 +1,9 @@
 """Forerunners: the earlier runs of a restarted pipeline, and what a node of the new run takes from them.
 
-Two things are taken. A *result* is reused if the newest run that came to the node ended it well, and the same work is asked for: then no
-child run begins. *Receipts* of writes are inherited by every child run that does begin, whatever became of the earlier ones: its link
-names them (workers.calls).
-
-Work that was undone, and work that the operator wants sent again, has neither: its child run begins a family of its own, so that a
-server which knows the old idempotency keys does not take the new calls for the old ones.
+Two things are taken. A *result* is reused if the node succeeded in the newest run that reached it, and the new run asks for the same work:
+then no child run begins. *Receipts* of writes are inherited by every child run that begins, also if the earlier child runs failed: its link
+names them (workers.calls). Work that was undone, and work that the operator wants to be sent again, gets neither: its child run begins a
+new family, so that a server which remembers the old idempotency keys does not mistake the new calls for the old ones.
 """
 
 from __future__ import annotations
@@ -32,21 +30,22 @@ from holdfast.workers.ballots import NO_BALLOT, ballots_in
 from holdfast.workers.earlier_runs import EarlierRun
 
 UNDO = "undo"
-"""How the parts of a node's work begin that take back what the node did."""
+"""The parts of a node's work that undo the node have names which begin with this."""
 Reuse: TypeAlias = Literal["all", "ok", "none"]
-"""Which results of an earlier node count: all of them, those that went well, or none."""
+"""Which results of an earlier node are reused: all, those that succeeded, or none."""
 
 
 class Earlier(msgspec.Struct, frozen=True, kw_only=True):
     """What earlier runs did at the place of a child run that is about to begin."""
 
     link: Link | None = None
-    """The link of the child run; None: it is the first of its family."""
+    """The link of the child run to its family; None if the child run is the first of its family."""
     candidate: Reused | None = None
-    """A result that counts, if the new child run would do the same work."""
+    """A result that is reused if the new child run would do the same work."""
 
     def reusable(self, order: Order) -> Reused | None:
-        """The result that stands for the ordered run. A pipeline is always run: its own nodes decide what they reuse."""
+        """The earlier result, if it can be used instead of the ordered run. A nested pipeline always runs: its own nodes decide what they
+        reuse."""
         if self.candidate is None or order.kind is Kind.PIPELINE:
             return None
         return self.candidate if work_of(accepted_from(order.input)) == self.candidate.work else None
@@ -62,11 +61,11 @@ class Forerunners:
 
     @property
     def keeps(self) -> bool:
-        """Whether what earlier runs did stays as it is if this run fails."""
+        """Whether the writes of earlier runs are left as they are if this run fails, and are not undone."""
         return self._again is not None and self._again.kept
 
     def reuse(self, node: AnyNode, round: int) -> tuple[_Past, Reuse] | None:
-        """The run whose results of a node count, and which of them; None if there is none."""
+        """The earlier run whose results of a node are reused, and which of its results; None if there is no such run."""
         again = self._again
         if again is None or again.is_whole or node.name in again.nodes:
             return None
@@ -78,14 +77,15 @@ class Forerunners:
         return None
 
     def is_fresh(self, node: str, round: int) -> bool:
-        """Whether nothing of earlier runs counts for what the node writes: it was undone, or it is to be sent again."""
+        """Whether the node makes its writes new, without results and receipts of earlier runs: the node was undone, or the operator wants
+        it sent again."""
         if self._again is not None and node in self._again.resend:
             return True
         newest = next((past for past in self.runs if node in past.names), None)
         return newest is not None and newest.is_undone(node, round)
 
     def child(self, node: AnyNode, visit: Visit, part: str, at: Identity, worker_id: str) -> Earlier:
-        """What is known at the place of a child run."""
+        """What earlier runs did at the place of a child run."""
         round, found = visit.round, self.reuse(node, visit.round)
         candidate = None
         if found is not None and not part.startswith(UNDO):
@@ -103,8 +103,8 @@ class Forerunners:
         return None
 
     def decision(self, node: AnyNode, round: int, place: ApprovalPlace, asked: Requested) -> Reused | None:
-        """What was decided about exactly the same before, for a node that ended well. The decision of a person who asks for the new run
-        does not count: a person does not decide about the own request."""
+        """The earlier decision about exactly the same question, if the node succeeded. A decision of the person who asks for the new run is
+        not reused, because a person must not decide about their own request."""
         found = self.reuse(node, round)
         if found is None or found[1] != "all":
             return None
@@ -122,7 +122,7 @@ class Forerunners:
         return None if made.is_own(asked.requested_by) else made
 
     def wait(self, node: AnyNode, round: int, at: Identity) -> Reused | None:
-        """A wait that was over before, for a node that ended well."""
+        """A wait that ended in an earlier run, if the node succeeded."""
         found = self.reuse(node, round)
         if found is None or found[1] != "all":
             return None
@@ -133,7 +133,7 @@ class Forerunners:
 
 
 class _Past:
-    """One earlier run, by the places of its work."""
+    """One earlier run: what was done at each place of its work."""
 
     def __init__(self, run: EarlierRun) -> None:
         self.run = run
@@ -143,7 +143,7 @@ class _Past:
         self._again: Again | None = run.accepted.again
 
     def forced(self, node: str) -> bool:
-        """Whether this run was to run a node again, and never began it: then results of still earlier runs do not count."""
+        """Whether this earlier run was asked to run a node again, but never began it. Then results of runs before it are not reused."""
         return self._again is None or self._again.is_whole or node in self._again.nodes
 
     def settled(self, node: str, round: int) -> Settled | None:
@@ -156,7 +156,7 @@ class _Past:
         return undone_at(node, round).operation_id in self.run.operations
 
     def reuse(self, node: AnyNode, round: int, *, is_retry: bool) -> Reuse:
-        """Which results of a node count again."""
+        """Which results of a node are reused."""
         if self.is_undone(node.name, round):
             return "none"
         settled = self.settled(node.name, round)
@@ -165,7 +165,7 @@ class _Past:
         return "ok" if isinstance(node, WorkerNode | MapNode) else "none"
 
     def result(self, at: Identity) -> Reused | None:
-        """What a child run gave at exactly this place; None if none ended there."""
+        """The result of the child run at exactly this place; None if no child run ended there."""
         known = self.reused.get(reused_at(at).operation_id)
         operation, child = self.run.operations.get(at.operation_id), self.run.children.get(at.operation_id)
         if known is not None or operation is None or child is None or operation.status in OPEN:
@@ -173,24 +173,26 @@ class _Past:
         return result_of(self.id, operation, child.run_id, child.accepted)
 
     def done(self, node: str, round: int, part: str, worker_id: str) -> list[Reused]:
-        """Everything that a worker did for a part of a node's work, in order: with every turn and number, because a write is a write."""
+        """All results of a worker for a part of a node's work, in order, of every turn and number: a restart inherits the receipts of all
+        their writes."""
         return [one for one in self.results if (one.node, one.round, one.part, one.worker) == (node, round, part, worker_id)]
 
     @cached_property
     def results(self) -> Sequence[Reused]:
-        """Everything that child runs did, in the order in which they began, also those that did not end."""
+        """The results of all child runs, in the order in which the runs began; also of those that did not end."""
         return results_in(self.run)
 
 
 def question_hash(asked: Requested) -> str:
-    """The hash of what persons are shown and asked, and of what is demanded of them: a decision counts only for the same question."""
+    """A hash of what a person sees, of the question, and of who and how many must decide. A decision is reused only for a question with the
+    same hash."""
     told = [asked.kind, asked.tool, asked.arguments_sha256, asked.question, asked.schema]
     demanded = [list(asked.approvers), asked.votes, asked.group, asked.risk]
     return sha256(codec.dumps([*told, *demanded]).encode()).hexdigest()
 
 
 def results_in(run: EarlierRun) -> list[Reused]:
-    """Everything that child runs did in one execution, in the order in which they began."""
+    """The results of all child runs of one execution, in the order in which the runs began."""
     found: list[Reused] = []
     for operation in run.operations.values():
         if operation.sub_type == REUSED and operation.type is Type.STEP:
@@ -202,12 +204,13 @@ def results_in(run: EarlierRun) -> list[Reused]:
 
 
 def is_good(settled: Settled, *, is_retry: bool) -> bool:
-    """Whether a node ended so that its results count again. A gate that asked for another round has done its work."""
+    """Whether a node ended in a state in which its results are reused. This includes a gate that asked for another round: its verdict is a
+    result."""
     return settled.state == "ok" or settled.revise or (settled.state == "partial" and not is_retry)
 
 
 def result_of(of: str, operation: Operation, run_id: str, accepted: AcceptedRequest) -> Reused:
-    """What a child run did, as a record of the new run holds it. A child run that is not over has no response."""
+    """The result of a child run, in the form in which the new run records it. A child run that is not over has no response."""
     made = Reused(
         of=of,
         run_id=run_id,
@@ -227,14 +230,15 @@ def result_of(of: str, operation: Operation, run_id: str, accepted: AcceptedRequ
 
 
 def counted(result: Reused | None, reuse: Reuse) -> Reused | None:
-    """The result if it counts."""
+    """The result, if `reuse` allows it; else None."""
     if result is None or reuse == "none" or bytes(result.response) == b"null":
         return None
     return result if reuse == "all" or result.answer.status is Status.OK else None
 
 
 def linked(last: Reused, accepted: AcceptedRequest, *, is_whole: bool, is_fresh: bool) -> Link:
-    """The link after the last run that did this work. It inherits from the runs of that family only: keys of calls follow from it."""
+    """The link that follows the last run which did this work. It inherits only from runs of that run's family, because the keys of calls
+    are made from the family."""
     if is_fresh:
         family = sha256(f"{last.family}\0again\0{accepted.link}".encode()).hexdigest()
         return Link(family=family, number=last.link + 1)

@@ -1,6 +1,7 @@
-"""Items of a map in a restart: each item of the new list takes what the same item of an earlier list gave.
+"""The items of a map in a restart: each item of the new list reuses the result of the same item of an earlier list.
 
-Two items are the same if their values are equal; an item whose value changed follows the earlier item at its index, if no other item does.
+Two items are the same if their values are equal. An item whose value has changed is matched with the earlier item at its index, if no other
+item is matched with that one.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def matched(now: Sequence[Any], before: Sequence[Any]) -> list[int | None] | Non
 
 
 class ItemForerunners:
-    """What earlier runs gave for the items of one shard."""
+    """What earlier runs did for the items of one shard."""
 
     def __init__(self, accepted: AcceptedRequest, items: EarlierItems, first: int, runs: Iterable[EarlierRun]) -> None:
         self._accepted = accepted
@@ -92,7 +93,7 @@ class ItemForerunners:
                     self._by_item[one.item].append(one)
 
     def child(self, index: int, worker_id: str) -> Earlier:
-        """What is known about an item's child run of this worker."""
+        """What earlier runs did for an item, with this worker."""
         place = index if self._items.places is None else self._items.places[index - self._first]
         done = [] if place is None else [one for one in self._by_item[place] if one.worker == worker_id]
         if not done:

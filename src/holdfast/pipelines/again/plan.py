@@ -1,7 +1,7 @@
-"""The plan of a restart: which nodes are reused, which run again and why, before anything starts. Pure.
+"""The plan of a restart, made before it starts: which nodes are reused, and which run again and why. Pure.
 
-What a node will really do is decided when the node may begin: a node below one that runs again is reused after all if its inputs come out
-the same. The plan says so (`depends`).
+The run decides about a node only when the node may begin: a node below one that runs again is still reused if its inputs turn out to be the
+same. The plan calls this `depends`.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     kind: str
     what: What
-    """reused; again; or depends: it runs again if its inputs come out other than before."""
+    """`reused`; `again`; or `depends`: the node runs again only if its inputs differ from before."""
     why: str
     cost_usd: Decimal = Decimal(0)
-    """What its runs cost last time."""
+    """What the node's runs cost in the earlier run."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,13 +49,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[NodePlan, ...] = ()
     """In the order of the graph; empty for a run of a worker, which runs again as a whole."""
     inherits: int = 0
-    """How many earlier runs the new run inherits receipts of writes from."""
+    """From how many earlier runs the new run inherits receipts of writes."""
     may_cost_usd: Decimal | None = None
-    """The most that the restart may cost; None: there is no estimate."""
+    """The most that the restart may cost; None if there is no estimate."""
 
     @property
     def last_cost_usd(self) -> Decimal:
-        """What the nodes that run again cost last time, or may run again."""
+        """What the nodes that run again, or may run again, cost in the earlier run."""
         return sum((one.cost_usd for one in self.nodes if one.what != "reused"), Decimal(0))
 
     def document(self) -> dict[str, Any]:
@@ -92,8 +92,8 @@ def planned(
     costs: Mapping[str, Decimal],
     package: Package,
 ) -> tuple[NodePlan, ...]:
-    """The plan of each node. `given` are the nodes that the operator named, `forced` these and all below them; `inputs` are those of
-    before and those of now."""
+    """The plan of each node. `given`: the nodes that the operator named. `forced`: those and all nodes below them. `inputs`: the inputs of
+    the earlier run and those of the new one."""
     done: dict[str, NodePlan] = {}
     for node in graph.nodes:
         what, why = _node(node, forerunners, given, forced, inputs, package)
@@ -132,7 +132,7 @@ def _node(
     if _changed(node, *inputs):
         return "again", "its inputs changed"
     for result in past.results:
-        if result.package.startswith(SHARD):  # it has the code of the pipeline, which is not what its items depend on
+        if result.package.startswith(SHARD):  # a shard's package is the code of the pipeline, on which the items do not depend
             continue
         served = package(result.worker) if result.node == node.name and result.package else None
         if served is not None and served != (result.version, result.package):
@@ -142,7 +142,7 @@ def _node(
 
 
 def _changed(node: AnyNode, before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Whether a reference of the node to the run's inputs gives another value now."""
+    """Whether a reference of the node to the run's inputs has another value than before."""
     for _, template in templates_of(node):
         for reference in references_in(template):
             alone = {"$from": reference.source, "path": list(reference.path)}
@@ -152,6 +152,6 @@ def _changed(node: AnyNode, before: Mapping[str, Any], now: Mapping[str, Any]) -
 
 
 def _moved(node: AnyNode, done: Mapping[str, NodePlan]) -> list[str]:
-    """The nodes that this one refers to and that may give something new."""
+    """The nodes to which this node refers and whose results may change."""
     sources = dict.fromkeys(reference.source for _, template in templates_of(node) for reference in references_in(template))
     return [name for name in sources if name in done and done[name].what != "reused"]

@@ -112,7 +112,7 @@ def _rule(given: Any, what: str) -> Rule:
         return reading.converted({"path": "", **given}, Rule)
     except (msgspec.ValidationError, TypeError) as wrong:
         raise PipelineInvalid(
-            f"{what} has a rule that is none: {str(wrong)[:300]}. A rule has path, op, value, code, message, severity."
+            f"{what} has a wrong rule: {str(wrong)[:300]}. A rule has path, op, value, code, message, severity."
         ) from None
 
 
@@ -131,7 +131,8 @@ def when_of(when: Any) -> When | None:
 
 
 def joined(asked: Mapping[str, Sequence[Condition]]) -> tuple[Template, dict[str, tuple[Rule, ...]]]:
-    """One value for all conditions, and the rules for that value by label. Conditions about several values ask a list of them."""
+    """Join conditions: one value for all of them, and the rules for that value by label. If the conditions are about several values, the
+    value is a list of those."""
     values: list[Template] = []
     for condition in (condition for conditions in asked.values() for condition in conditions):
         if condition.value not in values:
@@ -146,7 +147,7 @@ def joined(asked: Mapping[str, Sequence[Condition]]) -> tuple[Template, dict[str
 
 
 def route_of(rules: Any, value: Any) -> tuple[Template, dict[str, tuple[Rule, ...]]]:
-    """The value that a route judges, and the rules of each label: conditions, or rules for the value that the author named."""
+    """The value that a route judges, and the rules of each label. The author wrote conditions, or rules for a named value."""
     if not isinstance(rules, Mapping) or not rules:
         raise PipelineInvalid(f"rules= is {rules!r:.120}; it is a dict from labels to conditions: {{'small': p.inputs.pages.at_most(10)}}.")
     asked = {str(label): given if isinstance(given, list | tuple) else [given] for label, given in rules.items()}
@@ -168,7 +169,7 @@ def failure_of(on_failure: Any) -> dict[str, FailureAction]:
 
 
 def action_of(action: Any, what: str) -> FailureAction:
-    """One of the three things that can happen."""
+    """Read an action: `fail`, `skip` or `escalate`."""
     if action not in _ACTIONS:
         raise PipelineInvalid(f"{what} is {action!r:.80}; it is 'fail', 'skip' or 'escalate'.")
     chosen: FailureAction = action
@@ -208,7 +209,7 @@ def tolerate_of(tolerate: Any) -> tuple[int, bool]:
 
 
 def conflicts_of(conflicts: str) -> dict[str, Any]:
-    """`conflicts=` of a merge: what happens, or the worker that decides."""
+    """`conflicts=` of a merge: an action, or the id of the worker that decides."""
     known = conflicts in ("report", "fail", "escalate")
     return {"conflicts": conflicts if known else "worker", "resolver": None if known else conflicts}
 

@@ -1,6 +1,6 @@
 """From a Python file to graphs: the runner reads what the file declares, the sandbox runs the builder, and the runner checks the result.
 
-The contract is what the runner read itself, from the page or from the file's literals. What the sandbox sends is hostile input.
+The runner reads the contract itself, from the page or from the file's literals. It treats what the sandbox sends as hostile input.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MOST_SHOWN: Final = 2_000
 
 
 class _Draft(msgspec.Struct):
-    """What the sandbox sends for one pipeline. The parts stay text until the reader of graphs takes them."""
+    """What the sandbox sends for one pipeline. Its parts stay text until graph/text.py reads them."""
 
     nodes: msgspec.Raw
     gives: msgspec.Raw
@@ -97,7 +97,7 @@ async def build(
     include = tuple(each for pipeline in declared for each in pipeline.include)
     steps = await in_thread(
         Purpose.HOUSE, packages.keep, file, (), include
-    )  # steps need no page, so that a page's words do not change them
+    )  # without the page, so that a change of its text does not change the steps' package
     return [_with_steps(one, steps, include) for one in built]
 
 
@@ -161,7 +161,7 @@ def _drafts(frame: Mapping[str, Any], kept: Kept, file: Path, count: int) -> lis
         case {"op": "drafted", "drafts": [*texts]} if len(texts) == count and all(isinstance(text, str) for text in texts):
             return [_draft(text, file) for text in texts]
         case _:
-            raise PipelineInvalid("Its code sent something else than its pipelines.", str(file))
+            raise PipelineInvalid("Its code sent something that is not a list of pipelines.", str(file))
 
 
 def _draft(text: str, file: Path) -> _Draft:
@@ -170,11 +170,12 @@ def _draft(text: str, file: Path) -> _Draft:
         check_text(data, MAX_DRAFT_BYTES, "A pipeline")
         return reading.decoded(data, _Draft)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as wrong:
-        raise PipelineInvalid(f"Its code sent a pipeline that is none: {str(wrong)[:300]}.", str(file)) from None
+        raise PipelineInvalid(f"Its code sent a wrong pipeline: {str(wrong)[:300]}.", str(file)) from None
 
 
 def _built(declared: DeclaredPipeline, contract: Contract, draft: _Draft, kept: Kept, file: Path) -> Built:
-    """Put the runner's own contract beside the nodes of the author, and read the whole as a stranger's text."""
+    """Put together the contract that the runner read and the nodes that the sandbox sent, and read the result with all checks for texts of
+    strangers."""
     around = {"contract": json_of(contract), "format": GRAPH_FORMAT, "gates": declared.gates}
     text = codec.dumps(around).removesuffix("}").encode() + b',"nodes":' + bytes(draft.nodes) + b',"gives":' + bytes(draft.gives) + b"}"
     if len(text) > MAX_TEXT_BYTES:
@@ -193,7 +194,7 @@ def _with_steps(built: Built, steps: Kept, include: tuple[str, ...]) -> Built:
 
 
 def _lines(graph: Graph, said: Mapping[str, Line], kept: Kept, file: Path) -> dict[str, Line]:
-    """The author's lines, as far as they are lines: they are shown to people, and decide nothing."""
+    """The lines of the author's file that the sandbox sent. Values that are not lines are left out. They are only shown to people."""
     lines = {}
     for name in (*(node.name for node in graph.nodes), GIVES):
         line = said.get(name)
@@ -203,7 +204,7 @@ def _lines(graph: Graph, said: Mapping[str, Line], kept: Kept, file: Path) -> di
 
 
 def _place(name: str, kept: Kept, file: Path) -> str:
-    """The author's file of a name in the snapshot. The sandbox sent the name, so it is only shown."""
+    """The path of the author's file, from its name in the snapshot. The sandbox sent the name, so it is only shown to people."""
     return str(file.parent / os.path.relpath(f"/{_printable(name)[:300]}", f"/{kept.file.parent}"))
 
 

@@ -1,4 +1,5 @@
-"""From a pipeline.md to its graph: the runner reads the page itself, because a page is data. Only the code of its steps is a package."""
+"""From a pipeline.md to its graph. The runner reads the page itself, because a page is data. Only the code of the page's steps is made into
+a package."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from holdfast.model import codec
 from holdfast.workers.tools.declarations import Flaw, Problem, parsed
 
 MAX_PIPELINES: Final = 20
-"""Pipelines of one file."""
+"""A file declares at most this many pipelines."""
 _MOST_LITERAL: Final = 256 * 1024
 _ARGUMENTS: Final = ("page_or_id", "version", "inputs", "outputs", "purpose", "timeout", "max_tokens", "max_cost_usd", "gates", "include")
 _POSITIONAL: Final = ("page_or_id", "version")
@@ -114,7 +114,7 @@ class _Reader:
         if name.endswith(".md"):
             odd = next((key for key in given if key not in _OF_A_PAGE), None)
             if odd is not None:
-                raise Flaw(call, f"{odd}= is said by the page {name!r:.80}; write it there.")
+                raise Flaw(call, f"{odd}= stands in the page {name!r:.80}, not in the file; write it there.")
             return DeclaredPipeline(page=name, **rest)
         if not isinstance(version, str):
             raise Flaw(call, f"The pipeline {name!r:.80} needs a version, a text, after its id: Pipeline({name!r:.80}, '1.0', …).")
@@ -154,7 +154,7 @@ def _imported(tree: ast.Module) -> Iterator[str]:
 
 
 def _constants(tree: ast.Module) -> Iterator[tuple[str, Any]]:
-    """The names at the top of the file that are assigned a literal, and nothing else."""
+    """The names at the top of the file to which the file assigns one literal, and never anything else."""
     assigned: dict[str, int] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
@@ -171,7 +171,8 @@ def _constants(tree: ast.Module) -> Iterator[tuple[str, Any]]:
 
 
 def _literal(node: ast.expr, constants: Mapping[str, Any]) -> Any:
-    """The value of a literal in which names of constants may stand. A constant's value is shared, so that the cost is that of the text."""
+    """The value of a literal that may use names of constants. The value of a constant is shared, not copied, so that the cost depends only
+    on the length of the text."""
     match node:
         case ast.Name(id=name) if name in constants:
             return constants[name]

@@ -1,6 +1,6 @@
 """Inside the sandbox: import the author's file, which writes its pipelines, and send what it wrote to the runner as one frame.
 
-The runner trusts nothing of it: it reads the frame as it reads any stranger's text.
+The runner does not trust the frame: it reads the frame like any text of a stranger.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOST_MESSAGE: Final = 2_000
 
 
 def enter(fd: int, module: str, file: str) -> None:
-    """What a jail calls. The body waits for the runner's order before it imports anything of the author's."""
+    """The function that a jail calls. It waits for the runner's order before it imports the author's code."""
     link = SocketLink(socket.socket(fileno=fd))
     link.send({"op": "ready"})
     order, _ = link.receive()
@@ -62,7 +62,7 @@ def _draft(module: ModuleType, variable: str, root: str) -> str:
 
 
 def _place(error: BaseException, root: str) -> tuple[str, int]:
-    """The last line of the author's files that the error passed; else 0."""
+    """The last line of the author's files in the error's traceback; 0 if there is none."""
     if isinstance(error, SyntaxError) and error.filename and root and error.filename.startswith(root):
         return _relative(error.filename, root), error.lineno or 0
     found, at = ("", 0), error.__traceback__

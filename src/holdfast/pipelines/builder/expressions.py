@@ -1,6 +1,5 @@
-"""Expressions: what an author writes for values that are known only when the pipeline runs.
-
-Nothing here has a value: a comparison, a loop or an f-string over a reference is a mistake, and each says what to write instead.
+"""Expressions: what an author writes for values that are known only when the pipeline runs. An expression has no value while the pipeline
+is built, so a comparison, a loop or an f-string over a reference raises an error that says what to write instead.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ _UNKNOWN: Final = "has no value while the pipeline is built: its node has not ru
 
 
 class Valued(ABC):
-    """What can stand where a node takes a value."""
+    """Everything that an author may give where a node takes a value."""
 
     __slots__ = ()
 
     @abstractmethod
     def template(self) -> Template:
-        """The template that it stands for."""
+        """The template for the graph."""
 
 
 class Expression(Valued):
@@ -116,8 +115,8 @@ class Ref(Expression):
         return Ref(replace(self._reference, length=True))
 
     def default(self, value: Any) -> Ref:
-        """This JSON stands in when the value is not there: its node was skipped, or the path reaches nothing. After `.each` it stands for
-        each element that lacks the rest of the path."""
+        """Use this JSON if there is no value: the node was skipped, or the path leads to nothing. After `.each` it is used for each element
+        in which the rest of the path leads to nothing."""
         return Ref(replace(self._reference, has_default=True, default=constant_of(value)))
 
     def equals(self, value: Any) -> Condition:
@@ -157,7 +156,7 @@ class Ref(Expression):
         return self._asked("exists", None)
 
     def missing(self) -> Condition:
-        """The path reaches nothing."""
+        """The path leads to no value."""
         return self._asked("missing", None)
 
     def matches(self, pattern: str) -> Condition:
@@ -173,7 +172,8 @@ class Ref(Expression):
         return Ref(replace(self._reference, path=path))
 
     def _asked(self, op: Operator, value: Any) -> Condition:
-        """A condition on this value. A path without default goes into the rule, so that a value that is not there breaks the rule."""
+        """A condition on this value. If the reference has no default, its path becomes part of the rule, so that a missing value breaks the
+        rule and is no error."""
         reference = self._reference
         whole = reference.length or reference.has_default
         inner = self.template() if whole else _from(Reference(source=reference.source))
@@ -218,7 +218,8 @@ def _from(reference: Reference) -> Template:
 
 
 def template_of(value: Any, what: str = "A value", depth: int = 1) -> Template:
-    """The template that a Python value is: JSON, in which expressions and handles may stand. `what` begins the sentence of the error."""
+    """Turn a Python value into a template: JSON in which expressions and handles may stand. `what` is the beginning of the error's
+    sentence."""
     if depth > MAX_DEPTH:
         raise PipelineInvalid(f"{what} is nested more than {MAX_DEPTH} levels deep.")
     if isinstance(value, Valued):

@@ -1,4 +1,4 @@
-"""Handles: a node that the author has written, with references to the parts of its result."""
+"""Handles: what the verbs of a Pipeline return. A handle stands for a node, and has references to the parts of its result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ R = TypeVar("R", bound=Ref)
 
 
 class Handle(Valued):
-    """A node that was written. Used as a value it stands for what the node gives."""
+    """Stands for a node of the pipeline. Used as a value, it is a reference to what the node gives."""
 
     def __init__(self, name: str, kind: str, given: tuple[str | int, ...] | None = ("outputs",)) -> None:
         self.name = name
@@ -96,7 +96,7 @@ class GateHandle(Handle):
     reasons = Member(Ref)
     """Why: a list of `{code, path, message, severity}`."""
     round = Member(Ref)
-    """How many times the candidate was made again."""
+    """How many times the nodes before the gate ran again."""
 
 
 class HumanHandle(Handle):

@@ -139,7 +139,7 @@ class Pipeline(WorkerVerbs):
         return Expression({"$text": text, "with": [template_of(each, "A value of text") for each in values]})
 
     def gives(self, outputs: Any) -> None:
-        """Say what the pipeline gives: its outputs, as its contract promises them. Call this once."""
+        """Set the outputs of the pipeline, which must fit the output schema of its contract. Call this once."""
         if self._gives:
             raise PipelineInvalid("p.gives(…) was called before. Call it once, with all outputs.")
         self._gives.append(template_of(outputs, "p.gives(…)"))
@@ -228,11 +228,11 @@ class Pipeline(WorkerVerbs):
         shadow: bool = False,
         **common: Unpack[Common],
     ) -> GateHandle:
-        """Let the run go on only if a candidate is good, as a worker, a JSON Schema or rules judge it.
+        """Let the run go on only if a worker, a JSON Schema or rules find a candidate good.
 
-        A worker gets `candidate` as its inputs and gives `{verdict, reasons}`. With `revise`, a node that comes before, a candidate that is
-        not good is made again from that node on, at most `rounds` times. After that, or if the verdict is `block`, `on_block` holds:
-        `fail`, `skip` or `escalate`. A `shadow` gate records its verdict and lets everything pass.
+        A worker gets `candidate` as its inputs and gives `{verdict, reasons}`. With `revise`, which names a node before the gate, that node
+        and the nodes after it run again if the candidate is not good, at most `rounds` times. After that, or if the verdict is `block`,
+        `on_block` says what happens: `fail`, `skip` or `escalate`. A `shadow` gate records its verdict and lets everything pass.
         """
         if (revise is None) is not (rounds == 0):
             raise PipelineInvalid(f"The gate {name!r:.80} needs revise= and rounds= together: revise=facts, rounds=2.")
@@ -304,7 +304,8 @@ class Pipeline(WorkerVerbs):
         """Choose one of a few labels. Nodes with `after=route.to("label")` run only if their label was chosen.
 
         A worker gives `{label}`, one of `labels`; or `rules` has the conditions of each label, and the first label whose conditions hold is
-        chosen: `rules={"small": p.inputs.pages.at_most(10)}`. A value for which no label fits is `otherwise`, or fails the node.
+        chosen: `rules={"small": p.inputs.pages.at_most(10)}`. If no label fits, the label `otherwise` is chosen; without `otherwise` the
+        node fails.
         """
         value = template_of(inputs, "inputs")
         asked: dict[str, tuple[Rule, ...]] = {}
@@ -352,9 +353,9 @@ class Pipeline(WorkerVerbs):
     # --- for the runner
 
     def draft(self) -> Draft:
-        """What was written so far. The sandbox sends it to the runner."""
+        """The nodes and outputs that the file has written so far. The sandbox sends them to the runner."""
         if not self._gives:
-            raise PipelineInvalid(f"{self!r} never says what it gives: end with p.gives({{…}}).")
+            raise PipelineInvalid(f"{self!r} has no outputs: call p.gives({{…}}) at the end.")
         return Draft(tuple(self._nodes.values()), self._gives[0], dict(self._lines))
 
     def _add(self, node: AnyNode) -> None:

@@ -67,9 +67,10 @@ class WorkerVerbs:
 
         The supervisor gets `inputs`, and beside them `choices` (`[{label, worker, purpose}]`), `so_far` (what was chosen, why, and what
         came of it) and `turns_left`. It gives `{choice, inputs, reason}` with one of the labels of `choices`; without `inputs`, the
-        chosen worker gets the inputs of the node. To end the node it gives `{choice: "finish", outputs, reason}`. A chosen worker that
-        fails is told to the supervisor. An answer that is none, an unknown label, inputs that do not fit and a last turn without `finish`
-        fail the node. `undo` has by label the worker that takes back what the chosen worker did.
+        chosen worker gets the inputs of the node. To end the node it gives `{choice: "finish", outputs, reason}`. If a chosen worker fails,
+        the supervisor learns it in `so_far`. The node fails if the supervisor's answer has a wrong form, an unknown label or inputs that do
+        not fit, and if the last turn does not choose `finish`. `undo` is a dict: for each label the worker that takes back what the chosen
+        worker did.
         """
         node = SuperviseNode(
             name=arguments.text_of(name),
@@ -86,7 +87,7 @@ class WorkerVerbs:
     def until(self, name: str, worker: str, inputs: Any, *, rules: Any, at_most: int, every: str, **common: Unpack[Common]) -> UntilHandle:
         """Run a worker again until the rules hold for its outputs: at most `at_most` times, with a wait of `every` between two runs.
 
-        The wait holds no process. If the rules hold for no run, the node fails with `until_not_reached`. A run that fails, fails the node.
+        The wait holds no process. If the rules hold for no run, the node fails with `until_not_reached`. If a run fails, the node fails.
         """
         node = UntilNode(
             name=arguments.text_of(name),

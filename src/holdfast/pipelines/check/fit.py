@@ -1,4 +1,4 @@
-"""Two JSON Schemas beside each other: can what one promises be what the other takes?
+"""Compares two JSON Schemas: can a value that the producer promises be one that the consumer takes?
 
 A misfit is *certain* if no value that the producer's schema allows is allowed by the consumer's: this is proved, never guessed, because a
 certain misfit keeps a pipeline from running. Everything else that a producer may give and a consumer does not take is *possible*. Where a
@@ -19,13 +19,13 @@ from holdfast.pipelines.graph.paths import EACH, Path, text_of
 
 MOST_DEPTH: Final = 24
 MOST_VISITS: Final = 20_000
-"""Places that one pair of schemas is looked at in."""
+"""At most this many places of one pair of schemas are compared."""
 MOST_VISITS_TOGETHER: Final = 400_000
-"""The same for all pairs of a graph."""
+"""At most this many places of all pairs of a graph are compared."""
 MOST_MISFITS: Final = 20
 _MOST_ELEMENTS: Final = 16
 _MOST_OPEN: Final = 60
-"""Questions inside each other: forms of forms nest without a path."""
+"""Comparisons inside comparisons go at most this deep: `anyOf` inside `anyOf` nests without making the path longer."""
 _Key: TypeAlias = tuple[tuple[int, int], ...]
 
 
@@ -33,19 +33,19 @@ class Misfit(msgspec.Struct, frozen=True):
     """One place where a producer's schema and a consumer's do not agree."""
 
     path: str
-    """In the value, as a rule names it: `.offers[0].price`; empty for the value itself."""
+    """The place inside the value, written as in a rule: `.offers[0].price`; empty for the value itself."""
     certain: bool
     reason: str
-    """The end of a sentence that begins with the place."""
+    """What is wrong, as the second half of a sentence that begins with the place."""
     missing: bool = False
-    """A field is needed, and is not there."""
+    """Whether the consumer needs a field that the producer does not have."""
 
     def __str__(self) -> str:
         return f"{self.path or 'the value'} {self.reason}"
 
 
 def fits(producer: Any, consumer: Any) -> list[Misfit]:
-    """The misfits of two schemas; if any is certain, only certain ones. Empty: as far as the schemas tell, everything fits."""
+    """The misfits of two schemas; if one is certain, only the certain ones. Empty if the schemas show no misfit."""
     return Comparison().misfits((Document(producer).part,), (Document(consumer).part,))
 
 
@@ -79,11 +79,11 @@ class Comparison:
         if key not in self._shapes:
             shape = Shape(parts)
             self.visits += shape.read
-            self._shapes[key] = (shape, parts)  # the parts are kept, so that no other schema gets the same id
+            self._shapes[key] = (shape, parts)  # the parts stay referenced, so that Python gives their id() to no other object
         return self._shapes[key][0]
 
     def _visit(self, question: str, one: tuple[Part, ...], other: tuple[Part, ...], path: Path) -> bool:
-        """Whether this pair should be looked at; false inside itself, too deep, and above the limit."""
+        """Whether to compare this pair. False if the pair is being compared already, if it is too deep, and above the limit."""
         self.visits += 1
         key = (question, _key(one), _key(other))
         if self._spent or len(path) > MOST_DEPTH or len(self._open) > _MOST_OPEN or key in self._open:
@@ -97,7 +97,7 @@ class Comparison:
     # --- certain: a proof that no value is allowed by both
 
     def clashes(self, one: tuple[Part, ...], other: tuple[Part, ...], path: Path = ()) -> list[Misfit]:
-        """Why no value fits both; empty if there may be such a value."""
+        """Reasons why no value fits both schemas; empty if there may be such a value."""
         if not one or not other or not self._visit("clash", one, other, path):
             return []
         try:

@@ -1,4 +1,5 @@
-"""What each node gives, beside the contract that takes it: inputs of workers, answers of gates, routes and merges, the result."""
+"""Compares what each node gives with the contract that takes it: inputs of workers, answers for gates, routes and merges, and the
+pipeline's result."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ class Fits:
         self._found = found
 
     def takes(self, node: AnyNode, worker: str, given: tuple[Part, ...], code: str) -> None:
-        """Note where what is given does not fit the input schema of a worker. `code` begins the codes of the problems."""
+        """Note where the given inputs do not fit the input schema of a worker. `code` is the beginning of the problems' codes."""
         known = self.types.known(worker)
         if known is not None:
             wanted = self.types.of_schema(known.contract.input_schema)
@@ -93,12 +94,13 @@ def check_inputs(graph: Graph, nodes: list[AnyNode], fits: Fits) -> None:
             case MergeNode():
                 _check_merge(node, fits)
             case _:
-                pass  # no contract at its end
+                pass  # these nodes run no worker, so there is no contract to compare with
     fits.result(graph)
 
 
 def _check_supervise(node: SuperviseNode, given: tuple[Part, ...], fits: Fits) -> None:
-    """A supervisor gets three inputs beside those of the node. Workers that it chooses get the node's inputs, if it cannot give others."""
+    """Check a supervisor, which gets three inputs in addition to those of the node; and the workers that it chooses, which get the node's
+    inputs if the supervisor cannot give other ones."""
     more = made({"type": "object", "properties": _SUPERVISED, "required": list(_SUPERVISED)})
     fits.takes(node, node.worker, fits.types.with_fields(given, more), "input")
     choice = {"choice": {"enum": [*node.choices, FINISH]}, "reason": {"type": "string"}}
@@ -109,7 +111,8 @@ def _check_supervise(node: SuperviseNode, given: tuple[Part, ...], fits: Fits) -
 
 
 def _check_merge(node: MergeNode, fits: Fits) -> None:
-    """A worker that merges gets the parts and the policy; one that decides gets the conflicts, too."""
+    """Check the workers of a merge: a worker that merges gets the parts and the policy; a worker that decides conflicts also gets the
+    conflicts."""
     given: dict[str, Any] = {"parts": {"type": "array", "items": _PART}, "merge_policy": {"const": node.policy or "best_effort"}}
     if node.key is not None:
         given["key"] = {"const": node.key}

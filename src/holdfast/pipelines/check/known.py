@@ -37,11 +37,11 @@ class Known(msgspec.Struct, frozen=True):
 
     contract: Contract
     writes: frozenset[str] = frozenset()
-    """The tools of its allow-list that change something outside; of a pipeline, those of all workers in it."""
+    """The allowed tools that change something outside. For a pipeline: those of all workers in it."""
     asks: frozenset[str] = frozenset()
-    """Those of them that a person approves before every call, or that a gate or a person of the pipeline guards."""
+    """The tools of `writes` that a person approves before every call. For a pipeline: those that a gate or a person in it guards."""
     inside: Inside | None = None
-    """None: it is no pipeline."""
+    """None for a worker."""
 
     @property
     def tools(self) -> frozenset[str]:
@@ -55,7 +55,8 @@ Workers: TypeAlias = Mapping[str, Mapping[str, Known]]
 
 
 def known_worker(contract: Contract, declared: Iterable[Declared] = ()) -> Known:
-    """A worker whose file declares these tools. A tool of which nothing is known counts as one that writes, as `@tool` does."""
+    """A worker whose file declares these tools. A tool that is not declared there counts as one that writes, which is also the default of
+    `@tool`."""
     tools = {tool.name: tool for tool in declared}
     granted = [grant.name for grant in contract.tools]
     writes = {name for name in granted if (tools[name].effect is Effect.WRITE if name in tools else name not in BUILT_IN_TOOLS)}
@@ -64,7 +65,7 @@ def known_worker(contract: Contract, declared: Iterable[Declared] = ()) -> Known
 
 
 def found(workers: Workers, worker: str) -> Known | None:
-    """The worker that a graph names; without a version the one that is served last. None: it is not known."""
+    """The worker that a graph names. Without a version it is the version that was served last. None if there is no such worker."""
     name, version = parted(worker)
     versions = workers.get(name)
     if not versions:
@@ -73,7 +74,7 @@ def found(workers: Workers, worker: str) -> Known | None:
 
 
 def workers_of(node: AnyNode) -> Iterator[str]:
-    """Every worker that a node may run, as the graph names it; the one that the node is about comes first."""
+    """Every worker that a node may run, as the graph names it. The node's main worker is the first."""
     yield from doers_of(node)
     if isinstance(node, WorkerNode | MapNode) and node.undo is not None:
         yield node.undo.worker
@@ -82,7 +83,7 @@ def workers_of(node: AnyNode) -> Iterator[str]:
 
 
 def doers_of(node: AnyNode) -> Iterator[str]:
-    """The workers that run when the node runs, so without the worker that undoes it."""
+    """The workers that run when the node runs: all but the worker that undoes it."""
     match node:
         case WorkerNode() | MapNode():
             yield node.worker

@@ -15,7 +15,8 @@ from holdfast.pipelines.graph.order import Order
 def with_pipelines(workers: Workers, graphs: Iterable[Graph]) -> Workers:
     """The workers with the pipelines of these graphs. A pipeline that stands among the workers already is replaced.
 
-    Pipelines may run each other, also in a cycle. So each is looked at again until nothing new is found; sets only grow, so this ends.
+    Pipelines may run each other, also in a cycle. So the function looks at all of them again and again until nothing new is found. The sets
+    only grow, so it ends.
     """
     known = {name: dict(versions) for name, versions in workers.items()}
     orders = [(order := Order(graph), guarded_nodes(order), contract_in(graph)) for graph in graphs]
@@ -34,7 +35,7 @@ def with_pipelines(workers: Workers, graphs: Iterable[Graph]) -> Workers:
 
 
 def _looked(contract: Contract, order: Order, guarded: int, workers: Workers) -> Known:
-    """A pipeline, from what is known of the workers that its nodes run."""
+    """What is known of a pipeline, put together from the workers that its nodes run."""
     runs: set[str] = set()
     tools: set[str] = set()
     writes: set[str] = set()

@@ -1,6 +1,6 @@
 """The type of every reference and template of a graph, as schemas: from the contracts of the workers, through the paths of references.
 
-A node's result is a document of a known form (below). What no contract promises has no type, and nothing is reported about it.
+A node's result is a document of a known form (below). A value that no contract describes has no type, and no problem is reported about it.
 """
 
 from __future__ import annotations
@@ -45,19 +45,20 @@ def _item(outputs: Any) -> dict[str, Any]:
 
 
 class Typed(NamedTuple):
-    """Where a reference leads."""
+    """The type of the value to which a reference leads."""
 
     parts: tuple[Part, ...]
     doubt: str = ""
-    """Why the value may be missing, as the end of a sentence."""
+    """Why the value may be missing, as the second half of a sentence; empty if it is always there."""
 
 
 class _Impossible(Exception):
-    """The reference leads to no value; the text is the end of a sentence."""
+    """The reference leads to no value. The text is the second half of a sentence."""
 
 
 class Types:
-    """The types of one graph. Nodes are typed from above to below, once; problems of references are noted on the way."""
+    """The types of one graph. It finds the type of each node once, from the first node to the last, and notes the problems of
+    references."""
 
     def __init__(self, graph: Graph, workers: Workers, order: Order, comparison: Comparison, found: Found) -> None:
         self._workers = workers
@@ -167,7 +168,7 @@ class Types:
             return ANYTHING
         fields = {name: all_of(mine.field(name)) for name in mine.names} | {name: all_of(other.field(name)) for name in other.names}
         required = sorted((mine.required | other.required) & set(fields))
-        rest = mine.field("")  # of a field that no schema names: False where there can be none
+        rest = mine.field("")  # the schema of fields that no schema names; False if there can be no such field
         return made({"type": "object", "properties": fields, "required": required, "additionalProperties": all_of(rest) if rest else True})
 
     def may_have(self, parts: tuple[Part, ...], name: str) -> bool:
@@ -239,7 +240,7 @@ class Types:
         return made({"anyOf": [all_of(parts), Part({"const": reference.default})]})
 
     def _source(self, reference: Reference, node: AnyNode | None, own: bool) -> tuple[Part, ...] | None:
-        """The type of the document that a reference begins in; None if there is none, which is noted."""
+        """The type of the document in which a reference begins. None if there is no such document; that is noted as a problem."""
         where, name = (node.name if node is not None else None), reference.source
         if name == INPUTS:
             return self.inputs
@@ -254,7 +255,7 @@ class Types:
         if own and node is not None and name != node.name and not self._order.above[node.name] & self._order.bit(name):
             self._found.add("not_upstream", where, f"The undo of {named(node.name)} refers to {named(name)}, which is not above it.")
             return None
-        return self.results.get(name)  # none yet inside a cycle, which is noted as one
+        return self.results.get(name)  # inside a cycle the type is not known yet; check_order notes the cycle
 
     def _walked(self, parts: tuple[Part, ...], path: tuple[str | int, ...], before: str) -> Typed:
         doubt = ""
@@ -300,7 +301,7 @@ class Types:
 
 
 def _wanted(shape: Shape, kind: str, before: str) -> str:
-    """Why a value may not be of the kind that a path needs; _Impossible if it never is."""
+    """Why a value may not be of the kind that a path needs. Raises _Impossible if it never is."""
     if kind not in shape.types:
         raise _Impossible(f"{named(before)} is {told_types(shape.types)}")
     others = shape.types - {kind}

@@ -1,4 +1,5 @@
-"""The safety of a graph: fallbacks that are safer, undo that can run, and side effects that a gate or a person guards."""
+"""Checks the safety of a graph: a fallback may use no more tools than its worker, an undo can take its inputs, and a gate or a person
+guards side effects."""
 
 from __future__ import annotations
 
@@ -47,8 +48,9 @@ def check_undo(order: Order, fits: Fits) -> None:
 def check_effects(graph: Graph, order: Order, workers: Workers, problems: Found) -> None:
     """Note workers that may change something and that run without a gate or a person before them.
 
-    A node waits for all nodes above it, so one gate above is enough, if its *no* reaches the node: a *no* that ends the run reaches every
-    node below; a *no* that only skips reaches nodes that come right `after` the gate, and nodes that need what was skipped.
+    A node waits for all nodes above it, so one gate above it is enough, if the node does not run after the gate's *no*. A *no* that ends
+    the run keeps every node below from running. A *no* that only skips keeps those nodes from running that name the gate in `after`, and
+    those that need the result of a skipped node.
     """
     level = Level.ERROR if graph.gates == "required" else None
     guarded = guarded_nodes(order)
@@ -66,7 +68,7 @@ def guarded_nodes(order: Order) -> int:
     """The nodes that do not run unless a gate or a person lets them."""
     guards = sum(order.bit(name) for name, node in order.nodes.items() if _is_guard(node))
     own = sum(order.bit(name) for name, node in order.nodes.items() if _may_skip(node))
-    sure = guards & ~(own | _skipped_with(order, own, certain=False))  # their *no* always ends the run, or goes to a person
+    sure = guards & ~(own | _skipped_with(order, own, certain=False))  # a *no* of these always ends the run, or a person decides
     loops = _loops(order, sure)
     revised = 0
     for members in loops.values():
@@ -80,7 +82,7 @@ def guarded_nodes(order: Order) -> int:
 
 
 def _loops(order: Order, gates: int) -> dict[str, int]:
-    """Maps each node that a revision of these gates runs again to all nodes of that revision.
+    """For each node that a revision of these gates runs again, all nodes of that revision.
 
     A node of two such loops counts for the first one; `check_loops` reports the overlap.
     """
@@ -110,7 +112,7 @@ def _may_skip(node: AnyNode) -> bool:
 
 
 def _skipped_with(order: Order, nodes: int, *, certain: bool) -> int:
-    """The nodes that are skipped when these nodes are skipped, or say no; if not `certain`, the nodes that may be."""
+    """The nodes that are certainly skipped when these nodes are skipped or say no. Without `certain`: the nodes that may be skipped."""
     reached = 0
     for group in order.groups:
         for name in group:
@@ -125,12 +127,12 @@ def _skipped_with(order: Order, nodes: int, *, certain: bool) -> int:
 
 
 def _skips(edge: Edge, order: Order, out: int, certain: bool) -> bool:
-    """Whether this edge brings its target nothing when the nodes of a set are skipped, or say no."""
+    """Whether the target of this edge gets nothing over the edge when the nodes of a set are skipped or say no."""
     if not out & order.bit(edge.source):
         return False
     source = order.nodes[edge.source]
     if edge.kind == "data":
-        return edge.outputs or not (certain and _is_guard(source))  # a guard that says no still tells its verdict and its reasons
+        return edge.outputs or not (certain and _is_guard(source))  # a guard that says no still gives its verdict and its reasons
     if edge.label is not None:
         return True
-    return _is_guard(source) and not (certain and source.when is not None)  # its own `when` skips a guard without a *no*
+    return _is_guard(source) and not (certain and source.when is not None)  # a guard that its own `when` skips says no *no*

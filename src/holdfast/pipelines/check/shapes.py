@@ -1,8 +1,7 @@
-"""A JSON Schema read as far as it can be compared: the values it allows at least cover all that it really allows.
-
-These count: `type`, `enum`, `const`, `properties`, `required`, `additionalProperties`, `items`, `prefixItems`, `minItems`, `allOf`,
-`anyOf`, `oneOf` and `$ref` inside the document. Every other keyword only takes values away, so leaving it out is safe for the question
-"can no value fit?".
+"""Reads the part of a JSON Schema that can be compared. The result allows every value that the schema allows, and maybe more. These
+keywords are read: `type`, `enum`, `const`, `properties`, `required`, `additionalProperties`, `items`, `prefixItems`, `minItems`, `allOf`,
+`anyOf`, `oneOf` and `$ref` inside the document. Every other keyword only makes the schema stricter. So it is safe to ignore it when the
+question is whether no value fits at all.
 """
 
 from __future__ import annotations
@@ -15,9 +14,10 @@ from holdfast.contract.equality import equal
 from holdfast.contract.references import References
 
 ALL_TYPES: Final = frozenset({"null", "boolean", "integer", "fraction", "string", "array", "object"})
-"""The types as sets that share no value: `number` is `integer` and `fraction`."""
+"""All types, chosen so that no value has two of them: `number` is split into `integer` and `fraction`."""
 MOST_PARTS: Final = 64
-"""The schemas that are read for one place, references and `allOf` followed. The others are left out, which allows more."""
+"""At most this many schemas are read for one place, counting what references and `allOf` lead to. Further ones are ignored, so that more
+values are allowed."""
 _TYPES: Final[Mapping[str, frozenset[str]]] = {
     **{name: frozenset({name}) for name in ALL_TYPES},
     "number": frozenset({"integer", "fraction"}),
@@ -25,7 +25,7 @@ _TYPES: Final[Mapping[str, frozenset[str]]] = {
 
 
 class Document:
-    """A whole schema, in which the references of its parts lead somewhere."""
+    """A whole schema document: the references inside it lead to its parts."""
 
     def __init__(self, root: Any) -> None:
         self.root = root
@@ -45,7 +45,7 @@ class Document:
 
     @cached_property
     def _has_inner_documents(self) -> bool:
-        """Whether a part has an `$id` of its own: then the same reference can mean two places."""
+        """Whether a part has its own `$id`. Then the same reference can mean two places."""
         waiting = list(_below(self.root))
         while waiting:
             part = waiting.pop()
@@ -63,7 +63,7 @@ def _below(part: Any) -> Iterator[Any]:
 
 
 class Part(NamedTuple):
-    """A schema inside a document. A schema that this package makes may hold parts of other documents where a schema would stand."""
+    """A schema inside a document. In a schema that this package makes, a Part of another document may stand where a schema is expected."""
 
     schema: Any
     document: Document | None = None
@@ -74,7 +74,7 @@ ANYTHING: Final[tuple[Part, ...]] = ()
 
 
 def made(schema: Mapping[str, Any]) -> tuple[Part, ...]:
-    """A schema of our own, which may hold parts."""
+    """A schema that this package makes; it may hold Parts."""
     return (Part(schema),)
 
 
@@ -84,7 +84,7 @@ def closed(**fields: Any) -> dict[str, Any]:
 
 
 def all_of(parts: tuple[Part, ...]) -> Part:
-    """Several schemas that hold together, as one."""
+    """One schema that is met only if all of these are met."""
     return parts[0] if len(parts) == 1 else Part({"allOf": list(parts)})
 
 
@@ -100,7 +100,7 @@ class _Naming(NamedTuple):
 
     fields: Mapping[str, Part]
     other: Part | None
-    """For the fields that it does not name; None: nothing is said, or a pattern decides."""
+    """The schema of the fields that are not named. None if the schema says nothing about them, or says it by a pattern."""
 
 
 class Shape:
@@ -109,11 +109,11 @@ class Shape:
     def __init__(self, parts: tuple[Part, ...]) -> None:
         self.types = ALL_TYPES
         self.values: list[Any] | None = None
-        """The only values, of `enum` and `const`."""
+        """The only allowed values, from `enum` and `const`; None if any value is allowed."""
         self.required: set[str] = set()
         self.least_items = 0
         self.choices: list[list[Part]] = []
-        """Of each list at least one schema holds (`anyOf`, `oneOf`)."""
+        """A value must meet at least one schema of each list (`anyOf`, `oneOf`)."""
         self._namings: list[_Naming] = []
         self._listings: list[_Listing] = []
         self.read = 0

@@ -30,12 +30,12 @@ _HUMAN_DEFAULT_SECONDS = HumanNode(name="", show=None).within_seconds
 
 
 def check_names(graph: Graph, problems: Found) -> None:
-    """Note names that are used twice, and names that references use."""
+    """Note names that two nodes have, and names that are reserved for references."""
     for name, times in Counter(node.name for node in graph.nodes).items():
         if times > 1:
             problems.add("duplicate_name", name, f"{times} nodes are named {named(name)}.")
         if name in RESERVED:
-            problems.add("reserved_name", name, f"{named(name)} is a word of references.")
+            problems.add("reserved_name", name, f"{named(name)} is a reserved word of references.")
 
 
 def check_workers(graph: Graph, workers: Workers, problems: Found) -> None:
@@ -59,7 +59,7 @@ def check_workers(graph: Graph, workers: Workers, problems: Found) -> None:
 
 
 def _meant(name: str, workers: Workers) -> str:
-    from difflib import get_close_matches  # only for this sentence
+    from difflib import get_close_matches  # this name is needed only for the message
 
     close = get_close_matches(name[:100], list(workers)[:1000], n=1)
     return f" Did you mean {named(close[0])}?" if close else ""
@@ -79,7 +79,7 @@ def check_order(order: Order, problems: Found) -> None:
 
 
 def check_needed(graph: Graph, order: Order, workers: Workers, problems: Found) -> None:
-    """Note nodes whose results reach nothing. A worker that is not known may change something, so its node counts as needed."""
+    """Note nodes whose results are not used. A node with an unknown worker counts as used, because the worker may change something."""
     needed = sum(order.bit(source) for source in sources_in(graph.gives) if source in order.nodes)
     for node in order.nodes.values():
         known = [found(workers, worker) for worker in doers_of(node)]

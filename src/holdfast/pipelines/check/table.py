@@ -16,7 +16,7 @@ from holdfast.pipelines.graph.graph import GIVES, Line
 
 
 class Meaning(NamedTuple):
-    """What a code stands for, and what the author can do."""
+    """What a problem's code means, and what the author can do."""
 
     level: Level
     what: str
@@ -139,7 +139,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     level: Level
     code: str
     node: str | None
-    """None: the pipeline as a whole, or what it gives."""
+    """The node with the problem; None if it is a problem of the whole pipeline or of its outputs."""
     line: Line | None
     """Where the author wrote the node, or what the pipeline gives, if known."""
     message: str
@@ -152,7 +152,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Found:
-    """Collects problems. Each is kept once, and no more than a bound of them: the rest is counted."""
+    """Collects problems. It keeps each problem once and a bounded number in all; the others are only counted."""
 
     MOST = 500
 
@@ -162,7 +162,7 @@ class Found:
         self.left_out = 0
 
     def add(self, code: str, node: str | None, message: str, *, level: Level | None = None, whole: bool = False) -> None:
-        """Note a problem of a node; without a node of what the pipeline gives, or of the `whole` pipeline."""
+        """Note a problem of a node. Without a node it is a problem of the pipeline's outputs, or, with `whole`, of the whole pipeline."""
         key = (code, node, message)
         if key in self._problems:
             return

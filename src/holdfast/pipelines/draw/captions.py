@@ -1,4 +1,5 @@
-"""What a drawing says of a node: its kind, what it does, and its state. Texts and the picture say the same."""
+"""The words that a drawing shows for a node: its kind, what it does, and its state. The drawing as text and the picture use the same
+words."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ _CENT: Final = Decimal("0.01")
 
 
 class Look(NamedTuple):
-    """How a state is shown: by a mark, a word, and a colour on light and on dark ground."""
+    """How a state is shown: a mark, a word, a colour for light pages and one for dark pages."""
 
     mark: str
     light: str
@@ -63,7 +64,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
 
     state: str
     detail: str = ""
-    """What it waits for, or why it ended so."""
+    """What the node waits for, or why it ended in this state."""
     counts: Counts | None = None
     cost: Decimal | None = None
 
@@ -113,7 +114,7 @@ def state_line(view: NodeView) -> str:
 
 
 def money(cost: Decimal) -> str:
-    """An amount of US dollars: in cents, or finer where it is below one cent."""
+    """An amount of US dollars as text, with two decimals, or more if it is below one cent."""
     return f"${cost:,.2f}" if cost >= _CENT or not cost else f"${cost:.4f}"
 
 

@@ -1,7 +1,7 @@
 """Layers of a drawing: which node stands in which row, in which order, and where. The classic way (Sugiyama), pure and deterministic.
 
 layers      a node stands below everything it needs: the longest way decides
-trunks      an edge over several layers gets a place in each; edges of one source and kind share it
+trunks an edge over several layers gets a place in each layer; edges of one source and kind share the place
 order       sweeps put a node at the mean of its neighbours; the order with the fewest crossings is kept
 positions   the same sweeps with distances: each row is pulled to its neighbours as far as the boxes have room
 """
@@ -20,7 +20,7 @@ _PULLS = 10
 _STRAIGHTENED = 3
 _ANYWHERE = (float("-inf"), float("inf"))
 _STRAIGHT = 8.0
-"""How much more than a box a trunk wants to stay straight."""
+"""The weight of a trunk when a row is packed: trunks should stay straight, so they weigh more than boxes."""
 
 
 class Link(NamedTuple):
@@ -31,7 +31,7 @@ class Link(NamedTuple):
     kind: EdgeKind
     label: str | None = None
     upward: bool = False
-    """The arrow points up: a loop, or an edge of a cycle."""
+    """Whether the arrow points up: the edge of a loop or of a cycle."""
 
 
 class Spot:
@@ -133,7 +133,7 @@ class Layers:
                 spot.x -= left
 
     def _straighten(self) -> None:
-        """Move each trunk into one column, as far down as its neighbours leave room for one."""
+        """Move the parts of each trunk into one column, as far down as its neighbours leave that column free."""
         trunks: dict[tuple[str, EdgeKind, bool], list[Spot]] = {}
         for (source, kind, upward, _), spot in self._trunks.items():
             trunks.setdefault((source, kind, upward), []).append(spot)
@@ -194,7 +194,7 @@ def _depths(names: Sequence[str], links: Sequence[Link]) -> dict[str, int]:
     depth: dict[str, int] = {}
     for name in names:
         depth[name] = max((depth[one] + 1 for one in above[name]), default=0)
-    for name in reversed(names):  # what only begins stands right above what needs it
+    for name in reversed(names):  # a node that needs nothing stands right above the first node that needs it
         if below[name] and all(not above[one] for one in above[name]):
             depth[name] = max(depth[name], min(depth[one] for one in below[name]) - 1)
     depth[names[-1]] = max([depth[name] for name in names[:-1]], default=-1) + 1

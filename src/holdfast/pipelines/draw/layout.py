@@ -30,13 +30,13 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     box: Callable[[str], tuple[int, int]]
     """Width and height of a node's box, by its name."""
     gap: int
-    """Between two boxes of a layer."""
+    """The distance between two boxes of a layer."""
     track: int
-    """Between two horizontal lines, and between a line and a box."""
+    """The distance between two horizontal lines, and between a line and a box."""
     port: int
-    """Between two lines at the edge of a box."""
+    """The distance between two lines at the edge of a box."""
     arrow: int
-    """For the arrow above a box, and for a label beside it."""
+    """The height of the arrow above a box and of the label beside it."""
     margin: int
 
 
@@ -156,7 +156,8 @@ class _Wiring:
         return self._left(spot) + spot.width // 2 + self._moved.get(id(spot), 0)
 
     def _move_trunks(self) -> None:
-        """Move a trunk that would go on where the trunk of another source turned away right above it."""
+        """Move a trunk if it would continue the column of another source's trunk, which turned away right above it: both would look like
+        one line."""
         for above, below in pairwise(self._layers.rows):
             columns = {self._middle(spot): spot for spot in above if spot.name is None}
             for spot in below:
@@ -201,7 +202,7 @@ class _Wiring:
         return {net: _Hop(self._exits[net], {self._entries[(id(spot), net[1], net[2])] for spot in spots}) for net, spots in below.items()}
 
     def _beside(self, columns: set[int]) -> set[int]:
-        """The columns, with those that are too near for another arrow."""
+        """These columns and their neighbours, which are too near for another arrow."""
         return {column + step for column in columns for step in range(1 - self._metrics.port, self._metrics.port)}
 
     def _column(self, spot: Spot, taken: set[int], near: list[int], prefer: int) -> int:
@@ -219,7 +220,7 @@ class _Wiring:
     # --- tracks: the rows of horizontal lines
 
     def _tracked(self, nets: dict[_Net, _Hop]) -> dict[_Net, int]:
-        """A track for each net that goes sideways, so that no two of one track touch."""
+        """Choose a track for each net that goes sideways, so that two nets on one track do not touch."""
         spans = []
         for key, (leaves, enters) in nets.items():
             low, high = min(leaves, *enters), max(leaves, *enters)

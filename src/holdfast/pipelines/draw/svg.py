@@ -20,7 +20,7 @@ _PAD = 14
 _NARROW, _WIDE = 110, 290
 _CORNER = 7
 _MARK = 15
-"""The place that the mark of a state takes."""
+"""The width that the mark of a state takes."""
 
 
 def draw_svg(graph: Graph, views: Views | None = None, *, style: bool = True) -> str:
@@ -29,7 +29,7 @@ def draw_svg(graph: Graph, views: Views | None = None, *, style: bool = True) ->
 
 
 def text_width(text: str, size: float, *, bold: bool = False) -> float:
-    """About how wide a text is in a usual sans-serif font, rather too wide than too narrow."""
+    """About how wide a text is in a usual sans-serif font. The result is rather too wide than too narrow."""
     return size * sum(_em(character) for character in text) * (1.12 if bold else 1.0)
 
 
@@ -61,7 +61,7 @@ class _Picture:
         self._captions = {name: self._caption(name) for name in (BEGIN, END, *self._nodes)}
         self.drawn: Layout = layout(graph, Metrics(box=self._size, gap=26, track=12, port=14, arrow=18, margin=16))
         self._arriving: dict[int, set[int]] = {}
-        """The columns of the lines that arrive from above, by the height where they do."""
+        """The columns in which lines arrive from above, by the height of their ends."""
         for wire in self.drawn.wires:
             x, y = max(wire.points[0], wire.points[-1], key=lambda point: point[1])
             self._arriving.setdefault(y, set()).add(x)
@@ -156,7 +156,7 @@ def _outline(kind: str, box: Box) -> str:
             return f'<rect class="hf-box" x="{x + 5}" y="{y + 5}" width="{w}" height="{h}" rx="4"/>' + rect.format(4)
         case "pipeline":  # a box in a box
             return rect.format(4) + f'<rect class="hf-box" x="{x + 3}" y="{y + 3}" width="{w - 6}" height="{h - 6}" rx="2"/>'
-        case "supervise" | "until":  # it runs again: one edge stands double
+        case "supervise" | "until":  # a node that runs again has a double left edge
             return rect.format(4) + f'<path class="hf-box" d="M{x + 4} {y + 1}v{h - 2}"/>'
         case "gate":
             corners = ((10, 0), (w - 10, 0), (w, 10), (w, h - 10), (w - 10, h), (10, h), (0, h - 10), (0, 10))

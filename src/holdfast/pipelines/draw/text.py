@@ -1,4 +1,4 @@
-"""A graph as a text for terminals: boxes and lines of box characters; where these are too wide, one line for each node."""
+"""A graph as a text for terminals, with boxes and lines made of characters. If that is too wide, the text has one line for each node."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class _Canvas:
                 self._over[(box.x + right, box.y + down)] = character
 
     def _label(self, wire: Wire, label: str) -> None:
-        """Beside the line, where there is room: above the lower box, else below the upper one."""
+        """Write a label beside its line where there is room: above the lower box, else below the upper one."""
         upper, lower = sorted((wire.points[0], wire.points[-1]), key=lambda point: point[1])
         for left, row in (
             (lower[0] + 2, lower[1] - 1),

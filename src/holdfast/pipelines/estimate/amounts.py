@@ -12,7 +12,7 @@ from holdfast.model.ledger import NANO
 
 
 class Amount(msgspec.Struct, frozen=True):
-    """Tokens, and money in billionths of a dollar; None where no bound is known."""
+    """Tokens, and money in billionths of a dollar. None: no bound is known."""
 
     tokens: int | None = 0
     nanos: int | None = 0
@@ -21,19 +21,19 @@ class Amount(msgspec.Struct, frozen=True):
         return Amount(_plus(self.tokens, other.tokens), _plus(self.nanos, other.nanos))
 
     def times(self, count: int) -> Amount:
-        """So many of these. None of an unknown amount is nothing."""
+        """This amount, `count` times. Zero times an unknown amount is zero."""
         return Amount(_times(self.tokens, count), _times(self.nanos, count))
 
     def at_most(self, other: Amount) -> Amount:
-        """The smaller of both, where both are known, else the known one."""
+        """The smaller of two amounts; if only one is known, that one."""
         return Amount(_least(self.tokens, other.tokens), _least(self.nanos, other.nanos))
 
     def or_more(self, other: Amount) -> Amount:
-        """The larger of both; unknown if either is."""
+        """The larger of two amounts; unknown if one of them is unknown."""
         return Amount(_most(self.tokens, other.tokens), _most(self.nanos, other.nanos))
 
     def less(self, other: Amount) -> Amount:
-        """What is left when so much of it is spent."""
+        """What is left of this amount when another amount has been spent."""
         tokens = None if self.tokens is None else max(0, self.tokens - (other.tokens or 0))
         return Amount(tokens, None if self.nanos is None else max(0, self.nanos - (other.nanos or 0)))
 
@@ -52,7 +52,8 @@ UNKNOWN = Amount(None, None)
 
 
 def capped(tokens: int | None, cost_usd: Decimal | None, dearest: Decimal | None) -> Amount:
-    """The amount that limits allow. `dearest` is the most that one token costs, in dollars: so a cap of tokens is one of money, too."""
+    """The amount that limits allow. `dearest` is the highest price of one token, in dollars: with it a cap of tokens is also a cap of
+    money."""
     by_tokens = None if tokens is None or dearest is None else math.ceil(tokens * dearest * NANO)
     return Amount(tokens, _least(None if cost_usd is None else int(cost_usd * NANO), by_tokens))
 

@@ -18,12 +18,12 @@ from holdfast.pipelines.graph.structure import structure_of
 Samples = Callable[[str], Sequence[CostSample]]
 """What past runs spent for the nodes of a pipeline, by its id."""
 _MOST_DEPTH: Final = 4
-"""How deep nested pipelines are looked into for what is usual."""
+"""The usual cost is computed from nested pipelines up to this depth."""
 _SETTLED: Final = frozenset({"ok", "partial", "skipped", "blocked", "failed", "undone"})
 
 
 class Usual(msgspec.Struct, frozen=True):
-    """What past runs cost: half of them at most `p50`, 95 of 100 at most `p95`."""
+    """What past runs cost: half of the runs cost at most `p50`, and 95 % of them at most `p95`."""
 
     p50: Amount
     p95: Amount
@@ -59,9 +59,9 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     p95: Amount | None = None
     nodes: tuple[NodeEstimate, ...] = ()
     gaps: tuple[Gap, ...] = ()
-    """Why the most is not known, by node."""
+    """The nodes for which the worst case is not known, and why."""
     people: tuple[str, ...] = ()
-    """Nodes that a person may let try again, which costs once more than `most` says."""
+    """Nodes that a person may let try again. Each further try costs more than `most` says."""
 
     def brief(self) -> dict[str, Any]:
         """The sums as JSON."""
@@ -98,7 +98,7 @@ def estimate(
 
 
 class Begun(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a run is."""
+    """What a run has done so far."""
 
     states: Mapping[str, str]
     """The state of each node."""
@@ -109,7 +109,7 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rest_of(graph: Graph, begun: Begun, catalogue: Catalogue, *, samples: Samples = lambda pipeline: ()) -> Estimate:
-    """What the rest of a run may cost: its nodes that are not settled, the loops that may still go round, and the undo of what is done."""
+    """What the rest of a run may cost: its nodes that have not ended, further rounds of its loops, and the undo of what it has done."""
     worst, structure = worst_of(graph, begun.inputs, catalogue, begun.limits), structure_of(graph)
     usual = usual_of(graph, begun.inputs, catalogue, samples)
     nodes, most = [], NOTHING
@@ -146,7 +146,8 @@ def _estimate(graph: Graph, nodes: tuple[NodeEstimate, ...], most: Amount, worst
 
 
 def usual_of(graph: Graph, inputs: Mapping[str, Any] | None, catalogue: Catalogue, samples: Samples) -> dict[str, Usual]:
-    """What each node usually costs. A map counts by its items, a node that runs a pipeline by the nodes of that pipeline."""
+    """What each node usually costs. For a map it is computed from its items, for a node that runs a pipeline from the nodes of that
+    pipeline."""
     return _Past(catalogue, samples).graph(graph, inputs)
 
 
@@ -155,7 +156,7 @@ class _Past:
         self._catalogue = catalogue
         self._samples = samples
         self._known: dict[tuple[str, int], Usual | None] = {}
-        """What one run of a nested pipeline usually costs, by name and version, and by how deep it stands."""
+        """What one run of a nested pipeline usually costs, by its name with version and by the depth at which it stands."""
         self._graphs = 0
 
     def graph(self, graph: Graph, inputs: Mapping[str, Any] | None, depth: int = 0) -> dict[str, Usual]:
@@ -172,7 +173,7 @@ class _Past:
         return found
 
     def _run(self, worker: str, depth: int) -> Usual | None:
-        """What one run of a nested pipeline usually costs; None for a worker, and for a pipeline of which no past run is known."""
+        """What one run of a nested pipeline usually costs. None for a worker, and for a pipeline without past runs."""
         if (worker, depth) not in self._known:
             nested = self._catalogue.graph(*parted(worker)) if depth < _MOST_DEPTH and self._graphs < MOST_GRAPHS else None
             self._graphs += nested is not None
@@ -183,13 +184,13 @@ class _Past:
 
 
 def _of_map(own: Sequence[CostSample], items: int) -> Usual:
-    """Each item is a run. The items of this run are as many as they can be at most, in one round and without fallbacks."""
+    """What a map usually costs. Each item is a run. It counts the largest possible number of items, in one round and without fallbacks."""
     one = _percentiles([Amount(sample.tokens, sample.nanos) for sample in own])
     return Usual(one.p50.times(items), one.p95.times(items), one.samples)
 
 
 def _of_samples(own: Sequence[CostSample]) -> Usual:
-    """All runs that one run of the pipeline made for the node count together: rounds, fallbacks, turns."""
+    """What a node usually costs. All runs that one run of the pipeline made for the node are summed: rounds, fallbacks and turns."""
     sums: dict[str, Amount] = {}
     for sample in own:
         sums[sample.owner] = sums.get(sample.owner, NOTHING) + Amount(sample.tokens, sample.nanos)
@@ -203,5 +204,5 @@ def _percentiles(amounts: Sequence[Amount]) -> Usual:
 
 
 def _rank(ordered: Sequence[int], percent: int) -> int:
-    """The smallest value that is not below so many percent of all."""
+    """The smallest value that is at least as large as this percentage of all values."""
     return ordered[max(0, -(-len(ordered) * percent // 100) - 1)]

@@ -1,10 +1,11 @@
 """The worst case: the most that the runs of a graph can cost, by the caps of its workers and the bounds of its nodes.
 
-A worker's caps hold for all its attempts together. A node multiplies them: by its fallbacks, by the items of a map, by the rounds of the
-validation loop that it is in, by turns and rounds of its own. The caps of the node and of the pipeline then bound the sum.
+A worker's caps hold for all its attempts together. The worst case of a node is these caps, multiplied by its fallbacks, by the items of a
+map, by the rounds of the validation loop around it, and by its own turns and rounds. The caps of the node and of the pipeline then limit
+the sum.
 
-Two things are not part of it, because they are decided later: a person who lets a node try again, and the last call of a run, which may use
-more than it has reserved (the run reports that).
+Two things are not in the worst case, because they are known only later: a person may let a node try again, and the last call of a run may
+use more than it has reserved (the run reports that).
 """
 
 from __future__ import annotations
@@ -38,17 +39,17 @@ from holdfast.pipelines.graph.references import resolved
 from holdfast.pipelines.graph.structure import structure_of
 
 MODEL_TOOL: Final = "language_model"
-"""The tool that costs money. Tools of authors report no cost."""
+"""The only tool whose calls cost money. Tools of authors report no cost."""
 _MOST_DEPTH: Final = 16
-"""How deep pipelines may stand in each other, as when they run."""
+"""How deep pipelines may be nested; the same bound as for a run."""
 MOST_GRAPHS: Final = 256
 """How many graphs of nested pipelines one estimate reads. The worst case of a pipeline beyond them is its own cap."""
 _NESTED_GAPS: Final = 10
-"""How many gaps of a nested pipeline are told for each run of it."""
+"""At most this many gaps of a nested pipeline are reported for each node that runs it."""
 
 
 class Catalogue(Protocol):
-    """What an estimate must know beside the graph."""
+    """What an estimate must know in addition to the graph."""
 
     def contract(self, worker_id: str, version: str | None) -> Contract | None:
         """The contract of a worker or a pipeline."""
@@ -59,7 +60,7 @@ class Catalogue(Protocol):
         ...
 
     def dearest(self) -> Decimal | None:
-        """The most that one token of any allowed model costs, in dollars; None if the price of one of them is not known."""
+        """The highest price of one token among all allowed models, in dollars. None if the price of one model is not known."""
         ...
 
 
@@ -76,11 +77,11 @@ class NodeMost(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     kind: str
     most: Amount
-    """Of everything that the node may do in one run of the pipeline, its undo included."""
+    """The worst case of everything that the node may do in one run of the pipeline, including its undo."""
     undo: Amount = NOTHING
-    """Of that, its undo."""
+    """The part of `most` that its undo may cost."""
     runs: int = 0
-    """How many runs of workers that may be, the undo left out."""
+    """At most how many runs of workers the node makes, not counting the undo."""
 
 
 class Worst(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,18 +91,18 @@ class Worst(msgspec.Struct, frozen=True, kw_only=True):
     most: Amount
     gaps: tuple[Gap, ...] = ()
     people: tuple[str, ...] = ()
-    """Nodes that a person may let try again, which costs once more."""
+    """Nodes that a person may let try again. Each further try costs more than the worst case says."""
 
 
 def worst_of(graph: Graph, inputs: Mapping[str, Any] | None, catalogue: Catalogue, limits: Limits | None = None) -> Worst:
-    """The worst case of a graph. With the inputs of a run, maps over a list of the inputs count its items. `limits` are those of a run, if
-    its caller has tightened them.
+    """The worst case of a graph. If the inputs of a run are given, a map over a list in the inputs is multiplied by the real number of its
+    items. `limits`: those of a run, if its caller has lowered them.
     """
     return _Reckoning(catalogue).graph(graph, inputs, limits or contract_in(graph).limits)
 
 
 def worker_most(contract: Contract, limits: Limits, catalogue: Catalogue) -> tuple[Amount, str | None]:
-    """The most that one run of a worker can cost, and why that is not known."""
+    """The most that one run of a worker can cost, and the reason if that is not known."""
     if all(grant.name != MODEL_TOOL for grant in contract.tools):
         return NOTHING, None
     most = capped(limits.max_tokens, limits.max_cost_usd, catalogue.dearest())
@@ -118,11 +119,11 @@ class _Reckoning:
         self._dearest = catalogue.dearest()
         self._within: list[str] = []
         self._known: dict[str, tuple[Amount, tuple[Gap, ...]]] = {}
-        """What nested pipelines cost, by name and version, with gaps as seen from the node that runs the pipeline. A pipeline that met a
-        bound is not here: what it costs depends on where it stands."""
+        """The worst cases of nested pipelines, by name with version; their gaps are named from the node that runs the pipeline. A pipeline
+        that met a bound is not kept, because its worst case depends on where it stands."""
         self._graphs = 0
         self._bounds = 0
-        """How often a circle or another bound was met."""
+        """How often a pipeline that runs itself, or another bound, was met."""
         self._gaps: list[Gap] = []
         self._node = ""
 
@@ -146,11 +147,11 @@ class _Reckoning:
         caps = capped(node.caps.max_tokens, node.caps.max_cost_usd, self._dearest)
         most = (work.times(items * rounds) + back).at_most(caps)
         if most.nanos is not None:
-            del self._gaps[gaps:]  # the node's own cap bounds it
+            del self._gaps[gaps:]  # the node's own cap limits the cost
         return NodeMost(node=node.name, kind=kind_of(node), most=most, undo=back.at_most(caps), runs=runs * items * rounds)
 
     def _work(self, node: AnyNode) -> tuple[Amount, int]:
-        """What the node may cost in one round, for one item; and how many runs that is."""
+        """What the node may cost in one round and for one item, and how many runs it makes for that."""
         match node:
             case WorkerNode() | MapNode():
                 return self._all((node.worker, *node.fallback))

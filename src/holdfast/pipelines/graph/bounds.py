@@ -41,19 +41,19 @@ MAX_AT_MOST: Final = 100_000
 MAX_AT_ONCE: Final = 1_000
 MAX_ROUNDS: Final = 20
 MAX_TURNS: Final = 100
-"""How often a supervisor is asked at most: each of its turns is kept in the history of the run."""
+"""A supervisor is asked at most this often, because each of its turns is kept in the history of the run."""
 MAX_TIMES: Final = 1_000
-"""How often an `until` runs its worker at most, for the same reason."""
+"""An `until` runs its worker at most this often, because each run is kept in the history."""
 MAX_CHOICES: Final = 50
-"""Workers that a supervisor may choose from: it is told of all of them in each turn."""
+"""A supervisor chooses from at most this many workers, because each of its turns gets the list of all of them."""
 MAX_VOTES: Final = 20
-"""Persons who must approve."""
+"""At most this many persons must approve."""
 MAX_CHAIN: Final = 10
-"""Parts of an escalation chain."""
+"""An escalation chain has at most this many parts."""
 MAX_LISTED: Final = 100
-"""Rules, labels, fallbacks, approvers and failure codes of one node."""
+"""A node has at most this many rules, labels, fallbacks, approvers or failure codes, each counted by itself."""
 MAX_TEXT: Final = 4_000
-"""Characters of a question, a message or a label's rule."""
+"""A question, a message or a label's rule has at most this many characters."""
 _MOST: Final = 2**53
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _WORKER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}(@[A-Za-z0-9][A-Za-z0-9._+-]{0,63})?")
@@ -66,7 +66,7 @@ _NAMES: Final = "Small letters, digits, - and _ make one, up to 64 of them: `sig
 
 
 def check_graph(graph: Graph) -> None:
-    """Refuse a graph that is beyond a bound: PipelineInvalid with what and where."""
+    """Refuse a graph that breaks a bound. Raises PipelineInvalid, which says what is wrong and where."""
     check_contract(graph.contract)
     if graph.steps is not None and not _PACKAGE.fullmatch(graph.steps):
         raise PipelineInvalid(f"{graph.steps!r:.80} is no name of a package.", "steps")
@@ -82,7 +82,7 @@ def check_graph(graph: Graph) -> None:
 
 
 def check_contract(contract: dict[str, Any]) -> None:
-    """Refuse a contract that names no pipeline. `contracts.contract_in` reads the rest of it."""
+    """Refuse a contract without the id of a pipeline. `contract.contract_in` checks the rest of it."""
     for key, form in (("worker_id", _ID), ("version", _VERSION)):
         if not isinstance(contract.get(key), str) or not form.fullmatch(contract[key]):
             raise PipelineInvalid(f"{contract.get(key)!r:.80} is no {key}.", f"contract.{key}")
@@ -92,7 +92,7 @@ def check_contract(contract: dict[str, Any]) -> None:
 
 
 def check_node(node: AnyNode, where: str = "") -> None:
-    """Refuse a node that is beyond a bound: PipelineInvalid with what and where. `where` is the place of the node."""
+    """Refuse a node that breaks a bound. Raises PipelineInvalid, which says what is wrong and where. `where` is the place of the node."""
     for what, at in _flaws(node):
         raise PipelineInvalid(what, f"{where}.{at}" if where else "")
 
@@ -107,7 +107,7 @@ _Flaws = Iterator[tuple[str, str]]
 
 
 def name_flaw(name: str) -> str | None:
-    """Why a text cannot name a node, as a sentence; None for a name."""
+    """Why a text cannot be the name of a node, as a sentence; None if it can."""
     if not _NAME.fullmatch(name):
         return f"{name!r:.80} is no name of a node. {_NAMES}"
     return f"{name!r} means something else in references; choose another name." if name in RESERVED else None

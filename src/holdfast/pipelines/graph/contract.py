@@ -25,7 +25,8 @@ def contract_in(graph: Graph) -> Contract:
 
 
 def json_of(contract: Contract) -> dict[str, Any]:
-    """A contract as it stands in a graph: one text for equal contracts, whatever wrote them. So the hash of the page's text is left out."""
+    """A contract as JSON for a graph. Equal contracts have the same JSON, whether a page or a Python file has them, so the hash of the
+    page's text is left out."""
     written: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(contract, sha256=""))
     for part in ("limits", "retries", "rate_limit"):
         if written[part] is not None:
@@ -40,7 +41,8 @@ def _whole(value: Any) -> Any:
 
 
 def time_limit(limits: Limits) -> float | None:
-    """The seconds that a pipeline's run has. A pipeline has one attempt, so `timeout_seconds` bounds the run where its author set it."""
+    """The seconds that a pipeline's run may take. A pipeline has one attempt, so `timeout_seconds` limits the whole run if the author set
+    it."""
     own = limits.timeout_seconds if limits.timeout_seconds != DEFAULT_TIMEOUT_SECONDS else None
     given = [seconds for seconds in (limits.run_timeout_seconds, own) if seconds is not None]
     return min(given, default=None)

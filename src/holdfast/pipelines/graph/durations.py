@@ -9,7 +9,7 @@ from holdfast.pipelines.graph.refusals import PipelineInvalid
 
 
 def seconds_of(text: object, what: str = "A duration") -> int:
-    """The seconds of a duration, 1 or more and at most a year. `what` begins the sentence of the error (PipelineInvalid)."""
+    """The seconds of a duration, 1 or more and at most a year. `what` is the beginning of the error's sentence (PipelineInvalid)."""
     seconds = parsed(text)
     if seconds is None:
         raise PipelineInvalid(f"{what} is {text!r:.80}. {HINT}")

@@ -34,12 +34,13 @@ class Edge(msgspec.Struct, frozen=True):
     target: str
     kind: EdgeKind
     label: str | None = None
-    """The label of a route that this edge wants."""
+    """The label that the route must have chosen for the target to run; None for other edges."""
     needed: bool = True
-    """False: the target can live without the source (the reference has a default, or the source is a part of a merge)."""
+    """Whether the target needs a result of the source. It does not if the reference has a default, or if the source is a part of a merge.
+    """
     outputs: bool = False
-    """The target cannot live without the `outputs` of the source, which a gate or a person that says no holds back. A part of a merge can:
-    there it says that all references to the source are to its outputs."""
+    """Whether the target needs the `outputs` of the source; a gate or a person that says no gives no outputs. For a part of a merge it only
+    says that all references to the source are to its outputs."""
 
 
 def templates_of(node: AnyNode) -> Iterator[tuple[str, Template]]:

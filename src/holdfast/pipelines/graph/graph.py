@@ -32,11 +32,11 @@ BlockAction: TypeAlias = Literal["fail", "skip", "escalate"]
 Risk: TypeAlias = Literal["low", "medium", "high"]
 
 OTHERWISE = "otherwise"
-"""The label of a route that has no fitting label."""
+"""The key of a route's label that is chosen if no other label fits."""
 FINISH = "finish"
 """What a supervisor chooses to end its node. No choice has this label."""
 SUPERVISED = frozenset({"choices", "so_far", "turns_left"})
-"""What a supervisor gets beside the inputs of its node."""
+"""The inputs that a supervisor gets in addition to those of its node."""
 
 
 class After(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -54,7 +54,7 @@ class When(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Undo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The worker that takes back what a node did. Without inputs of its own it gets `{"inputs": …, "outputs": …}` of the node."""
+    """The worker that takes back what a node did. If `inputs` is None, the worker gets `{"inputs": …, "outputs": …}` of the node."""
 
     worker: str
     inputs: Template = None
@@ -125,7 +125,7 @@ class MergeNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="merge"
     policy: MergePolicy | None = None
     """None: `worker` merges."""
     key: str | None = None
-    """For `union` of lists: the field by which two objects are the same."""
+    """For `union` of lists: two objects with the same value in this field are the same object."""
     worker: str | None = None
     """A worker that takes `{parts: [{source, value}], merge_policy}`, and `key` if the node has one, and gives `{merged, conflicts,
     completeness}`."""
@@ -147,11 +147,11 @@ class GateNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="gate"):
     rounds: int = 0
     on_block: BlockAction = "fail"
     shadow: bool = False
-    """Record the verdict, and let everything pass."""
+    """Whether the gate only records its verdict, and the run goes on in any case."""
 
 
 class Then(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One part of an escalation chain: who may decide as well, if no person has decided for so long."""
+    """One part of an escalation chain: further persons who may decide, and after how many seconds of silence."""
 
     after_seconds: int
     """Counted from the question."""
@@ -172,9 +172,9 @@ class HumanNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="human"
     votes: int = 1
     """How many persons must approve."""
     then: tuple[Then, ...] = ()
-    """Whom the run adds to the approvers, and when, as long as the question is open."""
+    """The persons whom the run adds to the approvers while the question is open, and when."""
     risk: Risk | None = None
-    """The operator may demand more for questions of a risk."""
+    """The risk of the question. For each risk the operator may set further demands."""
 
 
 class RouteNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="route"):
@@ -187,7 +187,7 @@ class RouteNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="route"
     rules: dict[str, tuple[Rule, ...]] = {}
     """Rules of labels. They are asked in the order of `labels`, because JSON objects have no order."""
     otherwise: str | None = None
-    """The label for everything else; None: such a value fails the node."""
+    """The label that is chosen if no other label fits. If it is None, the node fails then."""
 
 
 class SuperviseNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="supervise"):
@@ -290,15 +290,15 @@ class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 GIVES = ""
-"""Stands for what the pipeline gives, where lines are named by nodes. No node has this name."""
+"""The key for the pipeline's outputs in mappings by node name. No node has this name."""
 
 
 class Built(msgspec.Struct, frozen=True):
-    """A graph with the lines on which the author wrote its nodes, by the name of the node, and what it gives (GIVES)."""
+    """A graph with the lines on which the author wrote its nodes and its outputs, by the name of the node (GIVES for the outputs)."""
 
     graph: Graph
     lines: dict[str, Line] = {}
     warnings: tuple[Problem, ...] = ()
-    """What the author of a page should look at."""
+    """Warnings for the author of a page."""
     include: tuple[str, ...] = ()
     """The files that the code of its steps may read."""

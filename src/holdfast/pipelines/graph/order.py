@@ -26,7 +26,8 @@ class Order:
             if edge.kind != "revise":
                 self.into[edge.target].append(edge)
         self.groups = list(self._grouped())
-        """The nodes, each after everything above it; a group of several, or one that waits for itself, is a cycle."""
+        """The nodes in groups, each after all nodes above it. Usually a group is one node; a group of several nodes, or a node that waits
+        for itself, is a cycle."""
         self.above = self._spread(self.groups, {name: [edge.source for edge in edges] for name, edges in self.into.items()})
         """For each node the nodes above it."""
         outgoing: dict[str, list[str]] = {name: [] for name in self.nodes}
@@ -60,7 +61,8 @@ class Order:
         return self.bit(first) | self.bit(last) | (self.below[first] & self.above[last])
 
     def _spread(self, groups: list[list[str]], nearest: dict[str, list[str]]) -> dict[str, int]:
-        """For each node everything that a way through `nearest` reaches. The groups come in the order in which they can be settled."""
+        """For each node all nodes that can be reached from it by following `nearest`. The groups must come in an order in which each can be
+        computed from those before it."""
         reached: dict[str, int] = {}
         for group in groups:
             inside = set(group)

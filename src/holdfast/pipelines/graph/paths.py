@@ -10,7 +10,7 @@ __all__ = ["EACH", "MAX_FIELD", "MAX_INDEX", "MAX_PARTS", "Part", "Path", "flaw_
 
 
 def path_of(text: str) -> Path:
-    """The parts of a path that an author wrote; PipelineInvalid for a text that is none."""
+    """The parts of a path that an author wrote. Raises PipelineInvalid if the text is not a path."""
     try:
         return _read(text)
     except PathInvalid as wrong:

@@ -1,4 +1,4 @@
-"""What the references of a template stand for, once the nodes that they name have results. Pure, total and bounded.
+"""Finds the values of a template's references, after the nodes that they name have results. Pure; it never raises; its cost is bounded.
 
 templates.py has the forms; this module gives their values.
 """
@@ -17,10 +17,10 @@ from holdfast.pipelines.graph.paths import EACH, Path, text_of
 from holdfast.pipelines.graph.templates import INDEX, ITEM, MAX_DEPTH, PLACE, Reference, form_flaw, form_of, reference_of, references_in
 
 MAX_RESOLVED: Final = 6 * 1024 * 1024
-"""Characters that a resolved template may have as JSON, at least."""
+"""A resolved template may have at least this many characters as JSON; a longer one may be refused."""
 
 _WALK: Final = 8
-"""What the walk to one element counts, in characters."""
+"""The cost of one step along a path, counted as this many characters."""
 Why: TypeAlias = Literal["no_result", "missing", "not_a_list", "no_length", "artifact", "too_large", "malformed"]
 _TOLD: Final[Mapping[Why, str]] = {
     "no_result": "The source has no result",
@@ -103,7 +103,7 @@ class _Resolver:
                 return self._text(part, depth)
 
     def _counted(self, value: Any) -> Any:
-        """The value, if there is room for it."""
+        """The value, if it fits into what is left of the bound."""
         self._left -= codec.at_least(value, self._left)
         if self._left < 0:
             raise _NoValue("too_large")
@@ -146,7 +146,8 @@ class _Resolver:
         return self._results[reference.source]
 
     def _reached(self, value: Any, reference: Reference, instead: tuple[Any, ...], at: int = 0) -> Any:
-        """The value at the path from `at` on. `instead` stands for an element, after `*`, that lacks the rest of the path."""
+        """The value at the path, read from the position `at` of the path on. After `*`, `instead` is used for an element in which the rest
+        of the path leads to nothing."""
         for done, part in enumerate(reference.path[at:], at):
             if part == EACH:
                 if not isinstance(value, list):

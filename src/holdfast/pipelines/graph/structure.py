@@ -40,7 +40,8 @@ def structure_of(graph: Graph) -> Structure:
 
 
 def _needs(name: str, edges: Sequence[Edge], loops: Mapping[str, Loop]) -> tuple[str, ...]:
-    """A node below a revised one that is not above the gate waits for the gate: only then it is certain that nothing is revised."""
+    """What each node waits for. A node that is below a revised node but not above the gate also waits for the gate: only after the gate it
+    is certain that no node above will run again."""
     sources = [edge.source for edge in edges]
     gates = [loops[source].gate for source in sources if source in loops and loops.get(name) is not loops[source]]
     return tuple(dict.fromkeys([*sources, *gates]))

@@ -29,11 +29,11 @@ INPUTS: Final = "inputs"
 ITEM: Final = "item"
 INDEX: Final = "index"
 THIS: Final = "this"
-"""While a pipeline is written: the node itself, in the inputs of its `undo`. The builder puts the node's name in its place."""
+"""In the inputs of an `undo`, while the pipeline is built: the node that is undone. The builder replaces it by the node's name."""
 RESERVED: Final = frozenset({INPUTS, ITEM, INDEX, THIS})
 """Sources that are no nodes. No node may have one of these names."""
 MAX_DEPTH: Final = 32
-"""Levels of a template, and of a constant in it."""
+"""A template, and a constant in it, is at most this many levels deep."""
 MAX_CONSTANT_BYTES: Final = 64 * 1024
 PLACE: Final = "{}"
 """Where `$text` inserts a value."""
@@ -67,7 +67,7 @@ _MEMBERS: Final[Mapping[str, frozenset[str]]] = {
 
 
 def references_in(template: Template) -> list[Reference]:
-    """Every reference of a template, in the order in which they stand. Malformed ones (`flaws_in` tells them) are left out."""
+    """Every reference of a template, in the order of the text. Malformed references are left out (`flaws_in` finds them)."""
     return [found for _, found, _ in _walked(template) if isinstance(found, Reference)]
 
 
@@ -110,7 +110,7 @@ def _walked(template: Template) -> Iterator[_Visit]:
 
 
 def _read(part: Any, where: Path) -> tuple[Reference | Flaw | None, list[tuple[str | int, Any]]]:
-    """What one place of a template is, and the templates in it."""
+    """Read one place of a template: what it is, and the templates inside it."""
     if isinstance(part, list | tuple):
         return None, list(enumerate(part))
     if not isinstance(part, dict):
@@ -135,7 +135,7 @@ def form_of(part: Mapping[str, Any]) -> str | None:
 
 
 def reference_of(part: Mapping[str, Any], where: Path = ()) -> Reference:
-    """The reference that a `$from` of the right form is."""
+    """The reference of a `$from` that has the right form."""
     return Reference(
         source=part["$from"],
         path=tuple(part.get("path", ())),
@@ -147,7 +147,7 @@ def reference_of(part: Mapping[str, Any], where: Path = ()) -> Reference:
 
 
 def form_flaw(form: str, part: Mapping[str, Any]) -> str | None:
-    """Why an object is no such form, as a sentence; None if it is one. Constants are not looked into."""
+    """What is wrong with an object of this form, as a sentence; None if nothing is. Constants are not checked."""
     known = _MEMBERS.get(form)
     if known is None:
         return f"`{form:.40}` is no form of a template ({', '.join(_MEMBERS)}). An object with such a key must stand inside `$const`."
@@ -183,7 +183,7 @@ def _constant_flaw(part: Mapping[str, Any]) -> str | None:
 
 
 def constant_flaw(value: Any) -> str | None:
-    """Why a value cannot be a constant of a pipeline, as a sentence; None for one that can."""
+    """Why a value cannot be a constant of a pipeline, as a sentence; None if it can."""
     if codec.too_deep(value, MAX_DEPTH):
         return f"The constant is nested more than {MAX_DEPTH} levels deep."
     if codec.at_least(value, MAX_CONSTANT_BYTES) > MAX_CONSTANT_BYTES:

@@ -1,4 +1,4 @@
-"""Graphs as JSON: one canonical text for each graph, its id, and a reader that trusts no text."""
+"""Graphs as JSON: one canonical text for each graph, its id, and a reader for texts that may be hostile."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ def graph_from(text: str | bytes) -> Graph:
     check_graph(graph)
     try:
         graph_text(graph)
-    except (HoldfastError, RecursionError, UnicodeError) as odd:  # what a file or a store could not keep
+    except (HoldfastError, RecursionError, UnicodeError) as odd:  # a character that neither a file nor a store can keep
         raise PipelineInvalid(f"The graph cannot be written: {odd}"[:400]) from None
     return graph
 
 
 def check_text(data: bytes, most: int, what: str) -> None:
-    """Refuse a text that is too large or too crowded to be parsed. `what` begins the sentence."""
+    """Refuse a text that is too large, or has too many values, before it is parsed. `what` is the beginning of the error's sentence."""
     if len(data) > most:
         raise PipelineInvalid(f"{what} of {len(data)} bytes; at most {most} are allowed.")
     if (crowded := crowding(data, _MAX_TEXT_DEPTH, _MAX_VALUES, _MAX_CONTAINERS)) is not None:

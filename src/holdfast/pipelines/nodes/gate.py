@@ -1,7 +1,7 @@
 """A gate node lets the run go on only if a candidate is good: judged by a worker, a schema or rules.
 
-A worker answers `{verdict, reasons}`. Everything else that it answers counts as `block` with the reason `invalid_verdict`: a validator
-that lies, or is broken, lets nothing pass.
+A worker answers `{verdict, reasons}`. Any other answer counts as `block` with the reason `invalid_verdict`, so that a broken validator lets
+nothing pass.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from holdfast.pipelines.scene.failure import ran
 from holdfast.pipelines.scene.scene import Scene
 
 _MOST_TEXT: Final = 2000
-"""Characters that are kept of each text of a reason."""
+"""At most this many characters of each text of a reason are kept."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -35,7 +35,8 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 async def advance(node: GateNode, scene: Scene) -> Outcome:
-    """`allow` goes on, `block` follows `on_block`, `revise` asks for another round as long as there is one."""
+    """The run goes on after `allow`. After `block` the node's `on_block` decides. `revise` asks for another round; if no round is left, it
+    is treated like `block`."""
     candidate = await scene.value(node.candidate)
     verdict = await _judged(node, scene)
     if verdict is None or isinstance(verdict, Failed):
@@ -78,7 +79,7 @@ async def _judged(node: GateNode, scene: Scene) -> Verdict | Failed | None:
 
 
 def verdict_of(outputs: Any) -> Verdict:
-    """The verdict in a worker's outputs; `block` if they have none. A verdict other than `allow` must have a reason."""
+    """The verdict in a worker's outputs; `block` if the outputs are not a verdict. A verdict other than `allow` must have a reason."""
     try:
         found = reading.converted(outputs, Verdict)
     except msgspec.ValidationError as odd:

@@ -61,7 +61,7 @@ def _demands(node: HumanNode, scene: Scene) -> dict[str, Any]:
 
 
 async def _flaw(node: HumanNode, scene: Scene, demands: dict[str, Any]) -> NodeError | None:
-    """Why the question could never be answered, before any person is asked."""
+    """Why no answer could ever be valid; None if one can. It is checked before a person is asked."""
     service, requested_by = scene.run_state.service, scene.run_state.accepted.requested_by
     if (missing := shortage(service.policy, demands, requested_by, await service.holders())) is not None:
         return NodeError(code="approval_impossible", message=f"{node.name} cannot be approved: {missing}")

@@ -15,7 +15,7 @@ async def advance(node: MapNode, scene: Scene) -> Outcome:
     """The node is ok if every item is, partial if some failed and the node tolerates that, and fails if more failed."""
     items = await scene.opened(node.over)
     if not isinstance(items, list):
-        raise CannotRun(NodeError(code="edge_mismatch", message=f"What {node.name} goes over is no list."))
+        raise CannotRun(NodeError(code="edge_mismatch", message=f"The value over which {node.name} maps is not a list."))
     if len(items) > node.at_most:
         message = f"{node.name} goes over {len(items)} items; at most {node.at_most} are allowed."
         raise CannotRun(NodeError(code="edge_mismatch", message=message))
@@ -75,9 +75,10 @@ def _too_many(node: MapNode, total: int, allowed: int, bad: list[dict[str, Any]]
 
 
 async def undo(node: MapNode, scene: Scene) -> NodeError | bool | None:
-    """Undo the items that went well, the last one first. A later turn undoes only what the turn before could not.
+    """Undo the items that went well, the last one first. If a person asks for another try, it undoes only the items that the try before
+    could not undo.
 
-    In inputs of its own, `item` is the row of the map's table, with the element of the list as `item`.
+    If the author gave inputs for the undo, `item` in them is the row of the map's table; `item.item` is the element of the list.
     """
     assert node.undo is not None
     over = await scene.opened(node.over)

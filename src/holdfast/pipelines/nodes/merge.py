@@ -1,4 +1,5 @@
-"""A merge node makes one result of several. Conflicts and missing parts are data: the node says what it found, and goes on if it may."""
+"""A merge node makes one result of several. It reports conflicts and missing parts in its result, and the run goes on if the node's
+settings allow it."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ async def _parts(node: MergeNode, scene: Scene) -> tuple[list[tuple[str, Any]], 
 async def _asked(
     node: MergeNode, scene: Scene, worker: str, there: list[tuple[str, Any]], *, part: str = "work", **more: Any
 ) -> dict[str, Any] | Failed | None:
-    """The outputs of a worker that merges the parts, or decides their conflicts. check/inputs.py knows what it gets."""
+    """The outputs of the worker that merges the parts, or that decides their conflicts. check/inputs.py checks the same inputs."""
     parts = [{"source": source, "value": value} for source, value in there]
     key = {} if node.key is None else {"key": node.key}
     inputs = {"parts": parts, "merge_policy": node.policy or "best_effort", **key, **more}
@@ -67,7 +68,8 @@ async def _asked(
 
 
 async def _by_worker(scene: Scene, outputs: dict[str, Any], missing: list[str]) -> dict[str, Any]:
-    """The result document. A worker may tell its conflicts in any form: one that is no list counts as one conflict."""
+    """The result document of a merge by a worker. The worker may report conflicts in any form: a value that is not a list counts as one
+    conflict."""
     told = await scene.run_state.values.opened(outputs.get("conflicts") or [])
     conflicts = told if isinstance(told, list) else [told]
     return {"outputs": outputs["merged"], "conflicts": conflicts, "completeness": outputs.get("completeness", 1.0), "missing": missing}

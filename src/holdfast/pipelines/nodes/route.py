@@ -1,4 +1,4 @@
-"""A route node chooses one of a few labels. Nodes that come after another label are skipped."""
+"""A route node chooses one of a few labels. Nodes that wait for one of the other labels are skipped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from holdfast.pipelines.scene.scene import Scene
 
 
 async def advance(node: RouteNode, scene: Scene) -> Outcome:
-    """The label is the worker's, or the first one whose rules hold. Every other answer goes to `otherwise`, else the node fails."""
+    """The worker gives the label, or it is the first label whose rules hold. If there is no such label, `otherwise` is chosen; without
+    `otherwise` the node fails."""
     offers = {"type": "object", "required": ["label"], "properties": {"label": {"enum": list(node.labels)}}}
     said: Any
     if node.worker is not None:

@@ -10,7 +10,8 @@ from holdfast.workers.packages import WorkerChanged, WorkerMissing
 
 
 async def advance(node: StepNode, scene: Scene) -> Outcome:
-    """The node ends with what the function returns. The function is pure, so a crash before the write only calls it again."""
+    """The node ends with the value that the function returns. The function is pure, so after a crash before the write it is simply called
+    again."""
     run, package = scene.run_state, scene.run_state.graph.steps
     if run.steps is None or package is None:
         return Failed(NodeError(code="sandbox_unavailable", message=f"No sandbox runs the function {node.function} here."))

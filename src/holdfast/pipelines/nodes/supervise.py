@@ -1,8 +1,8 @@
 """A supervise node lets a worker, the supervisor, choose which worker runs next, until it finishes.
 
-The supervisor's own mistakes fail the node: an answer that is none, an unknown label, inputs that do not fit, a last turn without
-`finish`. A chosen worker that fails is told to the supervisor, which may choose another one. What happened is never remembered: each look
-reads it from the operations of the run.
+Mistakes of the supervisor fail the node: an answer of a wrong form, an unknown label, inputs that do not fit, a last turn without `finish`.
+If a chosen worker fails, the supervisor learns it and may choose another one. Nothing is kept in memory: each call of `advance` reads what
+happened from the operations of the run.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ INVALID: Final = "supervise_invalid_answer"
 _ENDING: Final = frozenset({"cancelled", "budget_exceeded"})
 """Errors of a chosen worker after which no other worker may begin."""
 _MOST_TOLD: Final = 100
-"""Choices that the supervisor is told about: the last ones."""
+"""The supervisor gets at most this many of its earlier choices, the last ones."""
 _MOST_OUTPUTS: Final = 16 * 1024
-"""Bytes of a chosen worker's outputs that the supervisor is told. Larger members are told as artifacts."""
+"""At most this many bytes of a chosen worker's outputs go to the supervisor. Larger members are replaced by references to artifacts."""
 _MOST_TEXT: Final = 1000
 
 
 async def advance(node: SuperviseNode, scene: Scene) -> Outcome:
-    """Ask the supervisor, run what it chose, and so on. The node ends with the outputs that the supervisor gave when it finished."""
+    """Ask the supervisor, run the worker that it chose, and ask again. The node ends with the outputs that the supervisor gives when it
+    finishes."""
     before = [one for turn in range(1, scene.visit.turn) for one in _taken(node, scene, turn)]
     here = _taken(node, scene, scene.visit.turn)
     while True:
@@ -48,7 +49,7 @@ async def advance(node: SuperviseNode, scene: Scene) -> Outcome:
         if isinstance(answer, Answer) and scene.records.find(at := choice_at(scene.visit, number)) is None:
             scene.records.note(succeeded(at, choice_text(number, answer)))
         if isinstance(answer, str):
-            return await _failed(scene, _error(node, INVALID, f"answered in turn {number} with no choice: {answer}"), told)
+            return await _failed(scene, _error(node, INVALID, f"gave no valid choice in turn {number}: {answer}"), told)
         if (mistake := _mistake(node, number, answer.choice)) is not None:
             return await _failed(scene, mistake, told)
         if answer.choice == FINISH:
@@ -62,7 +63,7 @@ async def advance(node: SuperviseNode, scene: Scene) -> Outcome:
 
 
 def _mistake(node: SuperviseNode, number: int, choice: str) -> NodeError | None:
-    """The error of a choice that the supervisor may not make; None for a choice that it may make."""
+    """The error if the supervisor may not make this choice; None if it may."""
     if choice == FINISH:
         return None
     if choice not in node.choices:
@@ -78,12 +79,12 @@ def _error(node: SuperviseNode, code: str, what: str) -> NodeError:
 
 
 def _ends(response: Response) -> bool:
-    """Whether the node ends with this response of a chosen worker. Every other failure is told to the supervisor."""
+    """Whether the node ends with this response of a chosen worker. After every other failure the supervisor is asked again."""
     return was_refused(response) or (response.error is not None and response.error.error_code in _ENDING)
 
 
 def _taken(node: SuperviseNode, scene: Scene, turn: int) -> list[Taken]:
-    """The choices that are over, in one try of the node, with what came of each."""
+    """The choices whose runs are over, in one try of the node, each with its response."""
     operations = scene.records.by_id
     visit, found = Visit(node.name, scene.visit.round, turn), list[Taken]()
     while len(found) < node.turns - 1:
@@ -100,7 +101,8 @@ def _taken(node: SuperviseNode, scene: Scene, turn: int) -> list[Taken]:
 
 
 async def _run(node: SuperviseNode, scene: Scene, number: int, answer: Answer) -> Response | None:
-    """The response of the chosen worker. An input that does not fit its contract is an `edge_mismatch` from the supervisor's answer."""
+    """The response of the chosen worker. If its inputs do not fit its contract, the error is an `edge_mismatch` that names the supervisor's
+    answer."""
     template = node.inputs if answer.inputs is None else {"$from": f"turn-{number}", "path": ["inputs"]}
     worker, inputs = node.choices[answer.choice], partial(_inputs, node, scene, answer)
     last = await ran(scene, (worker,), inputs, part=f"choice-{number}", template=template)
@@ -108,14 +110,14 @@ async def _run(node: SuperviseNode, scene: Scene, number: int, answer: Answer) -
 
 
 async def _inputs(node: SuperviseNode, scene: Scene, answer: Answer) -> dict[str, Any]:
-    """What the chosen worker gets: what the supervisor said, else the inputs of the node."""
+    """The inputs of the chosen worker: those that the supervisor gave, else the inputs of the node."""
     if answer.inputs is None:
         return await scene.inputs(node.inputs)
     return await _object(node, scene, answer.inputs, "inputs")
 
 
 async def _object(node: SuperviseNode, scene: Scene, given: Any, what: str) -> dict[str, Any]:
-    """What a supervisor gave: an object, or an artifact that holds one."""
+    """The object that a supervisor gave, directly or in an artifact."""
     values = scene.run_state.values
     found = await values.opened(given)
     if not isinstance(found, dict):
@@ -124,7 +126,7 @@ async def _object(node: SuperviseNode, scene: Scene, given: Any, what: str) -> d
 
 
 async def _given(node: SuperviseNode, scene: Scene, told: list[Taken], turns_left: int) -> dict[str, Any]:
-    """What the supervisor gets. check/inputs.py knows these names, too."""
+    """The inputs of the supervisor. check/inputs.py uses the same names."""
     inputs = await scene.inputs(node.inputs)
     choices = [{"label": label, "worker": worker, "purpose": _purpose(scene, worker)} for label, worker in node.choices.items()]
     first = max(0, len(told) - _MOST_TOLD)
@@ -138,7 +140,8 @@ def _purpose(scene: Scene, worker: str) -> str:
 
 
 async def _told(scene: Scene, turn: int, one: Taken) -> dict[str, Any]:
-    """One choice as the supervisor is told of it. No id of a run is told: equal choices are told in equal words, run after run."""
+    """One earlier choice as the supervisor gets it. It has no id of a run, so that a replayed or restarted run gives the supervisor the
+    same text."""
     entry = {"turn": turn, "choice": one.answer.choice, "reason": one.answer.reason, "status": one.response.status.value}
     if one.response.error is not None:
         return {**entry, "error": {"error_code": one.response.error.error_code, "message": one.response.error.message[:_MOST_TEXT]}}
@@ -146,7 +149,7 @@ async def _told(scene: Scene, turn: int, one: Taken) -> dict[str, Any]:
 
 
 def _document(told: list[Taken], last: Answer | None = None) -> dict[str, Any]:
-    """What is known of the node's result beside its outputs: every choice, with the run that it began."""
+    """The node's result without its outputs: every choice, with the id of the run that it began."""
     made = [(one.answer, one.response.status.value, one.response.run_id) for one in told]
     if last is not None:
         made.append((last, Status.OK.value, ""))
@@ -195,7 +198,7 @@ async def undo(node: SuperviseNode, scene: Scene) -> NodeError | bool | None:
 
 
 async def _undone(node: SuperviseNode, scene: Scene, place: int, one: Taken) -> Response | None:
-    """The response with which one choice was undone, or with which the last turn failed; None while an undo runs."""
+    """The response of the undo of one choice: the one that succeeded, or the failed one of the last try. None while an undo runs."""
     worker, inputs, turn = node.undo[one.answer.choice], partial(_undo_inputs, node, scene, one), 0
     while True:
         turn += 1

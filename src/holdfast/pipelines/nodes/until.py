@@ -1,4 +1,5 @@
-"""An until node runs a worker again and again until rules hold for its outputs. Between two runs it waits, and holds nothing meanwhile."""
+"""An until node runs a worker again and again until rules hold for its outputs. Between two runs it waits; waiting holds no process and no
+slot."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from holdfast.pipelines.scene.failure import ran
 from holdfast.pipelines.scene.scene import Scene
 
 EVERY = "every"
-"""The part of the node's work that waits."""
+"""The name of the node's waits in the journal."""
 
 
 async def advance(node: UntilNode, scene: Scene) -> Outcome:
@@ -44,5 +45,5 @@ async def advance(node: UntilNode, scene: Scene) -> Outcome:
 
 def _not_reached(node: UntilNode, reasons: list[Reason]) -> NodeError:
     told = "; ".join(f"{reason.code}{' at ' + reason.path if reason.path else ''}" for reason in reasons[:3])
-    message = f"The rules of {node.name} held for none of {node.at_most} runs of {node.worker}. The last one: {told}."
+    message = f"The rules of {node.name} did not hold after {node.at_most} runs of {node.worker}. The last run: {told}."
     return NodeError(code="until_not_reached", message=message, details={"reasons": msgspec.to_builtins(reasons)})

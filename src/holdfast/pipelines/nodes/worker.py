@@ -1,4 +1,4 @@
-"""A worker node runs a worker, or a pipeline; if it fails, its fallbacks in turn."""
+"""A worker node runs a worker or a pipeline. If that fails, the node runs its fallbacks, one after the other."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.pipelines.scene.scene import Scene
 
 
 async def advance(node: WorkerNode, scene: Scene) -> Outcome:
-    """The node ends with the response of the run that went well, or fails with that of the last one."""
+    """The node ends with the response of the first run that succeeds. If none does, it fails with the response of the last one."""
     last = await ran(scene, (node.worker, *node.fallback), partial(scene.inputs, node.inputs), template=node.inputs)
     if last is None:
         return None

@@ -1,7 +1,8 @@
-"""The lines of a Pipeline spec as rows and trees: indentation says what belongs to what; without any, the known keys do.
+"""Reads the lines of a Pipeline spec as rows and trees. Indentation says which line belongs to which key; on a page without indentation the
+known keys say it.
 
-A value that begins with a bracket may go on over several lines in each rendering. On a page that lost its indentation every other value of
-a node stands on the line of its key: nothing is guessed.
+A value that begins with a bracket may go on over several lines in each rendering. On a page that lost its indentation, every other value of
+a node must stand on the line of its key, so that the reader never guesses.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Row(NamedTuple):
 
     @property
     def item(self) -> Row | None:
-        """What stands after a bullet, as a row of its own; None for a row without bullet."""
+        """The text after the row's bullet, as a row; None for a row without a bullet."""
         hit = _BULLET.fullmatch(self.text)
         if hit is None:
             return None
@@ -50,7 +51,7 @@ class Row(NamedTuple):
 
     @property
     def keyed(self) -> tuple[str, str] | None:
-        """The key and the text after it; None for a row that is no `key: value`."""
+        """The key and the text after it; None if the row is not of the form `key: value`."""
         hit = _KEY.fullmatch(self.text)
         try:
             return None if hit is None else (hit[2] if hit[1] is None else text_in(hit[1], self.line), (hit[3] or "").strip())
@@ -63,13 +64,14 @@ class SpecParts(NamedTuple):
 
     contract: tuple[Line, ...]
     graph: dict[str, list[Row]]
-    """By its key: the row of the key, and the rows that belong to it."""
+    """For each key of the graph: the row of the key and the rows that belong to it."""
     flat: bool
     """Whether the page lost its indentation."""
 
 
 def rows_of(lines: Sequence[Line], notes: Notes) -> list[Row]:
-    """The rows of a spec, without blank lines and comments. A value that never ends is noted, and ends the spec."""
+    """The rows of a spec, without blank lines and comments. If a bracket is never closed, that is noted as a problem, and the rows after it
+    are not read."""
     rows: list[Row] = []
     waiting = iter(
         [line for line in lines if line.text.strip() and line.text.lstrip()[0] != "#" and line.text.strip() not in ("---", "...")]
@@ -97,7 +99,8 @@ def rows_of(lines: Sequence[Line], notes: Notes) -> list[Row]:
 def parts_of(
     rows: Sequence[Row], graph_keys: Collection[str], other_keys: Collection[str], inner: Collection[str], notes: Notes
 ) -> SpecParts:
-    """Part the rows by their top-level keys. `inner` are the keys of nodes: without indentation they say where a node goes on."""
+    """Split the rows by their top-level keys. `inner`: the keys of nodes, which show on a page without indentation which rows belong to a
+    node."""
     keys = [row for row in rows if row.item is None and row.keyed is not None]
     base = min((row.indent for row in keys), default=0)
     flat = all(row.indent <= base for row in keys)
@@ -139,7 +142,8 @@ def _twice(key: str, line: int, first: int, notes: Notes) -> None:
 
 
 def tree_of(rows: Sequence[Row], notes: Notes, *, flat: bool) -> Tree | None:
-    """The value of a top-level key: its row, and the rows that belong to it. None if there is none, which is noted."""
+    """The value of a top-level key, read from its row and the rows that belong to it. None if there is no value; that is noted as a
+    problem."""
     head = rows[0]
     key, value = head.keyed or ("", "")
     if value and len(rows) > 1:
@@ -161,7 +165,7 @@ def tree_of(rows: Sequence[Row], notes: Notes, *, flat: bool) -> Tree | None:
 
 
 class _Reader:
-    """Rows with indentation, read to a tree. The depth is bounded, so it may recurse."""
+    """Reads rows with indentation into a tree. The depth is bounded, so it may recurse."""
 
     def __init__(self, rows: Sequence[Row], notes: Notes) -> None:
         self._rows = list(rows)
@@ -235,7 +239,7 @@ class _Reader:
         return None
 
     def _deeper(self, indent: int, *, folded: bool = False) -> None:
-        """Note rows that stand deeper than they may, and go on after them."""
+        """Note rows that are indented too far as a problem, and skip them."""
         row = self._next()
         if row is not None and row.indent > indent:
             told = "This line is indented more than the line that it could belong to."

@@ -42,7 +42,7 @@ def sections(contract: Contract) -> Iterator[tuple[str, str]]:
 
 
 def _prose(text: str) -> str:
-    """A purpose as it is read back: in quotes where its first or last character would be taken as a quote."""
+    """A purpose, written so that the reader gets the same text back: it stands in quotes if its first or last character is a quote."""
     if text[0] in "\"'" or text.strip() != text or text[0] in ">|":
         escaped = text.replace("\\", "\\\\").replace('"', '\\"')
         return f'"{escaped}"'

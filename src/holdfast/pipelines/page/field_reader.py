@@ -46,7 +46,7 @@ class FieldReader:
         """What the steps call, in the order of the page."""
 
     def node(self, tree: Keyed) -> AnyNode | None:
-        """The node that a tree is; None if it has problems, which are noted."""
+        """The node that a tree describes. None if the tree has problems; they are noted."""
         self._failed = False
         kind = self._kind(tree)
         if kind is None:
@@ -68,7 +68,7 @@ class FieldReader:
         return None
 
     def gives(self, tree: Tree) -> Any:
-        """What the pipeline gives; None with a problem noted."""
+        """The pipeline's outputs; None if they have a problem, which is noted."""
         try:
             return template(tree, self._maps)
         except Unreadable as wrong:
@@ -110,7 +110,7 @@ class FieldReader:
 
     def _field(self, field: PageField, tree: Tree, struct: type[msgspec.Struct]) -> dict[str, Any]:
         if field.optional and isinstance(tree, Scalar) and without_comment(tree.text) in ("null", "~"):
-            raise Unreadable("To say nothing here, leave the key out.", tree.line)
+            raise Unreadable("If it should have no value, leave the key out.", tree.line)
         if struct is MapNode and field.name == "tolerate" and (percent := _PERCENT.fullmatch(word(tree))):
             return {"tolerate": int(percent[1]), "tolerate_percent": True}
         if struct is StepNode and field.name == "function":
@@ -151,7 +151,7 @@ class FieldReader:
                 return constant(tree)
 
     def _several(self, tree: Tree, hint: Any) -> list[Any]:
-        """A list; one word alone is a list of one. The parts of a merge are an object."""
+        """Read a list; a single word is a list of one. The parts of a merge are an object."""
         if hint is Part:
             return [{"source": source, "value": template(each, self._maps)} for source, each in _object(tree).entries.items()]
         tree = inline(tree) if isinstance(tree, Scalar) and tree.text.lstrip().startswith(("[", "{")) else tree

@@ -1,4 +1,5 @@
-"""Writes nodes as the keys and values of a page, by the types of the graph's structs (node_fields.py). What is a default is left out."""
+"""Writes nodes as the keys and values of a page, by the types of the graph's structs (node_fields.py). A field that has its default value
+is left out."""
 
 from __future__ import annotations
 
@@ -60,5 +61,5 @@ def _value(value: Any, hint: Any, maps: Collection[str]) -> Doc:
 
 
 def word_text(text: str) -> str:
-    """A text where no value can stand: as it is if it is one plain word, else in quotes."""
+    """A text for a field that is never a reference: unquoted if it is one plain word, else in quotes."""
     return text if _BARE.fullmatch(text) and text not in ("null", "~") else quoted(text)

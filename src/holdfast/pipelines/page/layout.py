@@ -1,6 +1,6 @@
 """How values are laid out on a page: on one line if the line is short, else with one member on each line between the brackets.
 
-A value that takes several lines stands between brackets, so that it is read back also from a page that lost its indentation.
+A value of several lines always stands between brackets, so that the reader can read it even from a page that lost its indentation.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Doc: TypeAlias = "str | Group"
 
 
 def laid_out(doc: Doc, before: str, indent: str = "") -> str:
-    """The lines of `before` and a value after it. Lines after the first begin with this indentation, or with more."""
+    """The lines of the text `before` followed by a value. All lines but the first begin with at least this indentation."""
     line = f"{before}{doc}"
     if isinstance(doc, str) or not doc.members or len(line) <= WIDTH:
         return line

@@ -20,7 +20,7 @@ from holdfast.pipelines.graph.graph import TEMPLATE, AnyNode, MapNode, Node
 KIND: Final = "kind"
 _SECONDS: Final = "seconds"
 _HIDDEN: Final = {(MapNode, "tolerate_percent")}
-"""Fields that another field's text says."""
+"""Fields without a key of their own on a page: the text of another field tells their value."""
 KINDS: Final[Mapping[str, type[Node]]] = {str(each.__struct_config__.tag): each for each in get_args(AnyNode)}
 """Every kind of node."""
 
@@ -32,9 +32,9 @@ class PageField(msgspec.Struct, frozen=True):
     """Its name on a page."""
     name: str
     hint: Any
-    """Its type, without None."""
+    """The type of the field, without None."""
     optional: bool
-    """Whether None is a value of it."""
+    """Whether the field may be None."""
     required: bool
     default: Any
     is_duration: bool
@@ -71,4 +71,4 @@ def is_template(hint: Any) -> bool:
 
 
 NODE_KEYS: Final = frozenset({KIND, *(key for struct in KINDS.values() for key in fields_of(struct))})
-"""Every key that a node of some kind has."""
+"""The keys of all kinds of nodes together."""

@@ -35,7 +35,7 @@ GRAPH_KEYS: Final = ("nodes", "gives", "gates", "include")
 MAP: Final = str(MapNode.__struct_config__.tag)
 _GATES: Final = ("advised", "required")
 _CALLED: Final = {SPEC: PIPELINE_SPEC, "worker_id": "pipeline_id", "worker.md": "pipeline.md", "the worker is for": "the pipeline is for"}
-"""What the reader of worker.md pages says, and what it is called on a pipeline.md."""
+"""Words in the problems of the worker.md reader, and the words that a pipeline.md uses instead."""
 _OTHER_KEYS: Final = tuple("pipeline_id" if key == "worker_id" else key for key in (*TOP, *OWNER))
 _ID: Final = re.compile(r"([ \t]*[\"'`]?)pipeline_id\b")
 
@@ -44,7 +44,7 @@ class PipelinePage(msgspec.Struct, frozen=True, kw_only=True):
     """The result of reading a page: a graph unless there are errors, and every problem in the order of the page."""
 
     graph: Graph | None = None
-    """Without its steps' package, which only the files beside the page can give."""
+    """The graph without the package of its steps, because that is made from the files beside the page."""
     contract: Contract | None = None
     """The page's contract; None if the page has errors."""
     lines: dict[str, int] = {}
@@ -129,7 +129,7 @@ class _PipelineReader:
         )
 
     def _contract_page(self) -> Page:
-        """The page as a worker.md: its spec has the keys of the contract, under their names there."""
+        """The page rewritten as a worker.md: its spec has only the keys of the contract, under the names that a worker.md uses."""
         lines = tuple(Line(line.number, _ID.sub(r"\1worker_id", line.text, count=1)) for line in self._parts.contract)
         fences = tuple(Fence(fence.line, "yaml", lines, fence.closed) for fence in self._section.fences[:1])
         spec = Section(SPEC, self._section.line, () if fences else lines, fences)
@@ -138,7 +138,7 @@ class _PipelineReader:
         return Page(self._page.title, self._page.problem, {**sections, SPEC: spec}, last)
 
     def _items(self, tree: Tree | None) -> list[Tree]:
-        """The nodes as trees, as far as there are not too many of them."""
+        """The nodes as trees; none if there are too many."""
         if tree is None:
             if "nodes" not in self._parts.graph:
                 self._missing("nodes", "Write `nodes:`, and below it `- name: …` with `kind: …` for each node.")
@@ -219,7 +219,7 @@ class _PipelineReader:
                 self._notes.error("bad_value", PIPELINE_SPEC, step.line, told)
 
     def _graph(self, graph: Graph) -> Graph | None:
-        """The graph, read once more as a stranger's text, so that every bound holds."""
+        """The graph, written as JSON and read again with the checks for texts of strangers, so that every bound holds."""
         try:
             return graph_from(graph_text(graph))
         except PipelineInvalid as wrong:
@@ -244,7 +244,7 @@ def _maps_in(items: Sequence[Tree]) -> frozenset[str]:
     """The names of the nodes that are maps, as far as they can be read."""
     found = set()
     for item in items:
-        with contextlib.suppress(Unreadable):  # it is noted when the node is read
+        with contextlib.suppress(Unreadable):  # the problem is noted later, when the node is read
             node = inline(item) if isinstance(item, Scalar) else item
             if isinstance(node, Keyed) and {"name", KIND} <= node.entries.keys() and word(node.entries[KIND]) == MAP:
                 found.add(word(node.entries["name"]))

@@ -37,7 +37,7 @@ _FORMS: Final = "A reference is written as `node.outputs.field`, and a text stan
 
 
 def template(tree: Tree, maps: Collection[str]) -> Template:
-    """The template that a tree is. `maps` are the names of the nodes that are maps."""
+    """The template that a tree describes. `maps`: the names of the nodes that are maps."""
     match inline(tree) if isinstance(tree, Scalar) else tree:
         case Keyed(entries=entries, lines=lines):
             for key in entries:

@@ -16,7 +16,7 @@ import msgspec
 from holdfast.contract.notes import shown
 
 MAX_DEPTH: Final = 48
-"""Levels of a value as it is written. A template has fewer (graph/templates.py)."""
+"""A written value is at most this many levels deep. A template may have fewer levels (graph/templates.py)."""
 STRING: Final = r'"(?:[^"\\\n]|\\[^\n])*"'
 _INDEX: Final = rf"\[[ \t]*(?:{STRING}|[0-9]{{1,9}}|\*)[ \t]*\]"
 _TOKEN: Final = re.compile(rf"{STRING}|{_INDEX}|[^\"\[\](){{}},]+|.", re.S)
@@ -28,7 +28,7 @@ _OPENS, _CLOSES = "[({", "])}"
 
 
 class Unreadable(Exception):
-    """A text that says nothing certain: what is wrong, as a sentence, and the line."""
+    """The text cannot be read without guessing: what is wrong, as a sentence, and the line."""
 
     def __init__(self, what: str, line: int, code: str = "bad_value") -> None:
         super().__init__(what)
@@ -82,7 +82,7 @@ def without_comment(text: str) -> str:
 
 
 def open_brackets(text: str, before: int = 0) -> int:
-    """How many brackets are open after a line, if so many were open before it. Brackets in quotes do not count."""
+    """How many brackets are open after a line; `before` says how many were open before it. Brackets in quotes do not count."""
     for piece in _PIECE.finditer(text):
         found = piece.group()
         before += (found in _OPENS) - (found in _CLOSES)
@@ -183,7 +183,7 @@ class _Inline:
         return True
 
     def _parted(self, sign: str) -> None:
-        """Step over the comma after a value; the last value may have one, too."""
+        """Step over the comma after a value. A comma after the last value is allowed."""
         self._skip()
         if self._text.startswith(",", self._at):
             self._at += 1
@@ -231,7 +231,7 @@ def plain_value(scalar: Scalar) -> Any:
 
 
 def constant(tree: Tree) -> Any:
-    """The JSON that a tree is. It has no references."""
+    """The JSON value of a tree. A tree with references is refused."""
     match inline(tree) if isinstance(tree, Scalar) else tree:
         case Keyed(entries=entries):
             return {key: constant(inner) for key, inner in entries.items()}

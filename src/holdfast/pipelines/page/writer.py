@@ -1,4 +1,5 @@
-"""Writes a graph as a pipeline.md. What it writes is read back before it is given out: the graph has the same id, or nothing is written."""
+"""Writes a graph as a pipeline.md. The writer reads its own text back and compares: if the graph that was read has another id, it refuses
+to write the page."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from holdfast.pipelines.page.references import template_doc
 def page_of(graph: Graph, drawing: str = "", include: Sequence[str] = ()) -> str:
     """A graph as a page. `drawing` is its picture as a text; `include` names the files that the code of its steps reads.
 
-    PipelineInvalid: the graph says something that a page cannot say.
+    Raises PipelineInvalid if the graph has something that a page cannot express.
     """
     text = "\n".join(_lines(graph, drawing, include))
     read = read_pipeline(text.encode())

@@ -63,7 +63,7 @@ def answer_of(outputs: Any) -> Answer | str:
 
 
 def choice_at(visit: Visit, number: int) -> Identity:
-    """The step that records a choice: the number of the supervisor's turn in one try of the node."""
+    """The identity of the step that records a choice, by the number of the supervisor's turn in one try of the node."""
     return identity_of(Type.STEP, CHOICE, visit.node, visit.round, visit.turn, number)
 
 

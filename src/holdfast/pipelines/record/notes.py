@@ -1,4 +1,4 @@
-"""What a node that ended has to say beside its state: an item that failed, parts that disagree, who decided. One short text for people."""
+"""A short text for people about a node that ended, in addition to its state: which item failed, which parts disagree, who decided."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DECIDED: Final = {"approve": "approved", "reject": "rejected", "answer": "answe
 
 
 def note_of(document: Mapping[str, Any] | None) -> str | None:
-    """The note of a result document; None if there is nothing to say. Values that lie in artifacts are not read."""
+    """The note about a result document; None if there is none. Values in artifacts are not read."""
     parts = (
         []
         if document is None

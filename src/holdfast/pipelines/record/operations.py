@@ -27,7 +27,7 @@ REUSED = "Reused"
 
 ENDING_AT = identity_of(Type.STEP, ENDING, "ending")
 ENDED_AT = identity_of(Type.STEP, ENDING, "ended")
-"""The step that is recorded when nothing of the run is open any more. What begins after it are undos."""
+"""The step that is recorded when no part of the run is open any more. Only undos begin after it."""
 TIME_AT = identity_of(Type.WAIT, SubType.WAIT.value, "time-limit")
 """The timer of the whole run."""
 
@@ -42,18 +42,19 @@ class Visit(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=_KEPT_IDENTITIES)
 def run_at(visit: Visit, part: str, number: int) -> Identity:
-    """A child run of a node: which part of the node's work it is (`work`, `undo`, ...), and its number there, from 1."""
+    """The identity of a child run of a node: the part of the node's work (`work`, `undo`, ...), and the number of the run in that part,
+    from 1."""
     return identity_of(Type.CHAINED_INVOKE, RUN, visit.node, visit.round, visit.turn, part, number)
 
 
 @lru_cache(maxsize=_KEPT_IDENTITIES)
 def reused_at(at: Identity) -> Identity:
-    """The step that stands for an operation which an earlier run has done."""
+    """The identity of the step that replaces an operation, because an earlier run has done its work."""
     return identity_of(Type.STEP, REUSED, at.name or "", at.operation_id)
 
 
 def wait_at(visit: Visit, part: str, number: int = 1) -> Identity:
-    """A wait of a node."""
+    """The identity of a wait of a node."""
     return identity_of(Type.WAIT, SubType.WAIT.value, visit.node, visit.round, visit.turn, part, number)
 
 
@@ -63,5 +64,5 @@ def node_time_at(node: str, turn: int) -> Identity:
 
 
 def question_at(kind: Kind, visit: Visit, part: str, number: int = 1) -> ApprovalPlace:
-    """A question to a person, and the request beside it."""
+    """The identities of a question to a person, and of the request that stands beside it."""
     return approval_at(kind, visit.node, f"{visit.round}/{visit.turn}/{part}", number)

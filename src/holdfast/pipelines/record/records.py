@@ -1,4 +1,5 @@
-"""Records: what a run has in its journal, and what it is about to write. Nothing else is remembered, so a replay is the first run.
+"""Records: what a run has in its journal, and what it is about to write. The interpreter keeps nothing else in memory, so a replay does
+exactly what the first run did.
 
 Nodes look here for what they asked for before. What they ask for now is collected, and `rest` writes all of it at once.
 """
@@ -34,7 +35,7 @@ class Records:
         self.reporter = reporter
         self._facts: list[Update] = []
         self._wishes: list[Update] = []
-        """What nodes ask for. A run that ends before they are written drops them."""
+        """The updates that nodes ask for. If the run ends before they are written, they are dropped."""
         self._begun: set[str] = set()
         self._awaited: dict[str, Identity] = {}
         self._settled: dict[tuple[str, int], Settled] = {}
@@ -62,7 +63,7 @@ class Records:
         return self.journal.is_closed(at)
 
     def settled(self, node: str, round: int) -> Settled | None:
-        """How a node ended in a round; None for one that has not ended."""
+        """How a node ended in a round; None if it has not ended."""
         known = self._settled.get((node, round))
         if known is None and (found := self.journal.find(node_at(node, round))) is not None and found.status not in OPEN:
             known = self._settled[node, round] = settled_of(found)
@@ -83,7 +84,7 @@ class Records:
         return known or self.response(next(operation for operation in self.journal.operations if operation.id == operation_id))
 
     def reused(self, at: Identity) -> Reused | None:
-        """What an earlier run gave at this place, if that is on record or about to be."""
+        """The result of an earlier run at this place, if this run has recorded it or is about to record it."""
         if not self.restarts:
             return None
         place = reused_at(at)
@@ -93,7 +94,8 @@ class Records:
         return known
 
     def place_of(self, at: Identity) -> str:
-        """The id of the operation that has the response of a child run: its own, or the one that reuses an earlier response."""
+        """The id of the operation with the response of a child run: the child run's own operation, or the one that reuses an earlier
+        response."""
         return at.operation_id if self.reused(at) is None else reused_at(at).operation_id
 
     def runs(self) -> Iterator[Operation]:
@@ -108,7 +110,7 @@ class Records:
     # --- what is about to be written
 
     def open(self, *timers: Update) -> None:
-        """Write these before anything else, with the callback by which the run hears of its cancel."""
+        """Write these updates before all others, together with the callback by which a cancel reaches the run."""
         for update in (started(CANCEL_AT), *timers):
             if not any(operation.id == update.id for operation in self.journal.operations):
                 self.journal.write_first(update)
@@ -123,7 +125,7 @@ class Records:
     def settle(self, node: str, round: int, settled: Settled) -> None:
         """Record how a node ended."""
         update = settled_update(node, round, settled)
-        self._settled[node, round] = settled = settled_in(update)  # what a replay will read
+        self._settled[node, round] = settled = settled_in(update)  # in the form that a replay will read
         self._facts.append(update)
         self._told.append((node, round, settled))
 
@@ -138,7 +140,7 @@ class Records:
 
     @property
     def is_full(self) -> bool:
-        """Whether so many results of earlier runs wait to be written that they should be written now."""
+        """Whether many results of earlier runs are waiting, so that they should be written now."""
         return self._unwritten > _MOST_UNWRITTEN
 
     @property
@@ -147,24 +149,24 @@ class Records:
         return {reused_in(op).run_id for op in self.journal.operations if op.sub_type == REUSED}
 
     def is_reused(self, operation_id: str) -> bool:
-        """Whether the response that `place_of` named is of an earlier run."""
+        """Whether the operation of `place_of` holds a response of an earlier run."""
         known = self._reused.get(operation_id) or next((op for op in self.journal.operations if op.id == operation_id), None)
         return isinstance(known, Reused) or (known is not None and known.sub_type == REUSED)
 
     def note(self, *updates: Update) -> None:
-        """Write these facts together with the next write."""
+        """Add these updates to the next write. Unlike wishes they are never dropped."""
         self._facts += updates
 
     def wish(self, *updates: Update) -> None:
-        """Write these together with everything else that is asked for now."""
+        """Ask for these updates: they go into the next write, unless the run ends before it."""
         self._wishes += updates
 
     def drop_wishes(self) -> None:
-        """The run ends: what nodes asked for and is not written yet does not begin."""
+        """Forget the wishes that are not written yet, because the run ends."""
         self._wishes, self._asked, self._awaited = [], [], {}
 
     def ask(self, place: ApprovalPlace, request: Requested, within: int) -> None:
-        """Ask a person. The request stands right behind its callback, which is how readers find it."""
+        """Ask a person. The request is written right after its callback, because readers look for it there."""
         if EFFECTS_AT.operation_id not in self._begun and self.journal.find(EFFECTS_AT) is None:
             self._begun.add(EFFECTS_AT.operation_id)
             self._wishes.append(started(EFFECTS_AT))
@@ -173,7 +175,7 @@ class Records:
         self._asked.append((place, request.kind, request.tool))
 
     def add_approvers(self, place: ApprovalPlace, kind: Kind, tool: str, added: Update) -> None:
-        """Ask further persons the same question: observers hear of it again."""
+        """Add approvers to an open question. Observers get the question again."""
         self._wishes.append(added)
         self._asked.append((place, kind, tool))
 
@@ -183,7 +185,7 @@ class Records:
         return bool(self._asked)
 
     def awaits(self, at: Identity) -> None:
-        """The run goes on when this operation is over."""
+        """Let the run go on when this operation is over."""
         self._awaited[at.operation_id] = at
 
     @property

@@ -16,8 +16,8 @@ _NOT_FOUND, _LIMIT = "ResourceNotFoundException", "LimitReached"
 
 
 def child_response(operation: Operation) -> Response:
-    """The response: of the run itself, of a request that was refused, or one made for a run that was stopped and left none. A response
-    that was taken from an earlier run counts like the run's own."""
+    """The response of a child run. If the request was refused, or the run was stopped without a response, a response is made here. A
+    response that was reused from an earlier run counts like the run's own."""
     if operation.sub_type == REUSED:
         return reused_in(operation).answer
     if operation.status is Status.SUCCEEDED:
@@ -35,7 +35,7 @@ def child_response(operation: Operation) -> Response:
 
 
 def _limited(operation: Operation, error: Failure) -> Response:
-    """A rate refused the run when it should have begun."""
+    """The response for a run that a rate refused."""
     until = reading.decoded(error.data or "{}", _Limit).until
     seconds = max(1.0, (until - (operation.ended_at or operation.started_at)) / 1000)
     return made_response("rate_limited", error.message or "A rate is used up.", retry_after_seconds=seconds)
@@ -46,7 +46,7 @@ class _Limit(msgspec.Struct):
 
 
 def made_response(code: str, message: str, *, retry_after_seconds: float | None = None) -> Response:
-    """A response for a run that left none."""
+    """Make a response for a run that ended without one."""
     meaning = meaning_of(code)
     told = ResponseError(error_code=code, message=message, retryable=meaning.retryable, retry_after_seconds=retry_after_seconds)
     return Response(run_id="", worker_id="", version="", status=meaning.status, error=told, observability=Observability(trace_id=""))

@@ -22,7 +22,7 @@ from holdfast.model.operations import Action, Failure, Operation, Update
 from holdfast.pipelines.record.operations import node_at
 
 EndState: TypeAlias = Literal["ok", "partial", "skipped", "blocked", "failed"]
-"""How a node can end. While it has not ended it is `waiting` or `running`; an undone one is `undone`."""
+"""The states in which a node can end. Before its end a node is `waiting` or `running`; after an undo it is `undone`."""
 
 
 class NodeError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -44,9 +44,9 @@ class Failed(msgspec.Struct, frozen=True):
     action: Literal["fail", "skip", "escalate"] | None = None
     """The action that the node itself names for this case; None: the node's `on_failure` decides."""
     offers: dict[str, Any] | None = None
-    """What a person may give instead of the node's outputs: a schema; None: any object."""
+    """A JSON Schema: what a person may give instead of the node's outputs. None: any object."""
     document: dict[str, Any] | None = None
-    """What is known of the node's result all the same, for example the reasons of a gate."""
+    """The part of the node's result that is known although it failed, for example the reasons of a gate."""
 
 
 class Settled(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -54,22 +54,23 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     state: EndState
     document: dict[str, Any] | None = None
-    """The result; None for a skipped node, and where the response of a child run is the result."""
+    """The result document. None for a skipped node, and if the response of a child run is the result."""
     run: str | None = None
     """The id of the operation of the child run whose response is the result."""
     lost: bool = False
-    """Something that the author wanted is missing, so the run is partial. A branch that a route did not choose is not missing."""
+    """Whether a result that the author wanted is missing, so that the run is partial. A branch that a route did not choose is not missing.
+    """
     passes: bool = True
-    """Nodes that come `after` this one may run."""
+    """Whether nodes that name this one in `after` may run."""
     why: str | None = None
     """Why the node was skipped or blocked, for people."""
     error: NodeError | None = None
     revise: bool = False
-    """The gate asked for another round."""
+    """Whether the gate asked for another round."""
 
 
 Outcome: TypeAlias = Settled | Failed | None
-"""What a node kind says: it ended, it failed, or it waits."""
+"""The result of `advance`: the node ended, it failed, or (None) it waits."""
 
 _settled = reading.decoder(Settled)
 
@@ -88,12 +89,12 @@ def settled_of(operation: Operation) -> Settled:
 
 
 def settled_in(update: Update) -> Settled:
-    """What a replay will read of this update."""
+    """What a replay will read from this update."""
     return _settled.decode((update.payload if update.error is None else update.error.data) or "{}")
 
 
 def told_of(settled: Settled) -> tuple[str, str] | None:
-    """The code and the message of a node that did not end well, for observers."""
+    """The error code and the message of a node's error, for observers; None if it has no error."""
     return None if settled.error is None else (settled.error.code, settled.error.message)
 
 

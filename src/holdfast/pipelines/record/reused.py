@@ -1,6 +1,6 @@
 """Reused results: what an earlier run of a restarted pipeline gave, recorded in the new run.
 
-The record is complete: a later restart, and a replay, need nothing of the earlier run, which retention may have removed.
+The record is complete: a later restart and a replay do not read the earlier run, which retention may have removed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Reused(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One result of an earlier run: a response, a person's decision, or a wait that is over."""
 
     of: str
-    """The pipeline's run that it was taken from."""
+    """The id of the pipeline's run from which it was taken."""
     run_id: str = ""
     """The child run that gave the response."""
     node: str = ""
@@ -42,8 +42,8 @@ class Reused(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The persons who voted, if several had to decide."""
 
     def is_own(self, requester: str) -> bool:
-        """Whether the requester of the new run decided this, about a request that was not the requester's own then. Where callers do not
-        log in, a person may decide about the own request, in the first run as in the next one."""
+        """Whether the person who requests the new run made this decision, about a request that was another person's then. On a server
+        without logins a person may decide about their own request, so the result is False there."""
         decision = self.decision
         return decision is not None and not decision.own_request and requester in (decision.decided_by, *self.voters)
 

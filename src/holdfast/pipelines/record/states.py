@@ -22,7 +22,7 @@ _REUSED = "reused from an earlier run"
 
 
 class NodeStanding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where one node stands."""
+    """The state of one node."""
 
     node: str
     kind: str
@@ -33,11 +33,11 @@ class NodeStanding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Names of nodes, ids of approvals."""
     error_code: str | None = None
     message: str | None = None
-    """Why it ended so, what else it has to say, or why it runs again."""
+    """Why the node ended in this state, a note about its result, or why it runs again."""
     began_at: int | None = None
     ended_at: int | None = None
     reused: bool = False
-    """An earlier run gave its result: the run restarts that one."""
+    """Whether the node's result is from the earlier run that this run restarts."""
 
 
 def node_states(graph: Graph, structure: Structure, header: Execution, operations: Sequence[Operation]) -> list[NodeStanding]:
@@ -76,7 +76,7 @@ class _Reading:
         return [standing for _, standing in sorted(found, key=lambda one: one[0])]
 
     def _told(self, node: AnyNode, ended: Operation, settled: Settled) -> dict[str, Any]:
-        """What is said of a node that ended."""
+        """The message about a node that ended."""
         code, message = (
             (None, settled.why or note_of(settled.document)) if settled.error is None else (settled.error.code, settled.error.message)
         )
@@ -85,13 +85,13 @@ class _Reading:
         return {"error_code": code, "message": message, "began_at": ended.started_at, "ended_at": ended.ended_at}
 
     def _asked_again(self, node: str, round: int) -> str | None:
-        """Why a node runs again: what the gate said of the round before."""
+        """Why a node runs again: the reasons that the gate gave in the round before."""
         loop = self._structure.loops.get(node)
         before = None if loop is None or loop.first != node else self._settled(loop.gate, round - 1)
         return None if loop is None or before is None else f"{loop.gate} wanted it again: {before.why}"
 
     def _is_reused(self, node: str) -> bool:
-        """Whether everything that the node gave is of earlier runs."""
+        """Whether all results of the node are from earlier runs."""
         kinds = {op.sub_type for op in self._operations.values() if op.name == node and op.type in (Type.STEP, Type.CHAINED_INVOKE)}
         return REUSED in kinds and RUN not in kinds
 
@@ -106,7 +106,7 @@ class _Reading:
         return round
 
     def _progress(self, node: AnyNode, context: Operation) -> str | None:
-        """How far a node is that runs workers again and again."""
+        """The progress of a node that runs workers repeatedly."""
         sub_type = CHOICE if isinstance(node, SuperviseNode) else RUN
         here = [one for one in self._operations.values() if (one.sub_type, one.name) == (sub_type, node.name)]
         since = sorted((one for one in here if one.revision >= context.revision), key=lambda one: one.revision)

@@ -1,4 +1,4 @@
-"""run — the interpreter: the durable function that every pipeline is.
+"""run — the interpreter: one durable function that runs every pipeline.
 
 run.py          the handler, from the first node to the response; start here
 advance.py      one look at each node; readiness.py says whether it may begin, or is skipped

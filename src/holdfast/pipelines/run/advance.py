@@ -1,4 +1,4 @@
-"""One look at each node: which may go on, what each says, and what becomes of it."""
+"""Advances the nodes of a run: it finds the nodes that may go on, calls each, and records how it ended."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ _KINDS: Final[Mapping[type[AnyNode], _Advance]] = {
 
 
 async def advance(run: PipelineRun) -> bool:
-    """Let every node go on as far as it can; whether the run is over.
+    """Let every node go on as far as it can. Returns whether the run is over.
 
     A node that ends lets others begin, and a gate that asks for a revision lets earlier ones begin again. So this looks again until no
     node ends any more.
     """
     waiting: set[str] = set()
-    """Nodes that wait for something: they are not asked again before it is written."""
+    """The nodes that wait for something. They are not called again before the next write."""
     is_new = True
     while is_new:
         is_new = False
@@ -79,7 +79,7 @@ async def advance(run: PipelineRun) -> bool:
 
 
 async def _looked(run: PipelineRun, node: AnyNode) -> Settled | None:
-    """What one look at a node gives: turn by turn, as often as a person lets it try again."""
+    """Call a node once, and once more each time a person lets it try again. Returns its outcome."""
     round, turn = run.round(node.name), 0
     while True:
         turn += 1
@@ -121,11 +121,12 @@ async def _outcome(run: PipelineRun, node: AnyNode, scene: Scene) -> Outcome:
 
 
 _OWN_TROUBLES: Final = frozenset({"artifact_not_found", "artifact_too_large", "payload_not_json", "schema_too_costly", "overloaded"})
-"""Errors of a node's own values. Every other error is trouble of the runtime, and the run is tried again."""
+"""The error codes that a node's own values can cause: with these the node fails. After any other error the engine tries the run again,
+because the runtime had the problem."""
 
 
 async def _cut_off(run: PipelineRun, node: AnyNode, scene: Scene) -> Failed | None:
-    """End what a node waits for after its time is over. The node fails when nothing of it is open any more."""
+    """End the operations of a node whose time is over. The node fails when all of them have ended."""
     found = [(at, operation) for at in scene.awaited if (operation := run.records.find(at)) is not None]
     if not any(operation.type is not Type.WAIT and operation.status in OPEN for _, operation in found):
         for at, operation in found:

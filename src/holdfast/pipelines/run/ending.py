@@ -1,4 +1,5 @@
-"""Why a run ends before all its nodes have: a node failed, a caller cancelled it, or its time is over. And how its open parts are ended."""
+"""Why a run ends before all its nodes have ended: a node failed, a caller cancelled the run, or its time is over. Also how its open parts
+are ended."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     error: NodeError
     node: str | None = None
-    """The node that failed; None where the run was cancelled or is late."""
+    """The node that failed; None if the run was cancelled or its time is over."""
 
 
 _CUT_OFF = NodeError(code="cancelled", message="The run ended before the node did.")
@@ -29,7 +30,7 @@ _endings = reading.decoder(Ending)
 
 
 def ending_of(run: PipelineRun) -> Ending | None:
-    """Why the run ends early; None while it goes on. Once it is recorded, nothing that happens later changes it."""
+    """Why the run ends early; None while it goes on. The first reason is recorded, and later events do not change it."""
     records = run.records
     if (known := records.find(ENDING_AT)) is not None:
         return _endings.decode(known.result or "{}")
@@ -46,7 +47,7 @@ def ending_of(run: PipelineRun) -> Ending | None:
 
 
 def ending_by(error: ResponseError) -> Ending:
-    """All nodes ended, and the outputs that they gave were refused: the run ends with this error."""
+    """End the run with this error: all nodes ended, but their outputs do not fit the contract."""
     return Ending(error=NodeError(code=error.error_code, message=error.message, details=error.details, retryable=error.retryable))
 
 

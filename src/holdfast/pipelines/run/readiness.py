@@ -15,7 +15,7 @@ def missing_for(run: PipelineRun, node: AnyNode) -> list[str]:
 
 
 async def skip_of(run: PipelineRun, node: AnyNode, scene: Scene) -> Settled | None:
-    """How a node that does not run ends; None for one that runs. Every node that it waits for has ended."""
+    """How a node ends that is skipped; None if the node runs. It is called when every node that this one waits for has ended."""
     for after in node.after:
         before, settled = run.graph.node(after.node), run.settled(after.node)
         assert settled is not None
@@ -31,11 +31,12 @@ async def skip_of(run: PipelineRun, node: AnyNode, scene: Scene) -> Settled | No
 
 
 def skipped(node: AnyNode, why: str, *, lost: bool) -> Settled:
-    """A node that is skipped because of another one. A gate or a person that was not asked lets nothing pass."""
+    """The end of a node that is skipped because of another one. If the skipped node is a gate or a person, the nodes after it are skipped
+    too."""
     return Settled(state="skipped", why=why, lost=lost, passes=not isinstance(node, GateNode | HumanNode))
 
 
 def not_reached(run: PipelineRun, node: AnyNode, none: NotReached) -> Settled:
-    """A node that refers to a result that is not there."""
+    """The end of a node that refers to a missing result."""
     settled = run.settled(none.source)
     return skipped(node, f"{none.source} has no result.", lost=settled is not None and settled.lost)

@@ -40,7 +40,8 @@ async def responded(run: PipelineRun, ending: Ending | None, left: Sequence[Unfi
 
 
 async def _given(run: PipelineRun) -> Response:
-    """The outputs that the graph names. Parts that refer to a skipped node are left out; the contract decides whether that is enough."""
+    """The outputs of the run, as the graph names them. Outputs that refer to a skipped node are left out; the contract says whether the
+    rest is enough."""
     outputs: dict[str, Any] = {}
     for name, template in _members(run.graph.gives):
         found = await run.values.value(template, run.results())
@@ -58,7 +59,7 @@ async def _given(run: PipelineRun) -> Response:
 
 
 def _members(gives: Template) -> list[tuple[str, Template]]:
-    """The outputs one by one; a template that is one reference as a whole has no name."""
+    """The outputs one by one, with their names; if the whole template is one reference, it is one output without a name."""
     return [("", gives)] if not isinstance(gives, dict) or form_of(gives) is not None else list(gives.items())
 
 

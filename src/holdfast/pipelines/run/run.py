@@ -1,4 +1,4 @@
-"""A pipeline's run: the durable function that every pipeline is. The engine may replay it, so everything it does is recorded or pure.
+"""A pipeline's run: one durable function interprets every pipeline. The engine may replay it, so everything it does is recorded or pure.
 
 advance every node that can go on → write what they ask for → rest until something of it is over → … → response
 """
@@ -48,21 +48,22 @@ async def respond(run: PipelineRun) -> Response:
 
 
 def open_run(run: PipelineRun) -> None:
-    """Make the run heard: by a cancel, and by the timer of its time limit."""
+    """Open the callback by which a cancel reaches the run, and start the timer of its time limit."""
     if run.header.epoch == 1:
         run.reporter.began()
     run.records.open(*([] if run.seconds is None else [started(TIME_AT, wait_seconds=max(1, round(run.seconds)))]))
 
 
 async def rest(run: PipelineRun) -> None:
-    """Write what the nodes asked for, and rest until something of it is over. A caller that waits hears of a question to a person."""
+    """Write what the nodes asked for, and rest until an awaited operation is over. If the run now asks a person, a caller who waits for the
+    run is told."""
     if run.records.is_asking:
         run.service.waits(run.header.id)
     await run.records.rest()
 
 
 class Pipelines:
-    """The handler of every pipeline, with what it needs beside the worker service."""
+    """The handler of all pipelines, with what it needs in addition to the worker service."""
 
     def __init__(self, graphs: Graphs, steps: StepCalls | None = None) -> None:
         self._graphs = graphs
@@ -101,7 +102,7 @@ class Pipelines:
 
 
 async def _forerunners(accepted: AcceptedRequest, service: RunService) -> Forerunners | None:
-    """The earlier runs of a run that restarts one, the newest first. Those that are not kept any more are left out."""
+    """The earlier runs of a restarted run, the newest first. Runs that retention has removed are left out."""
     if not accepted.before:
         return None
     found = [await service.earlier_run(run_id, accepted.tenant) for run_id in reversed(accepted.before)]

@@ -14,7 +14,7 @@ from holdfast.workers.attempt import Body
 from holdfast.workers.tools.seam import Tool
 
 PACKAGE = "graph:"
-"""What the package of a pipeline's accepted request begins with; the graph's hash follows."""
+"""The package of a pipeline's accepted request is this text, followed by the graph's hash."""
 
 
 class PipelineWorker:

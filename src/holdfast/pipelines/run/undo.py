@@ -1,7 +1,7 @@
-"""Undo: when a run fails or is cancelled, the nodes that did something and can take it back do so, the last one first.
+"""Undo: when a run fails or is cancelled, each finished node that has an `undo` is undone, the last one first.
 
-Each undo is a child run of its own: durable, and made once. An undo that fails is never dropped: a person is asked, without a time limit,
-and the run stays open until the person has answered.
+Each undo is a child run: durable, and made once. If an undo fails, a person is asked, without a time limit, and the run stays open until
+the person has answered.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ def _finished(run: PipelineRun) -> list[tuple[_Undoable, int]]:
 
 
 def _did_something(run: PipelineRun, node: _Undoable, round: int, settled: Settled) -> bool:
-    """Whether there is something to undo. A supervisor that failed may have chosen workers that went well."""
+    """Whether there is something to undo. A failed supervisor counts too, because workers that it chose may have succeeded."""
     if isinstance(node, SuperviseNode):
         return bool(supervise.effects(node, Scene(run, node, Visit(node.name, round))))
     return settled.state in ("ok", "partial") and not _is_kept(run, settled)
 
 
 def _is_kept(run: PipelineRun, settled: Settled) -> bool:
-    """Whether an earlier run, which ended well, did what the node stands for: then it stays done."""
+    """Whether an earlier run that succeeded did the work of this node: then it is not undone."""
     return run.forerunners is not None and run.forerunners.keeps and settled.run is not None and run.records.is_reused(settled.run)
 
 
@@ -103,7 +103,7 @@ async def _undone(run: PipelineRun, node: _Undoable, round: int) -> Unfinished |
 
 
 async def _tried(scene: Scene, node: _Undoable, round: int) -> NodeError | bool | None:
-    """Run the undo worker: True if it went well, an error if not, None while it runs."""
+    """Run the undo worker: True if it succeeded, an error if not, None while it runs."""
     try:
         if isinstance(node, MapNode):
             return await map_node.undo(node, scene)

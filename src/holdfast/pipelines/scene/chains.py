@@ -1,4 +1,4 @@
-"""Escalation chains: if a question stays open for so long, the run adds approvers to the same question.
+"""Escalation chains: if a question stays open too long, the run adds approvers to the same question.
 
 Each part of a chain has a timer, which begins with the question. Waiting holds no process. What a part adds is recorded once, with the
 members that its groups had at that time.
@@ -40,7 +40,7 @@ def keep_chain(scene: Scene, kind: Kind, part: str, chain: tuple[Then, ...]) -> 
 
 
 def end_chain(scene: Scene, chain: tuple[Then, ...]) -> None:
-    """The question is decided: no timer of its chain goes on."""
+    """End the timers of a chain, because the question is decided."""
     for number, _ in enumerate(chain, 1):
         timer = wait_at(scene.visit, _TIMER, number)
         known = scene.records.find(timer)

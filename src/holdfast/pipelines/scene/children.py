@@ -91,11 +91,11 @@ class ChildRuns:
         return None
 
     def earlier(self, at: Identity, worker_id: str, part: str) -> Earlier:
-        """What earlier runs did at the place of a child run; nothing in a run that restarts none."""
+        """What earlier runs did at the place of a child run; empty if this run does not restart another."""
         return Earlier()
 
     def _told(self, known: Operation, template: Template) -> Response:
-        """A recorded response. The refusal of inputs names the edges that they came by."""
+        """A recorded response. If the inputs were refused, the error names the edges from which they came."""
         response = self.records.response(known)
         if (
             not was_refused(response)
@@ -133,7 +133,7 @@ class ChildRuns:
         return contract is not None and REVISION in contract.input_schema.get("properties", {})
 
     def wait(self, part: str, seconds: float, number: int = 1) -> bool:
-        """Wait for a time; whether it is over."""
+        """Wait for a time. Returns whether the wait is over."""
         at = wait_at(self.visit, part, number)
         known = self.records.find(at)
         if (known is not None and known.status not in OPEN) or (known is None and self.has_waited(at)):
@@ -145,13 +145,13 @@ class ChildRuns:
         return False
 
     def has_waited(self, at: Identity) -> bool:
-        """Whether an earlier run has waited at this place, and that counts."""
+        """Whether an earlier run has waited at this place, so that this run need not wait."""
         return False
 
     # --- how they are recorded
 
     def begin(self, *updates: Update) -> None:
-        """Record these, and that the node has begun."""
+        """Ask for these updates, and record that the node has begun."""
         self.records.begin(self.visit.node, self.visit.round)
         self.records.wish(*updates)
 

@@ -1,4 +1,4 @@
-"""What a map asks of earlier runs: its shards, the items that they had, and what these gave."""
+"""What a map reads from earlier runs: its shards, their items, and the results of the items."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from holdfast.pipelines.scene.scene import Scene
 from holdfast.workers.accepted_request import AcceptedRequest
 
 WORK: Final = "work"
-"""The part of a map's work that is no undo."""
+"""The name of a map's ordinary work, in contrast to its undo."""
 
 
 async def earlier_items(scene: Scene, items: Sequence[Any], part: str) -> EarlierItems | None:
-    """What earlier runs know of the items of a map; None if there is nothing to know. Undos are never reused."""
+    """What earlier runs did for the items of a map; None if they did nothing for them. Undos are never reused."""
     run, node, round = scene.run_state, scene.node, scene.visit.round
     forerunners = run.forerunners
     if forerunners is None or not isinstance(node, MapNode):
@@ -40,7 +40,7 @@ async def earlier_items(scene: Scene, items: Sequence[Any], part: str) -> Earlie
 async def item_forerunners(
     items: EarlierItems | None, first: int, accepted: AcceptedRequest, service: RunService
 ) -> ItemForerunners | None:
-    """What earlier runs gave for the items of a shard; None for a shard of a run that restarts none."""
+    """What earlier runs did for the items of a shard; None if the run does not restart another."""
     if items is None:
         return None
     found = [await service.earlier_run(shard.run_id, accepted.tenant) for shard in items.shards]

@@ -59,7 +59,7 @@ class RunService(Protocol):
     async def accept_child(
         self, parent: Execution, accepted: AcceptedRequest | None, at: Identity, request: ChildRequest
     ) -> Order | Failure:
-        """The order of a child run, or the failure of the operation that asks for a run that is refused."""
+        """Accept the request of a child run. Returns its order, or, if it is refused, the failure of the operation that asked for it."""
         ...
 
     async def earlier_run(self, run_id: str, tenant: str) -> EarlierRun | None:
@@ -75,5 +75,5 @@ class RunService(Protocol):
         ...
 
     async def withdraw(self, run_id: str, operation_id: str) -> None:
-        """Take back a question of a run that no person has answered."""
+        """Withdraw an open question of a run."""
         ...

@@ -1,7 +1,7 @@
 """What happens when a node fails: fallbacks in turn, then the node's `on_failure` by code: fail, skip, or escalate to a person.
 
-Every way is bounded: each fallback is tried once, a rate that is used up is waited for a limited number of times, and each escalation is
-one question, of which a node has a limited number.
+All of it is bounded: each fallback is tried once, the node waits a limited number of times for a rate, and it asks a limited number of
+questions to persons.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from holdfast.pipelines.scene.scene import Scene, Silence
 MOST_TURNS: Final = 20
 """How often a person may let one node try again, in one round."""
 _MOST_LIMITED: Final = 100
-"""How often a node waits for a rate before it counts as failed."""
+"""A node waits at most this often for a rate; then it fails."""
 RETRY, USE, SKIP, STOP = "retry", "use", "skip", "stop"
 """What a person may answer to an escalation."""
 
@@ -54,7 +54,7 @@ class Again(msgspec.Struct, frozen=True):
 
 
 async def ran(scene: ChildRuns, workers: Sequence[str], inputs: Inputs, *, part: str = "work", template: Template = None) -> Ran | None:
-    """Run the first of these workers; if it fails, run the next ones in turn. None: a run is under way."""
+    """Run the first of these workers; if it fails, run the next one, and so on. None while a run is under way."""
     told: list[Response] = []
     while (worker := _next(workers, told)) is not None:
         number = len(told) + 1
@@ -69,7 +69,7 @@ async def ran(scene: ChildRuns, workers: Sequence[str], inputs: Inputs, *, part:
 
 
 def ended(operations: Mapping[str, Operation], visit: Visit, part: str, workers: Sequence[str]) -> Response | None:
-    """The response with which `ran` has ended a part of a node's work, by the operations of its run; None if it has not."""
+    """The response with which `ran` ended a part of a node's work, read from recorded operations; None if that part has not ended."""
     told: list[Response] = []
     while _next(workers, told) is not None:
         at = run_at(visit, part, len(told) + 1)
@@ -81,7 +81,7 @@ def ended(operations: Mapping[str, Operation], visit: Visit, part: str, workers:
 
 
 def _next(workers: Sequence[str], told: Sequence[Response]) -> str | None:
-    """The worker that runs after these responses; None if the last of them is the end."""
+    """The worker that runs next, after these responses; None if the last response is final."""
     at, limited = 0, 0
     for response in told:
         limited += 1
@@ -93,7 +93,8 @@ def _next(workers: Sequence[str], told: Sequence[Response]) -> str | None:
 
 
 def _rate_wait(response: Response) -> float | None:
-    """How long to wait for a rate that refused the request; None where nothing is waited for. Such a refusal uses up no attempt."""
+    """How long to wait for the rate that refused the request; None if the node does not wait. A refusal by a rate does not count as a
+    failed worker."""
     error = response.error
     if error is None or not was_refused(response) or error.error_code != "rate_limited":
         return None
@@ -105,7 +106,7 @@ def _code(response: Response) -> str:
 
 
 async def handled(node: AnyNode, scene: Scene, failed: Failed) -> Settled | Again | None:
-    """What becomes of a node that failed. None: a person was asked and has not answered."""
+    """What follows from the failure of a node. None while a person is asked and has not answered."""
     action = failed.action or action_for(node, failed.error.code)
     if action == "escalate":
         return await _escalated(node, scene, failed)
@@ -122,7 +123,7 @@ def _ended(failed: Failed, error: NodeError | None = None) -> Settled:
 
 
 def _without(node: AnyNode, failed: Failed) -> Settled:
-    """The node is skipped. Nodes after a gate or a person that let nothing pass are skipped as well."""
+    """The end of a node that is skipped after its failure. If it is a gate or a person, the nodes after it are skipped too."""
     holds_back = isinstance(node, GateNode | HumanNode)
     return Settled(
         state="blocked" if holds_back else "skipped",

@@ -24,7 +24,7 @@ _KEPT_AFTER_MS: Final = 86_400_000
 
 
 class PipelineRun:
-    """What all parts of the interpreter share."""
+    """One invocation of a pipeline's run: the data that all parts of the interpreter use."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class PipelineRun:
         return round
 
     def settled(self, node: str) -> Settled | None:
-        """How a node ended in its round; None for one that has not ended."""
+        """How a node ended in its present round; None if it has not ended."""
         return self.records.settled(node, self.round(node))
 
     def unsettled(self) -> list[AnyNode]:
@@ -102,7 +102,7 @@ class PipelineRun:
         return {INPUTS: self.accepted.request.inputs, **found}
 
     def results_in(self, node: str, round: int) -> dict[str, Any]:
-        """The result documents as the node had them in a round of its validation loop, with its own."""
+        """The result documents that a node saw in a round of its validation loop, and its own result."""
         loop = self.structure.loops.get(node)
         members = frozenset({node}) if loop is None else loop.members
         found = self.results()
@@ -113,11 +113,11 @@ class PipelineRun:
 
     @property
     def seconds(self) -> float | None:
-        """The time that the run has; None: no limit."""
+        """How many seconds the run may take; None: no limit."""
         return time_limit(self.accepted.limits)
 
     def budgets(self, node: AnyNode) -> tuple[Budget, ...]:
-        """The limits that the calls of a node's child runs are charged to, the nearest first."""
+        """The budgets to which calls of a node's child runs are charged, the innermost first."""
         caps, limits, key = node.caps, self.accepted.limits, f"budget/{self.header.id}"
         until = self.header.deadline + _KEPT_AFTER_MS
         own = Budget(key=f"{key}/{node.name}", max_tokens=caps.max_tokens, max_cost=caps.max_cost_usd, until=until)

@@ -1,4 +1,4 @@
-"""Edges: what came from where, for the error of a value that does not fit the node it goes to."""
+"""Errors for values that do not fit the node that gets them: they name the edges, which say from which node each value came."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def no_object_error(node: str) -> NodeError:
 
 
 def edge_error(node: str, template: Template, refused: Response) -> Response:
-    """The refusal of inputs as an `edge_mismatch` that names every edge that does not fit."""
+    """Turn the refusal of inputs into an `edge_mismatch` that names every edge whose value does not fit."""
     assert refused.error is not None
     problems = refused.error.details if isinstance(refused.error.details, list | tuple) else ()
     edges = [_edge(node, template, msgspec.to_builtins(problem)) for problem in problems]
@@ -52,7 +52,7 @@ def _edge(node: str, template: Template, problem: Any) -> dict[str, str]:
 
 
 def _source(template: Template, parts: list[str]) -> str:
-    """The reference that made the value at a place of the inputs; `the graph` for a value that stands in the template itself."""
+    """The reference from which the value at a place of the inputs came; `the graph` for a value that is written in the template itself."""
     nearest: Reference | None = None
     for reference in references_in(template):
         where = [str(part) for part in reference.where]

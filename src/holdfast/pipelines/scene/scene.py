@@ -1,7 +1,8 @@
 """The scene of a node: everything that a node may ask for while it runs. A node kind gets one, and nothing else.
 
-Each question has the same three answers: a value if it is on record, None if the node must wait for it, and a start that is written
-together with what the other nodes ask for. So a node kind reads from top to bottom as if nothing ever took time.
+Each question works in the same way: if the answer is recorded, the scene returns it. If not, the scene returns None, and the start of what
+was asked for is written together with what the other nodes ask for. So the code of a node kind reads from top to bottom as if nothing took
+time.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Scene(ChildRuns):
     def __init__(
         self, run: PipelineRun, node: AnyNode, visit: Visit, *, is_over: bool = False, results: Mapping[str, Any] | None = None
     ) -> None:
-        """`results` stand in the place of the results so far: an undo sees what its node saw, and what the node gave."""
+        """`results` replace the results so far: an undo sees the results that its node saw, and the node's own result."""
         super().__init__(
             run.records,
             run.service,
@@ -104,7 +105,8 @@ class Scene(ChildRuns):
         return await self.run_state.values.kept(document)
 
     async def closed_template(self, template: Template) -> tuple[Template, list[Any]]:
-        """A template whose references, other than to an item, are places in a list of values; and that list."""
+        """Resolve all references of a template but those to an item. Returns the template, in which they point into a list of values, and
+        that list."""
         values: list[Any] = []
         return await self._closed(template, values), values
 
@@ -125,7 +127,7 @@ class Scene(ChildRuns):
         return Scene(self.run_state, self.node, Visit(self.visit.node, self.visit.round, turn), results=self._results)
 
     def is_lost(self, source: str) -> bool:
-        """Whether the author wanted the result of a node that has none."""
+        """Whether a node has no result although the author wanted one."""
         settled = self.run_state.settled(source)
         return settled is not None and settled.lost
 
@@ -136,7 +138,7 @@ class Scene(ChildRuns):
 
     @property
     def who(self) -> str:
-        """The owner of the values that are checked here: owners do not wait for each other."""
+        """The name under which values of this run are checked: checks of different names do not wait for each other."""
         return f"{self.run_state.accepted.tenant}/{self.run_state.contract.worker_id}"
 
     @property
@@ -157,14 +159,14 @@ class Scene(ChildRuns):
         return Earlier() if forerunners is None else forerunners.child(self.node, self.visit, part, at, worker_id)
 
     def has_waited(self, at: Identity) -> bool:
-        """Whether an earlier run has waited at this place. A wait that counts again is recorded."""
+        """Whether an earlier run has waited at this place. If so, that is recorded in this run."""
         forerunners, known = self.run_state.forerunners, self.records.reused(at)
         if known is None and forerunners is not None and (found := forerunners.wait(self.node, self.visit.round, at)) is not None:
             known = self.records.reuse(at, found)
         return known is not None
 
     def _decided_before(self, place: ApprovalPlace, asked: Requested) -> Decision | None:
-        """What was decided in an earlier run, about exactly the same."""
+        """The decision of an earlier run about exactly the same question."""
         forerunners, known = self.run_state.forerunners, self.records.reused(place.callback)
         if known is None and forerunners is not None:
             found = forerunners.decision(self.node, self.visit.round, place, asked)

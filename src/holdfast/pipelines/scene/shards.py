@@ -1,7 +1,8 @@
 """Shards: a map runs as chained executions of at most 500 items each, one after another, so that no history grows with the list.
 
-Each shard has the whole `at_once`. The number of failed items is handed on from shard to shard, so that what a map tolerates is exact. A
-shard answers with one page of results; a page above a size is an artifact. The parent holds one operation for each shard.
+Each shard may use the whole `at_once`. Each shard gets the number of items that failed in the shards before it, so that the limit of failed
+items is exact. A shard answers with one page of results; a large page is stored as an artifact. The parent holds one operation for each
+shard.
 """
 
 from __future__ import annotations
@@ -52,20 +53,21 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     revision: Mapping[str, Any] | None = None
     previous: list[Any] | None = None
     is_undo: bool = False
-    """The items are rows of the map's table, and the worker gets the inputs and the outputs of each row's item."""
+    """Whether this is an undo: then the items are rows of the map's table, and the worker gets the inputs and the outputs of each row's
+    item."""
     earlier: EarlierItems | None = None
-    """What earlier runs of a restarted pipeline know of these items."""
+    """What earlier runs of a restarted pipeline did for these items."""
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """What one shard gave."""
+    """The results of one shard."""
 
     items: list[dict[str, Any]]
     failed: int = 0
     """The failed items of this shard and of all shards before it."""
     is_partial: bool = False
     reused: list[int] = []
-    """The indexes of the items whose results are of an earlier run."""
+    """The indexes of the items whose results were reused from an earlier run."""
 
 
 class ShardFailed(msgspec.Struct, frozen=True):
@@ -113,7 +115,7 @@ async def pages(scene: Scene, task: Task, part: str) -> list[Page] | ShardFailed
 
 
 async def kept_items(scene: Scene) -> set[int]:
-    """The items of a map that an earlier run has done, which ended well: they stay done if this run fails."""
+    """The items of a map that an earlier, successful run has done. They are not undone if this run fails."""
     forerunners, kept = scene.run_state.forerunners, set[int]()
     if forerunners is None or not forerunners.keeps:
         return kept
@@ -129,9 +131,9 @@ async def kept_items(scene: Scene) -> set[int]:
 def items_over(
     node: MapNode, round: int, operations: Mapping[str, Operation], running: Callable[[Operation], Mapping[str, Operation]]
 ) -> tuple[int, int]:
-    """How many items of a map are over in a round, well and not well; `running` gives the operations of a shard that runs.
-
-    An item is over with its last run: a fallback, or the run after a rate, is no item of its own. A shard that is over counts as full.
+    """How many items of a map have succeeded and failed in a round. `running` reads the operations of a shard that still runs. An item may
+    have several runs (fallbacks, or a run after a rate): it is counted once, with its last run. In a shard that is over, all items count as
+    over.
     """
     visits = [Visit(node.name, round, turn) for turn in range(MOST_TURNS, 0, -1)]
     visit = next((each for each in visits if run_at(each, WORK, 1).operation_id in operations), visits[-1])
@@ -143,7 +145,10 @@ def items_over(
             good = [response.status is Status.OK for response in ends if response is not None]
             ok, failed = ok + sum(good), failed + len(good) - sum(good)
         elif (response := child_response(shard)).status is Status.OK:
-            before, failed = failed, int((response.outputs or {}).get("failed", 0))  # of this shard and of all before it
+            before, failed = (
+                failed,
+                int((response.outputs or {}).get("failed", 0)),
+            )  # failed items of this shard and of all shards before it
             ok += SHARD_ITEMS - (failed - before)
         number += 1
     return ok, failed
@@ -158,7 +163,7 @@ async def _page(scene: Scene, known: Operation) -> Page | ShardFailed:
 
 
 async def _start(scene: Scene, at: Identity, task: Task, part: str, first: int, failed: int) -> Update:
-    """The update that starts a shard. A shard is no run of its own that was asked for: it takes everything from its parent's request."""
+    """The update that starts a shard. A shard has no request of its own: it takes everything from its parent's request."""
     run, node = scene.run_state, scene.node
     cut = slice(first, first + SHARD_ITEMS)
     previous = None if task.previous is None else task.previous[cut]
@@ -187,7 +192,7 @@ async def _start(scene: Scene, at: Identity, task: Task, part: str, first: int, 
 
 
 def _flat(inputs: dict[str, Any]) -> dict[str, Any]:
-    """The task's members beside the others, so that large ones can be artifacts of their own."""
+    """The members of the task and of the shard in one object, so that each large member can become an artifact."""
     task = inputs.pop("task")
     return {**inputs, **{f"task.{name}": value for name, value in task.items()}}
 
@@ -241,13 +246,13 @@ class _Shard:
         self._reused: set[int] = set()
 
     async def advance(self) -> bool:
-        """Let every item under way go on, and begin the next ones; whether the shard is over."""
+        """Let every item under way go on, and begin the next ones. Returns whether the shard is over."""
         for place in list(self._live):
             await self._look(place)
         while self._next < len(self._task.items) and len(self._live) < self._task.at_once and not self._is_stopping:
             place, self._next = self._next, self._next + 1
             await self._look(place)
-            if self._records.is_full:  # many items that an earlier run has done: each write stays small
+            if self._records.is_full:  # after many reused items, write first, so that no write gets too large
                 await self._records.write()
         if self._is_stopping and self._live:
             self._records.drop_wishes()
@@ -298,7 +303,7 @@ class _Shard:
         return None if asked is None else {**asked, "previous": previous[place] if place < len(previous) else None}
 
     async def _end_live(self) -> None:
-        """Cancel the items under way; those that were never written are not begun."""
+        """Cancel the items under way. Items whose start is not written yet do not begin."""
         for place, runs in list(self._live.items()):
             known = [operation for at in runs.awaited if (operation := self._records.find(at)) is not None]
             if not any(operation.status in OPEN for operation in known):
@@ -350,7 +355,7 @@ class _ItemRuns(ChildRuns):
 
     @property
     def revision(self) -> Mapping[str, Any] | None:
-        """What a gate wants changed, with what this item gave before."""
+        """What a gate wants changed, with the earlier outputs of this item."""
         return self._revision
 
     def begin(self, *updates: Update) -> None:

@@ -18,7 +18,7 @@ from holdfast.pipelines.graph.references import Item, Unresolved, resolved
 from holdfast.workers.artifacts import Artifacts, moved_out
 
 _MOST_OPENED: Final = 100
-"""Artifacts that one template may lead into."""
+"""One template may lead into at most this many artifacts."""
 
 
 class Values:
@@ -41,13 +41,14 @@ class Values:
         return found
 
     async def inputs(self, value: dict[str, Any]) -> dict[str, Any]:
-        """Inputs as a child run takes them: references to artifacts at the top only, and large inputs there as well."""
+        """Inputs in the form that a child run takes: references to artifacts only at the top level, and large top-level inputs moved into
+        artifacts."""
         if any(_holds_reference(inner) for part in value.values() for inner in _members(part)):
             value = await in_thread(Purpose.ARTIFACTS, self._brought_in_below, value)
         return await self.kept(value)
 
     async def opened(self, value: Any) -> Any:
-        """What an artifact holds; every other value as it is. Artifacts inside stay references."""
+        """The content of an artifact; any other value is returned unchanged. Artifacts inside stay references."""
         return value if artifact_id(value) is None else await in_thread(Purpose.ARTIFACTS, self._loaded, value)
 
     async def whole(self, value: Any) -> Any:
@@ -55,14 +56,14 @@ class Values:
         return await in_thread(Purpose.ARTIFACTS, self._brought_in, value) if _holds_reference(value) else value
 
     async def told(self, outputs: dict[str, Any], most: int) -> dict[str, Any]:
-        """Outputs for a worker that only has to know of them: large members are `{"artifact": …}`, which the runner does not open."""
+        """Outputs as another worker reads about them: large members become `{"artifact": …}`, which the runner does not open."""
         small = outputs
         if len(msgspec.json.encode(outputs)) > most:
             small, _ = await moved_out(outputs, self._keep, most)
         return {name: {"artifact": value["$artifact"]} if artifact_id(value) is not None else value for name, value in small.items()}
 
     def named_again(self, value: dict[str, Any]) -> dict[str, Any]:
-        """A value in which a worker names artifacts of which it was `told`: the members are references again."""
+        """The reverse of `told`: where a worker names such an artifact, the value gets the reference back."""
         return {name: _named_again(member) for name, member in value.items()}
 
     async def kept(self, document: dict[str, Any]) -> dict[str, Any]:

@@ -61,9 +61,8 @@ class Steps:
     async def call(
         self, package: str, function: str, inputs: Any, *, seconds: float = STEP_SECONDS, tenant: str = ""
     ) -> StepDone | StepFailed:
-        """Call one function of a package (`Graph.steps`) with JSON. A step that fails or misbehaves is a StepFailed.
-
-        WorkerMissing and WorkerChanged: the package is not on this machine, or is not what it was.
+        """Call one function of a package (`Graph.steps`) with JSON. If a step fails, the result is a StepFailed. Raises WorkerMissing if
+        the package is not on this machine, and WorkerChanged if its files have changed.
         """
         kept = await self._kept(package)
         if self._policy.isolation == "inline":
@@ -71,7 +70,7 @@ class Steps:
         return await call_step(self._sandbox(kept), function, inputs, seconds=seconds, tenant=tenant)
 
     async def rest(self) -> None:
-        """Keep no spare process ready."""
+        """End the spare processes that wait for the next call."""
         for sandbox in self._jailed.values():
             await sandbox.rest()
 
@@ -138,7 +137,7 @@ async def call_step(
 
 
 def told_by(frame: Mapping[str, Any]) -> StepDone | StepFailed:
-    """What a frame of the author's code says; it may say anything."""
+    """Read the result from a frame. The author's code may have sent anything."""
     match frame:
         case {"op": "done", "outputs": outputs}:
             return StepDone(outputs)

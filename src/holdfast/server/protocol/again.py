@@ -1,4 +1,4 @@
-"""Again, over HTTP: retry a run, restart it from a node, and compare two runs. The rights are those of a cancel."""
+"""Restarts over HTTP: retry a run, restart it from a node, and compare two runs. A caller needs the same role as for a cancel."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Restart(msgspec.Struct, forbid_unknown_fields=True, rename={"nodes": "fro
     inputs: dict[str, Any] | None = None
     resend: list[str] = []
     plan: bool = False
-    """Only say what the restart would do."""
+    """Whether the reply only says what the restart would do."""
 
 
 class _Retry(msgspec.Struct, forbid_unknown_fields=True):
@@ -56,7 +56,7 @@ class Again:
         ]
 
     async def retry(self, request: Request) -> Reply:
-        """Run what failed of a run again, in a new run."""
+        """Start a new run that does the failed part of a run again."""
         said = _body(request, _Retry)
         return await self._again(request, RestartAsked(is_retry=True), is_plan=said.plan)
 
@@ -81,7 +81,7 @@ class Again:
         return served.reply(header.id, accepted, await served.watched(request, header, accepted, wait), look=True)
 
     async def compare(self, request: Request) -> Reply:
-        """Two runs of one pipeline, node by node."""
+        """Compare two runs of one pipeline, node by node."""
         a, b = request.labels
         told = await in_thread(Purpose.STORE, compare_runs, self._served.store, a, b, asker_of(request))
         return document_reply(told.document())

@@ -1,4 +1,4 @@
-"""Approvals: decisions that runs wait for, and the people who decide. The credential tells who decides, never the body."""
+"""Approvals: decisions that runs wait for, and the people who decide. The credential says who decides; a name in the body is never used."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class Approvals:
         return await self._decided(request, said.verdict, said, result=said.result)
 
     async def decide_many(self, request: Request) -> Reply:
-        """Decide many approvals at once. Each has its own result, and a refused one stops no other."""
+        """Decide many approvals at once. Each has its own result; if one is refused, the others are still decided."""
         said, asker = _said(request, _Many), asker_of(request)
         ids = await in_thread(Purpose.STORE, batches.chosen, self._served.store, asker, said.approvals, said.run, said.node)
         results = []
@@ -140,7 +140,8 @@ class Approvals:
         return document_reply({"results": results})
 
     async def link(self, request: Request) -> Reply:
-        """Make a link by which one person may decide this approval, once. The maker could use it, too, so this needs an admin."""
+        """Make a link by which one person may decide this approval, once. The caller who makes a link could also use it, so this needs an
+        admin."""
         said = _said(request, _Linked)
         seconds = links.DEFAULT_SECONDS if said.valid is None else parsed(said.valid)
         if seconds is None:

@@ -40,7 +40,7 @@ class Costs:
         ]
 
     async def get(self, request: Request) -> Reply:
-        """What runs have cost: `?run=`, or `?since=` and `?until=`; `?by=` names what is summed by."""
+        """What runs have cost: of one run (`?run=`), or of some days (`?since=`, `?until=`); `?by=` names the fields to sum by."""
         asked = question_of({name: request.text(name) for name in _ASKED})
         mine = request.tenant
         if mine is not None and asked.tenant not in (None, mine):
@@ -69,5 +69,5 @@ class Costs:
         header, accepted = await in_thread(Purpose.STORE, find_run, self._served.store, request.label, asker_of(request))
         told = await in_thread(Purpose.STORE, self._served.estimates().rest, header, accepted)
         if told is None:
-            raise ExecutionNotFound(f"The run {header.id} is no run of a pipeline.")
+            raise ExecutionNotFound(f"The run {header.id} is not a run of a pipeline.")
         return document_reply(told.document())

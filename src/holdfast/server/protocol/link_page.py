@@ -43,7 +43,7 @@ _POLICY: Final = (
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 _MOST_JSON: Final = 49_000
-# A browser sends `Origin: null` from a page without any referrer, and the gate refuses that. `same-origin` tells other sites nothing.
+# Without a referrer a browser sends `Origin: null`, and the gate refuses that. With `same-origin`, other sites still learn nothing.
 HEADERS: Final[tuple[Header, ...]] = (
     (b"content-type", b"text/html; charset=utf-8"),
     (b"cache-control", b"no-store"),
@@ -58,7 +58,7 @@ HEADERS: Final[tuple[Header, ...]] = (
 def question_page(
     approval: Approval, person: str, *, problem: str = "", given: Mapping[str, str] | None = None, status: int = 200
 ) -> Reply:
-    """What is asked, and the form by which this person decides."""
+    """The page with the question, and with the form by which this person decides."""
     told = f'<p class="problem" role="alert">{shown(problem)}</p>' if problem else ""
     asked = approval.question or f"May {approval.worker_id} call {approval.tool} with these arguments?"
     form = "".join(drawn(field, (given or {}).get(field.key, "")) for field in _fields(approval))
@@ -77,7 +77,7 @@ def question_page(
 
 
 def told_page(status: int, title: str, text: str) -> Reply:
-    """A page that only says something."""
+    """A page with a message and without a form."""
     return _page(status, title, f"<h1>{shown(title)}</h1><p>{shown(text)}</p>")
 
 

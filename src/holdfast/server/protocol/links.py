@@ -1,6 +1,6 @@
 """Links: a person decides one approval without a login. A GET shows and never decides, because mail scanners open links; a POST decides.
 
-The token in the path is the permission. No log has it, and pages that show it tell other sites nothing.
+The token in the path is the permission. It is in no log, and the pages do not send it to other sites.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Links:
         return [Route("GET", _PATH, self.show, show), Route("POST", _PATH, self.decide, decide)]
 
     async def show(self, request: Request) -> Reply:
-        """Show what is asked. It decides nothing, however often it is opened."""
+        """Show the question. Opening the page never decides anything."""
         try:
             return await in_thread(Purpose.STORE, self._shown, request.label)
         except HoldfastError as refused:
@@ -82,7 +82,7 @@ class Links:
             decided = await self._served.worker_service.decide(approval.approval_id, self._decision(approval, given, link.person), asker)
         except Rejected as refused:
             await self._note(asker, link, refused)
-            if type(refused) in (ApprovalRefused, InvalidParameter):  # the person can mend it and send the form again
+            if type(refused) in (ApprovalRefused, InvalidParameter):  # the person can correct the form and send it again
                 page = partial(question_page, problem=str(refused), given=given, status=422)
                 return await in_thread(Purpose.STORE, page, approval, link.person)
             return _refusal(refused)

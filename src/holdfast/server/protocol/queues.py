@@ -1,9 +1,10 @@
-"""Queues over HTTP: enqueue one message or many, look at queues, and what an operator may change of them.
+"""Queues over HTTP: a caller enqueues one message or many and looks at queues; an operator changes their settings.
 
     POST /v1/queues/emails   {"target": "send", "inputs": {"to": "ada"}, "idempotency_key": "m-7", "key": "ada", "ttl": 3600}
     202                      {"run_id": "…", "target": "send", "state": "queued"}
 
-A tenant sees its own lanes and its own parked runs. What concerns all tenants (pause, resume, drain, set) needs a caller of no tenant.
+A tenant sees its own lanes and its own parked runs. Actions that concern all tenants (pause, resume, drain, set) are refused to a caller
+who belongs to one tenant.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ from holdfast.workers.service import WorkerService
 
 _LARGEST: Final = MAX_PAYLOAD_BYTES + 2 * 1024 * 1024
 _MOST_MESSAGES: Final = 1000
-"""Messages of one request."""
+"""At most this many messages in one request."""
 _MOST_REDRIVEN: Final = 1000
-"""Runs that one request starts again."""
+"""One request starts at most this many parked runs again."""
 _MOST_SHOWN: Final = 1000
 _PUSH: Final = Policy("EnqueueMessages", Needs.OPERATE, Reach.HANDLER, body_bytes=_LARGEST)
 _SEE: Final = "GetQueue"
@@ -103,7 +104,7 @@ class Queues:
     # --- looking
 
     async def list(self, request: Request) -> Reply:
-        """All queues; to a tenant with its own numbers."""
+        """All queues. A caller of a tenant sees only the tenant's own numbers."""
         found = await in_thread(Purpose.STORE, self._desk(request).list, _kept_to(request))
         return document_reply({"queues": [queue_document(view) for view in found]})
 
@@ -123,7 +124,7 @@ class Queues:
     # --- filling
 
     async def push(self, request: Request) -> Reply:
-        """Enqueue one message, or many that are each answered by themselves."""
+        """Enqueue one message, or many; the reply has a result for each."""
         said = _body(request, dict[str, Any])
         if "messages" not in said:
             header = await self._enqueued(request, _converted(said, _Message))
@@ -167,15 +168,15 @@ class Queues:
     # --- what an operator changes
 
     async def pause(self, request: Request) -> Reply:
-        """Let the queue take runs and admit none."""
+        """Pause the queue: it accepts runs and admits none."""
         return await self._changed(request, "pause")
 
     async def resume(self, request: Request) -> Reply:
-        """Let the queue take and admit runs again."""
+        """Resume the queue: it accepts and admits runs again."""
         return await self._changed(request, "resume")
 
     async def drain(self, request: Request) -> Reply:
-        """Let the queue admit what waits and take no more."""
+        """Drain the queue: it admits the runs that wait, and accepts no new ones."""
         return await self._changed(request, "drain")
 
     async def _changed(self, request: Request, verb: str) -> Reply:
@@ -184,7 +185,7 @@ class Queues:
         return document_reply({"queue": row.name, "mode": row.mode.value})
 
     async def set(self, request: Request) -> Reply:
-        """Set limits of the queue, or let what the code declares count again."""
+        """Set limits of the queue, or remove the operator's values, so that the declared ones are in force again."""
         said = _converted(_body(request, dict[str, Any]), _Set)
         row = await in_thread(Purpose.HOUSE, self._desk(request).set, request.label, flattened(said.set), said.reset)
         self._engine.look()
@@ -218,7 +219,7 @@ class Queues:
 
 
 def _kept_to(request: Request) -> str | None:
-    """The tenant that the caller is kept to; None for a caller that may see all."""
+    """The tenant that the caller belongs to; None for a caller who may see all tenants."""
     asker = asker_of(request)
     return asker.tenant if asker.logged_in and not asker.everywhere else None
 
@@ -228,7 +229,7 @@ def _run(header: Execution) -> dict[str, Any]:
 
 
 def _told(done: Execution | BaseException) -> dict[str, Any]:
-    """What became of one message."""
+    """The result for one message."""
     if isinstance(done, Execution):
         return _run(done)
     if not isinstance(done, HoldfastError):

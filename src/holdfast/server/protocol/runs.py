@@ -96,7 +96,7 @@ async def _chunks(request: Request, events: AsyncIterator[RunEvent | None]) -> A
                 yield sse.RETRY
                 sent_at = monotonic()
             if request.closing.is_set() and (event is None or isinstance(event.id, str)):
-                return  # a run that tells much must not hold up the server's end
+                return  # a run with many events must not delay the shutdown of the server
             if event is not None:
                 yield sse.event_text(event.data, id=event.id, event=event.event)
                 sent_at = monotonic()

@@ -38,7 +38,7 @@ class ServedWorkers:
         return found
 
     async def watched(self, request: Request, header: Execution, accepted: AcceptedRequest, seconds: float) -> Response | None:
-        """The response of a run, or its state after `seconds`; None where too many requests wait already, so that the caller asks again."""
+        """The response of a run, or its state after `seconds`. None if too many requests wait already: then the caller must ask again."""
         try:
             with request.waiting():
                 return await self._watched(request.closing, header, accepted, seconds)
@@ -56,7 +56,8 @@ class ServedWorkers:
             closing.cancel()
 
     def reply(self, run_id: str, accepted: AcceptedRequest, response: Response | None = None, *, look: bool = False) -> Reply:
-        """The reply for a run: its response, or its state if it is not over. A request that only looks succeeds however the run ended."""
+        """The reply for a run: its response, or its state if it is not over. A request that only reads gets a success status, also if the
+        run failed."""
         if response is None or _may_be_open(response):
             header = self._header(run_id)
             state = state_of(header)
@@ -77,5 +78,5 @@ class ServedWorkers:
 
 
 def _may_be_open(response: Response) -> bool:
-    """Whether a response may tell the state of a run that is not over, and not its result."""
+    """Whether a response may describe a run that is not over yet."""
     return bool(response.approvals) or (response.error is not None and response.error.error_code == "overloaded")

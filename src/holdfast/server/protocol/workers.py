@@ -22,7 +22,7 @@ from holdfast.web.worker_replies import document_reply, response_reply
 
 _MAX_KEY: Final = 512
 _LARGEST: Final = MAX_PAYLOAD_BYTES + 2 * 1024 * 1024
-"""Bytes of a request: the largest payload that can be stored, and two megabytes for JSON around it."""
+"""A request has at most this many bytes: the largest payload that can be stored, and two megabytes for the JSON around it."""
 _LARGE: Final = 256 * 1024
 _INVOKE: Final = Policy("InvokeWorker", Needs.OPERATE, Reach.HANDLER, body_bytes=_LARGEST, waits=Waits.WHEN_ASKED)
 
@@ -79,7 +79,7 @@ class Workers:
 
 
 def _addressed(request: Request) -> WorkerRequest:
-    """The order in the body. The headers complete it where it names no trace and no key."""
+    """The request in the body. If it has no trace or no key, those of the headers are used."""
     order = request_from(request.content, worker_id=request.label)
     parent, key = trace_of(request), request.header(b"idempotency-key")
     if parent is not None and order.trace.trace_id is None:

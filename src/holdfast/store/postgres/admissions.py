@@ -1,6 +1,7 @@
 """Admission on a database that other processes write at the same time.
 
-An admission waits for no lock that it could keep others waiting with. It passes over the lanes and executions that another process has
+An admission waits for no lock while it holds a lock that others may wait for. It passes over the lanes and executions that another process
+has
 locked, so it may lock executions after lanes, which no other writer does. Every writer of a queue locks the lane of the queue first; so an
 admission that has locked nothing yet may wait for that lane, and no two processes wait for each other.
 """
@@ -86,7 +87,7 @@ class Admissions(Doubts):
                 raise
 
     def _admit(self, asked: Asked, first: str | None) -> tuple[Committed, str | None]:
-        """Admit once. Answers also with an open queue that another process had locked, if there is room left."""
+        """Admit once. Returns also an open queue that another process had locked, if there is room left."""
         done, taken, passed, signalled, now = PostgresBatch(locking=True), list[Execution](), None, False, asked.now
         try:
             with self._writer.transaction():
@@ -120,8 +121,8 @@ class Admissions(Doubts):
         return (Walk.committed(taken, done.changes, done.followed, signalled=signalled) if done.changes else _NOTHING), passed
 
     def _admitted(self, write: Admit, now: int, done: PostgresBatch, locked: set[str]) -> Answer | HoldfastError:
-        """Decide an admission. One that changes other executions, because its execution is over, is left to the write that fires its
-        timers if another process has locked one of them.
+        """Decide an admission. If its execution turns out to be over, the admission changes other executions. If another process has locked
+        one of those, the admission is given up, and the write that fires the execution's timers does it later.
         """
         mark = done.mark()
         answer = self._entry(write, now, done)
@@ -131,7 +132,7 @@ class Admissions(Doubts):
         return answer
 
     def _are_free(self, done: PostgresBatch, changed: Sequence[Execution], locked: set[str]) -> bool:
-        """Lock executions and their lanes, without waiting. False: another process has one of them, or has changed one."""
+        """Lock executions and their lanes, without waiting. Returns False if another process has locked or changed one of them."""
         revisions = {header.id: done.bases[header.id].header.revision for header in changed}
         if dict(self._writer.run(self._sql["free_headers"], (texts(revisions),))) != revisions:
             return False
@@ -139,21 +140,21 @@ class Admissions(Doubts):
         return not lanes or {key for (key,) in self._writer.run(self._sql["free_lanes"], (texts(lanes),))} == lanes
 
     def inputs(self, executions: Sequence[str]) -> Mapping[str, str]:
-        """The inputs of many executions. Those of the last admission are at hand."""
+        """The inputs of many executions. Those of the last admission are in memory."""
         known, self._inputs = self._inputs, {}
         found = self._inputs_from([(execution, known[execution]) for execution in executions if execution in known])
         others = [execution for execution in executions if execution not in known]
         return {**found, **super().inputs(others)} if others else found
 
     def _await(self, queue: str) -> None:
-        """Lock a queue as the first thing of a transaction. It is waited for only for a moment."""
+        """Lock a queue as the first statement of a transaction, and wait for the lock only for a moment."""
         self._writer.run(self._sql["short_patience"], prepare=False)
         self._writer.run(self._sql["locked_lanes"], (texts([queue]),))
         self._writer.run(self._sql["impatience"], prepare=False)
 
 
 def is_news(headers: Iterable[Execution], walked: Iterable[LaneRow]) -> bool:
-    """Whether other processes may wait for what an admission did: it ended executions, or it closed a lane. That it took executions is no
-    news.
+    """Whether other processes must learn what an admission did: it ended executions, or it closed a lane. They need not learn that it
+    admitted executions.
     """
     return any(header.state is not State.RUNNING for header in headers) or any(lane.closed_until for lane in walked)

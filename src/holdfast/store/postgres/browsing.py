@@ -1,4 +1,4 @@
-"""Looks of people, on a connection of their own that cannot write, each with a deadline: no batch and no runner waits for one."""
+"""Reads for people, on a separate read-only connection, each with a deadline, so that no batch and no runner waits for them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PostgresBrowsing(PostgresReads, BrowseReads):
 
     _address: Address
     _looker: Session | None
-    """Opened with the first look."""
+    """The connection for these reads; it is opened with the first one."""
     _look_lock: threading.RLock
 
     @contextmanager

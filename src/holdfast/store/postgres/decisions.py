@@ -37,7 +37,7 @@ class PostgresBatch(Batch):
     def __init__(self, *, locking: bool) -> None:
         super().__init__()
         self.locking = locking
-        """Rows are locked when they are read, and views in memory are not used."""
+        """Whether rows are locked when they are read, and views in memory are not used."""
         self.answers: list[Answer | HoldfastError] = []
         self.remembered: set[str] = set()
         """The executions of `bases` that come from memory."""
@@ -48,16 +48,16 @@ class PostgresBatch(Batch):
         self.made = Made(set(), set())
         """The lanes and queues that were not there before."""
         self.sent = False
-        """The batch may be in the database."""
+        """Whether the batch may be in the database already."""
 
     def undo(self, mark: Mark) -> set[str]:
-        """Take back everything decided since a mark. Answers with the executions from memory that are unsure again."""
+        """Take back everything decided since a mark. Returns the executions from memory that are unsure again."""
         undone = {change.header.id for change in self.changes[mark[0] :]}
         super().undo(mark)
         self.born &= self.bases.keys()
         for execution in undone & self.views.keys() - self.born:
             if not isinstance(self.views[execution], Overlay):
-                del self.views[execution]  # no change of it is left
+                del self.views[execution]  # the batch does not change it any more
         again = undone & self.remembered - self.views.keys()
         self.unsure |= again
         return again

@@ -44,5 +44,6 @@ def is_shared(error: Exception) -> bool:
 
 
 def is_moved(error: psycopg.Error) -> bool:
-    """Whether another process was quicker, so that the batch must be decided again: it took a name, or two batches locked each other."""
+    """Whether the batch must be decided again because another process wrote first: it took a name, or two batches waited for each other's
+    locks."""
     return isinstance(error, psycopg.errors.UniqueViolation | psycopg.errors.DeadlockDetected | psycopg.errors.SerializationFailure)

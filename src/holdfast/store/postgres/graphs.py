@@ -1,4 +1,5 @@
-"""Graphs: written with the first execution that names them, and kept from removal while another execution that names them is written.
+"""Graphs: a graph is written with the first execution that names it, and cannot be removed while another execution that names it is being
+written.
 
 A writer locks the row of a graph so that other writers may do the same, but `expire` may not remove it (retention.py).
 """
@@ -28,6 +29,8 @@ class PostgresGraphs(OlderCode):
             for graph, text in missing:
                 if text is None:
                     raise InvalidParameter(f"There is no graph {graph}: the start that names it must bring its text.")
-            self._writer.run(self._sql["put_graphs"], arguments("graphs", missing))  # one that another process adds meanwhile is kept next
+            self._writer.run(
+                self._sql["put_graphs"], arguments("graphs", missing)
+            )  # if another process adds it at the same time, the next statement finds it
         if stale:
             self._writer.run(self._sql["renew_graphs"], arguments("graphs", sorted(stale.items())))

@@ -44,7 +44,7 @@ class Entrant(NamedTuple):
     enqueue: Enqueue
     header: Execution
     claims: bool
-    """A runner takes it at once, if there is room: then the rates of its lanes must be known."""
+    """Whether a runner takes it at once if there is room. Then the rates of its lanes must be known."""
 
 
 class Made(NamedTuple):
@@ -66,7 +66,7 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
         """Whether a lane is open, or one whose time has come may be opened."""
         return bool(self._read("has_open_lane", {**hosted(targets), "now": now})[0][0])
 
-    # --- what an operator and the code say
+    # --- settings of the operator and of the code
 
     def declare(self, queues: Sequence[QueueRow]) -> None:
         """Keep what the code declares. Nothing is locked for a queue that was declared so before."""
@@ -250,8 +250,8 @@ def lane_writes(book: LaneBook, walked: Sequence[LaneRow]) -> dict[str, Sequence
 
 
 def _settled(settled: Iterable[tuple[str, int]]) -> dict[str, tuple[int, int]]:
-    """What executions used beyond their estimates, for each lane above them: in all, and as if each were told after the other, with a rate
-    that never lies before now.
+    """What executions used beyond their estimates, for each lane above them: the sum, and the amount that moves the rate when the
+    executions are counted one after the other and the rate never lies in the past.
     """
     found: dict[str, tuple[int, int]] = {}
     for leaf, units in settled:

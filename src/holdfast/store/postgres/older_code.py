@@ -1,4 +1,4 @@
-"""What may be written only when no older code uses the store any more: the after-half of a step says so (`least`)."""
+"""Some things may be written only after all processes of older code are gone. The after-half of a step says when that is so (`least`)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class OlderCode(PostgresReads):
     """The store's `least` when it was last read. It never becomes smaller."""
 
     def _check_least(self, step: int, what: str) -> None:
-        """Refuse what code from before a step cannot bear, while such code may use the store."""
+        """Refuse a write that code from before a step cannot handle, while such code may still use the store."""
         if not self._is_least(step):
             raise StoreNotMigrated(
                 f"{what} only when `holdfast db migrate --after` was run with this store: "

@@ -48,8 +48,8 @@ class PostgresRetention(PostgresReads, Leftovers):
         return entries
 
     def _drop_lanes(self, now: int, limit: int) -> int:
-        """Remove lanes that were idle for long. Those that are still needed are looked at again after a while, and those that a writer has
-        locked are not idle.
+        """Remove lanes that were idle for long. Lanes that are still needed are checked again after a while. A lane that a writer has
+        locked is not idle.
         """
         idle = [row[0] for row in self._read("idle_lanes", (now - IDLE_MS, limit))]
         if idle:
@@ -58,7 +58,8 @@ class PostgresRetention(PostgresReads, Leftovers):
         return len(idle)
 
     def _remove_graph(self, graph: str) -> bool:
-        """Never waits for a writer: this transaction has locked executions, and the writer may wait for the name of one."""
+        """Remove a graph without waiting for a writer: this transaction has locked executions, and the writer may be waiting for the name
+        of one of them."""
         ((named,),) = self._read("is_graph_named", (graph,))
         if not named and self._read("free_graph", (graph,)):
             self._removed("drop_graph", {"graph": graph})

@@ -1,4 +1,4 @@
-"""Schedules: a write counts only if it follows the revision that is there."""
+"""Schedules: a write is accepted only if its revision is the one after the stored revision."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class PostgresSchedules(PostgresAuditLog):
         return written
 
     def move_schedule(self, schedule: ScheduleState) -> bool:
-        """Keep what a runner changes of a schedule. Other runners find its next time themselves, so they are not notified."""
+        """Write the changes that a runner makes to a schedule. Other runners find its next time themselves, so they are not notified."""
         with self._side.explained_transaction():
             return self._side.change(*self._moved(schedule)) == 1
 

@@ -53,7 +53,7 @@ class Session:
 
     @property
     def is_lost(self) -> bool:
-        """The connection is gone, and it is unknown whether the statement after the last answer was done."""
+        """Whether the connection is gone. Then it is unknown whether the last statement was executed."""
         return self.connection.closed
 
     def reopen(self) -> None:

@@ -164,7 +164,7 @@ class PostgresStore(
     def _attempt(
         self, batch: Sequence[Write], now: int, read: set[str], done: PostgresBatch, known: Mapping[int, Answer | HoldfastError]
     ) -> bool:
-        """Decide and write; answers whether there are signals."""
+        """Decide and write. Returns whether there are signals."""
         try:
             return self._decide_and_write(batch, now, read, done, known)
         except HoldfastError as error:  # the driver raises none
@@ -182,7 +182,7 @@ class PostgresStore(
         if not done.locking and (done.graphs or any(change.notes for change in done.changes)):
             raise Moved  # graphs and notes are statements of their own, so all need one transaction
         if not done.locking and self._lost_calls(done.changes):
-            raise Moved  # as above; a call that begins after this look has moved the revision of its execution
+            raise Moved  # as above; a call that begins later changes the revision of its execution
         if done.graphs:
             self._put_graphs(done.graphs, self._stale_graphs(done))
         done.sent = True
@@ -201,7 +201,7 @@ class PostgresStore(
         return signalled
 
     def _put(self, done: PostgresBatch, now: int, walked: Sequence[LaneRow] | None = None) -> Written:
-        """Write all rows of a batch, each row once, as its last change leaves it. Answers whether the revisions agreed, and whether there
+        """Write all rows of a batch, each row once, as its last change leaves it. Returns whether the revisions agreed, and whether there
         are signals. `walked` has the lanes that an admission has changed.
         """
         bases = done.bases
@@ -288,7 +288,7 @@ class PostgresStore(
 
     def dead(self, now: int) -> frozenset[str]:
         """Runners that are silent past their lease, or that left work behind."""
-        holders = {row[0] for row in self._read("holders")}  # first: a runner that joins after this is no holder yet
+        holders = {row[0] for row in self._read("holders")}  # read this first: a runner that joins later holds nothing yet
         self._side.change(self._sql["bury"], (now,))
         return frozenset(holders - {row[0] for row in self._read("runners")})
 

@@ -1,7 +1,7 @@
 """What an admission reads and locks: open lanes by their turns, and the executions at the heads of leaves.
 
 Each read is a round trip. So the walk begins with one statement that follows lanes down as long as each is alone at its level, and what
-stands below several lanes is read with one statement, before the walk asks for it. What another process has locked is passed over.
+stands below several lanes is read with one statement, before the walk asks for it. Rows that another process has locked are skipped.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LANE: Final = COLUMNS["execution"].index("lane")
 _ORDER_AT: Final = COLUMNS["execution"].index("order_at")
 _BEFORE_ALL: Final = (-(2**63), "")
 _FEW: Final = 3
-"""Lanes that are read ahead below each of several: most have fewer, and the others are read again."""
+"""When several lanes are read ahead, at most this many lanes below each are read. Most have fewer; the others are read again."""
 
 
 class WalkReads:
@@ -41,11 +41,11 @@ class WalkReads:
         self.locked: set[str] = set()
         """The lanes that the walk has met."""
         self.may_pass = False
-        """There may be an open queue that the walk does not meet."""
+        """Whether there may be an open queue that the walk does not meet."""
         self._below: dict[str, list[LaneRow]] = {}
         """The first open lanes below a lane, read ahead: all of them, or a page."""
         self._ahead: dict[str, tuple[int, list[Row]]] = {}
-        """The first executions of a leaf, read ahead: at most so many."""
+        """The first executions of each leaf, read ahead, and how many were asked for."""
         self._read: dict[str, tuple[int, str]] = {}
         """The last execution that was read of each leaf."""
         self._ordered: dict[str, bool] = {}
@@ -68,7 +68,7 @@ class WalkReads:
         queues = self._below[ROOT]
         self.may_pass = count > len(queues) or count >= PAGE
         for siblings in list(self._below.values()):
-            if len(siblings) > 1:  # the others below them are not read yet
+            if len(siblings) > 1:  # the other lanes below them are not read yet
                 for lane in siblings:
                     self._below.pop(lane.key, None)
                 self._look_ahead_of(siblings, PAGE)

@@ -1,4 +1,5 @@
-"""Looks of people, compared with a simple model: any filter, any page, any bound, and executions of every standing."""
+"""The console's reads `browse` and `facets`, compared with a simple model: with any filter, page and bound, and executions of every
+standing."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +23,7 @@ from holdfast.testing.stores.writes import T0, after, at, claim, id_at, now_at, 
 
 LATER = at(500)
 LONG = 60.0
-"""Seconds that no look of these tests takes."""
+"""A deadline in seconds that no read of these tests reaches."""
 KINDS = {"order": Kind.FUNCTION, "mail": Kind.WORKER, "flow": Kind.PIPELINE, "lost": Kind.FUNCTION}
 """The functions of the population. No runner has published `lost`."""
 TENANTS = (None, "default", "acme", "acme", "zoo")
@@ -30,7 +31,7 @@ LOOKS = 90
 
 
 def ends(status: OutcomeStatus, *, error: Failure | None = None, summary: Summary | None = None) -> Callable[[Store, Execution], object]:
-    """A runner claims the execution, and its invocation ends so."""
+    """Claim the execution for a runner, and end its invocation with this outcome."""
 
     def end(store: Store, header: Execution) -> object:
         live = written(store, claim(header, "here"), LATER)
@@ -41,7 +42,7 @@ def ends(status: OutcomeStatus, *, error: Failure | None = None, summary: Summar
 
 
 def rests(*updates: Update) -> Callable[[Store, Execution], object]:
-    """A runner claims the execution, writes this, and suspends it."""
+    """Claim the execution for a runner, write these updates, and suspend it."""
 
     def rest(store: Store, header: Execution) -> object:
         live = after(store, written(store, claim(header, "here"), LATER), *updates, now=LATER)
@@ -66,7 +67,7 @@ LIVES: dict[str, Callable[[Store, Execution], object]] = {
     "partial run": ends(OutcomeStatus.SUCCEEDED, summary=Summary(outcome="partial", error_code="schema_mismatch", cost=10**15, attempt=2)),
     "failed run": ends(OutcomeStatus.SUCCEEDED, summary=Summary(outcome="permanent_error", error_code="no_such_page", attempt=3)),
 }
-"""What becomes of an execution, for every standing."""
+"""For every standing: the function that brings an execution into it."""
 
 
 class Crowd:
@@ -105,7 +106,7 @@ class Crowd:
         return [header for header in self.headers if self._matches(header, wanted)]
 
     def standing(self, header: Execution) -> Standing:
-        """How an execution stands, by the pure function."""
+        """The standing of an execution, computed by the pure function."""
         return standing_of(header, undecided=header.id in self.undecided)
 
     def kind(self, header: Execution) -> Kind:
@@ -158,12 +159,13 @@ class Crowd:
 
 
 def time_of(header: Execution) -> int:
-    """The time in an execution's id. Ids of queued executions grow from test to test, so that it may be later than their start."""
+    """The time in an execution's id. In these tests the ids of queued executions always grow, so this time may be later than their
+    start."""
     return int(header.id[:8] + header.id[9:13], 16)
 
 
 def all_pages(store: Store, wanted: Browse) -> list[BrowsedRow]:
-    """All rows of a look, page after page. Every page goes on where the one before ended."""
+    """All rows that `browse` finds, read page by page. Each page begins where the one before ended."""
     found: list[BrowsedRow] = []
     for _ in range(1000):
         page = store.browse(wanted, LONG)

@@ -1,4 +1,5 @@
-"""What the console keeps and reads beside lists: sessions, saved views, summaries, outlines, attempts, runners, subscribers and values."""
+"""What the console stores and reads in addition to lists: sessions, saved views, summaries, outlines, attempts, runners, subscribers and
+values."""
 
 import msgspec
 import pytest
@@ -101,7 +102,7 @@ class ConsoleStateSuite(OneHandle):
 
 
 class SummarySuite(OneHandle):
-    """What people look for an execution by."""
+    """The summaries by which people find executions."""
 
     def test_a_plain_function_that_succeeds_has_no_summary(self, store: Store) -> None:
         assert now_at(store, closed(store, "a", steps=2)).summary is None

@@ -1,4 +1,4 @@
-"""Graphs: the text of a pipeline's graph is there as long as an execution names it, and not longer."""
+"""Graphs: a store keeps the text of a pipeline's graph as long as an execution names it, and not longer."""
 
 import contextlib
 
@@ -239,7 +239,8 @@ class SharedGraphSuite(TwoHandles):
         assert other.graph(GRAPH.id) == GRAPH.text
 
     def test_a_start_while_another_process_removes_finds_its_graph(self, opening: Opening) -> None:
-        """One process removes all the time. The others start and end executions of one graph, so that it is unused again and again."""
+        """One process removes unused graphs all the time. The others start and end executions of one graph, so that the graph becomes
+        unused again and again."""
         stores = [opening(f"p{n}") for n in range(PROCESSES)]
         for n, store in enumerate(stores):
             store.join(f"p{n}", LEASE)

@@ -1,4 +1,5 @@
-"""Runners that take from some queues only, or from some tenants: what they are offered, and what is left to others."""
+"""Runners that take only executions of some queues or tenants: which executions the store offers them, and which it leaves to other
+runners."""
 
 from holdfast.model.execution import Outcome, OutcomeStatus, State
 from holdfast.model.places import Only

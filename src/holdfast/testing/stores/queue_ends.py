@@ -1,4 +1,4 @@
-"""How executions of a queue end, wait and come back: whatever happens to one, its slot is given back exactly once."""
+"""How executions of a queue end, wait and return: on every path, the slot of an execution is given back exactly once."""
 
 import contextlib
 from collections.abc import Callable

@@ -35,7 +35,7 @@ from holdfast.testing.stores.writes import DAY, LEASE, ORDER, T0, answers, at, c
 
 
 def found(store: Store, queue: str = MAIL) -> QueueRow:
-    """A queue that there is."""
+    """A queue that must exist."""
     row = store.queue(queue)
     assert row is not None
     return row
@@ -203,7 +203,7 @@ class QueueSettingSuite(QueueHandle):
         hourly, tokens = Rate(1, 3600, 1), Rate(100, 1, 100, TOKENS)
         several(mail, "a", "b", "c", "d", "e", rates=(hourly, tokens), key="k")
         assert several(mail, "other", tenant="z")[0].state is State.QUEUED
-        assert mail.set_rate("order", hourly)  # the lane of `other` has none
+        assert mail.set_rate("order", hourly)  # the lane of `other` has no limit
         assert not mail.set_rate("order", hourly)
         assert not mail.set_rate("elsewhere", hourly)
         assert [admitted_names(mail, 9, at(seconds)) for seconds in (0, 1800)] == [["a", "other"], []]

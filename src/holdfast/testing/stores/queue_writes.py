@@ -1,4 +1,5 @@
-"""Writes for the tests of queues: they enqueue, admit and settle executions, only through the store's seam, and count lanes anew."""
+"""Helpers for the tests of queues: they enqueue, admit and settle executions through the store's seam only, and count the lanes from the
+executions."""
 
 import itertools
 from collections import Counter
@@ -54,7 +55,7 @@ def queued(
     rates: tuple[Rate, ...] = (),
     **set_to: object,
 ) -> Start:
-    """A start through a queue. Ids of later calls are greater, so that the order of a lane is that of the calls."""
+    """A start through a queue. Each call makes a greater id, so that executions stand in a lane in the order of the calls."""
     start = wanted(name, text, **{"id": _ids(now), "started_at": now} | set_to)
     how = Enqueue(queue=queue, key=key, delay_ms=delay_ms, ttl_ms=ttl_ms, head_start_ms=head_start_ms, units=units, same=same, rates=rates)
     return msgspec.structs.replace(start, enqueue=how, by=by, again=again)
@@ -77,12 +78,12 @@ def several(store: Store, *names: str, now: int = T0, **how: object) -> list[Exe
 
 
 def committed(store: Store, count: int, now: int = T0, targets: Iterable[Target] = ORDER, runner: str = "here") -> Committed:
-    """All that an admission for so many free places did."""
+    """The whole result of an admission for this many free places."""
     return store.admit(tuple(targets), [claimant(runner) for _ in range(count)], now)
 
 
 def admitted(store: Store, count: int, now: int = T0, targets: Iterable[Target] = ORDER, runner: str = "here") -> list[Execution]:
-    """The executions that are admitted for so many free places."""
+    """The executions that the store admits for this many free places."""
     return [header for header in committed(store, count, now, targets, runner).answers if isinstance(header, Execution)]
 
 

@@ -38,7 +38,7 @@ log = logging.getLogger("holdfast.server")
 
 MAX_BODY: Final = 16 * 1024 * 1024
 MAX_CODE: Final = 80 * 1024 * 1024
-"""The largest bodies whose signatures are verified: of any request, and of a function's code, which is sent in base64."""
+"""The largest body of a function's code, which is sent in base64, whose signature is verified."""
 _REFUSED: Final = frozenset({401, 403, 429})
 """The statuses with which a handler refuses a caller: it may not, or it asks too often."""
 
@@ -63,8 +63,8 @@ def open_gate(
     If the store has credentials, every request needs one. If it has none, only this machine may connect, and a server that would listen
     elsewhere is refused here, before it starts. `hosts` are further names of the server, `origins` web pages that may use it, like
     `https://console.example`. `operator_secret` opens the secrets of access keys; without it, the gate looks for HOLDFAST_KEYS_SECRET and
-    for the user's key file. A caller that passes `secrets` decides by it where the gate looks, and whether a key file may be made;
-    `operator_secret` is not used then.
+    for the user's key file. If `secrets` is given, it decides where the gate looks and whether a key file may be made, and
+    `operator_secret` is not used.
     """
     credentials = store.credentials()
     known = len(credentials)
@@ -156,7 +156,8 @@ class Gate:
             raise Denied(Denial.TROUBLE, "The server could not check the credentials of this request.") from None
 
     async def _note_change(self, request: Request, path: str) -> None:
-        """If the change fails later, a refusal follows in the log. A change that cannot be noted is not done."""
+        """Write a change of code into the audit log before it is done. If it cannot be written, the change is refused. If the change fails
+        later, a refusal follows in the log."""
         actor = request.actor
         if actor is not None:
             notes = actor.did(request.policy.operation, self._subject(request, path), "accepted", self._clock.now())
@@ -222,7 +223,7 @@ class Gate:
     async def _identify(self, keys: Keys, request: Request, signed: sigv4.SignedRequest) -> Identity:
         """The caller, by its signature or its token."""
         if keys.is_stale():
-            async with self._refreshing:  # all requests that arrive meanwhile wait for this one read of the store
+            async with self._refreshing:  # all requests that arrive during this read wait for it, and none reads again
                 if keys.is_stale():
                     await in_thread(Purpose.KEYS, keys.refresh)
         if sigv4.is_signed(signed):

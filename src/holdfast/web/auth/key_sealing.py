@@ -25,7 +25,7 @@ from holdfast.web.auth.secret import SECRET_VARIABLE, KeysSecret
 Chance = Callable[[int], bytes]
 """Makes random bytes, as `os.urandom` does."""
 Find = Callable[[], Sequence[KeysSecret]]
-"""The secrets that this process has: the first one seals, all of them open."""
+"""Finds the secrets of this process: the first one seals, and each of them can open."""
 
 _BY_STORE: Final = "store"
 _BY_OPERATOR: Final = "operator"
@@ -68,7 +68,7 @@ class Sealing:
     def opened(self, credential: Credential) -> str:
         """The secret of an access key."""
         name = credential.secret.partition(":")[0]
-        for again in (False, True):  # another process may have made a key file meanwhile
+        for again in (False, True):  # another process may have made a key file in the meantime
             for own, codec in self._known(again=again):
                 if name in (own, _BY_OPERATOR, _BY_STORE):
                     try:

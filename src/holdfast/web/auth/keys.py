@@ -127,7 +127,8 @@ def seal_anew(keeper: Keeper, sealing: Sealing) -> list[str]:
 def sealing_of(store: Store, secrets: KeysSecrets, chance: Chance, *, wanted: bool = False) -> Sealing:
     """The sealing of a store's access keys. If the store has any, or one is wanted, there must be a secret that opens all of them.
 
-    A key file is made where there is no secret, unless keys were sealed with one that is lost: they would never be opened again.
+    If there is no secret, a key file is made; but not if keys were sealed with a secret that is lost, because a new secret could not open
+    them.
     """
     sealing = Sealing(store.seal, secrets, chance=chance)
     known = access_keys(store.credentials())

@@ -1,9 +1,9 @@
-"""The log of refusals, a part of the audit log. No answer waits for it, and its size is limited however many refusals there are.
+"""The log of refusals, a part of the audit log. No reply waits for it, and its size is limited, also with very many refusals.
 
 The first refusal of its kind in a minute is written within about a second. Others of the same kind (who, what, from where, outcome) are
 counted, and written as one line when the minute is over. Above a number of kinds a minute, and of lines a day, only their sum is written,
 so a client that is refused all day does not fill the disk. One address has at most half of both, so it cannot keep the refusals of others
-out of the log. A line that cannot be written is tried again; lines that must be dropped are counted, and the server's log tells the count.
+out of the log. A line that cannot be written is tried again; lines that must be dropped are counted, and the server's log shows the count.
 """
 
 from __future__ import annotations

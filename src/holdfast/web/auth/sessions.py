@@ -46,7 +46,7 @@ class Sessions:
         self._chance = chance
 
     def begin(self, credential: Credential, now: int) -> NewSession:
-        """A new session of a credential. The expiry of the credential bounds it."""
+        """Begin a session for a credential. It ends at the latest when the credential expires."""
         ends = now + LIFE_MS if credential.expires_at is None else min(now + LIFE_MS, credential.expires_at)
         return self._kept(
             ConsoleSession(id="", credential=credential.id, csrf=self._text(_CSRF_BYTES), made_at=now, seen_at=now, expires_at=ends)
@@ -62,7 +62,8 @@ class Sessions:
     def rotate(self, session: ConsoleSession, now: int) -> NewSession | None:
         """The same session with a new value, if it is time for one. The CSRF token stays, so that open forms go on working.
 
-        The old value is seen now, so a request that still comes with it gets no third value, which would end as early as the old one."""
+        The old value is marked as used now, so a later request with it does not get a third value, which would expire as early as the old
+        one."""
         if now - session.seen_at < ROTATE_MS:
             return None
         ends = min(session.expires_at, now + _GRACE_MS)
@@ -70,7 +71,8 @@ class Sessions:
         return self._kept(msgspec.structs.replace(session, seen_at=now))
 
     def end(self, cookie: str | None) -> None:
-        """Forget the session of a cookie, with all values that it had since its login: its CSRF token is of that login alone."""
+        """Remove the session of a cookie, with all values that it had since its login. They are found by the CSRF token, which belongs to
+        that one login."""
         found = self._store.session(_hashed(cookie[:_LONGEST])) if cookie else None
         if found is not None:
             self._store.remove_login(found.credential, found.csrf)
@@ -97,7 +99,7 @@ def cookie_in(header: str | None) -> str | None:
 
 
 def cookie_header(value: str, *, seconds: int, secure: bool) -> Header:
-    """The header that gives a browser its cookie; with 0 seconds, the one that takes it away. No script can read the cookie, and a page of
+    """The header that sets the cookie in a browser; with 0 seconds it removes the cookie. No script can read the cookie, and a page of
     another site cannot make the browser send it."""
     parts = [f"{COOKIE}={value}", "Path=/", f"Max-Age={seconds}", "HttpOnly", "SameSite=Strict", *(["Secure"] if secure else ())]
     return (b"set-cookie", "; ".join(parts).encode())

@@ -58,7 +58,7 @@ class SignedRequest(msgspec.Struct, frozen=True, kw_only=True):
     headers: Mapping[str, Sequence[str]]
     """All values of each header; names in lower case."""
     private: bool
-    """No other machine can change the request on its way: it arrived over TLS, or from this machine."""
+    """Whether no other machine can change the request on its way, because it arrived over TLS or from this machine."""
 
     def values(self, name: str) -> Sequence[str]:
         """All values of a header."""
@@ -209,7 +209,7 @@ def _moment(stamp: str) -> int:
 
 
 def body_hash(request: SignedRequest) -> str | None:
-    """The hash of the signed body, as a header sends it; None where no header does, so that the body itself must be hashed."""
+    """The hash of the signed body, from its header; None if there is no such header, so that the body itself must be hashed."""
     given = [*request.values("x-amz-content-sha256")]
     given += [unquote(pair.partition("=")[2]) for pair in request.query.split("&") if pair.lower().startswith("x-amz-content-sha256=")]
     if not given:
@@ -236,7 +236,7 @@ def check_body(signed: str, body: bytes) -> None:
 
 
 def check_signature(request: SignedRequest, claim: Claim, secret: str, signed_body: str) -> None:
-    """Refuse a signature that this secret does not make for this request."""
+    """Refuse a signature that was not made with this secret for this request."""
     unsigned = {name for name in request.headers if name.startswith("x-amz-") or name in _MEANT} - set(claim.signed_headers) - _FREE
     if unsigned:
         raise Denied(Denial.SIGNATURE, f"These headers must be signed: {', '.join(sorted(unsigned))}.")

@@ -89,7 +89,7 @@ class SocketLink:
 
 
 class Told:
-    """What the answers of the runner say beside their results."""
+    """What the runner's answers carry in addition to their results."""
 
     now = 0
     """The service's time at the latest answer."""

@@ -71,7 +71,7 @@ async def awaited(asking: AsyncAsking, function: Function, run: Frame) -> Frame:
 
 
 def done(outputs: Any) -> Frame:
-    """The last frame of a body that returned. Outputs that are no JSON do not fit the contract."""
+    """The last frame of a body that returned. Outputs that are not JSON do not fit the contract."""
     if codec.at_least(outputs, MOST_ENCODED) > MOST_ENCODED:
         raise _too_large(f"more than {MOST_ENCODED:,}")
     try:

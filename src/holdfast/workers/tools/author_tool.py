@@ -22,7 +22,7 @@ from holdfast.workers.tools.seam import Call, Called, DidNotHappen, Effect, Happ
 from holdfast.workers.tools.secrets import Redactor, Secrets
 
 _MORE_LOOKS: Final = 2
-"""How often a reconcile function whose process died is asked again."""
+"""A reconcile function is called at most this many more times if its process dies."""
 
 
 class AuthorTool:
@@ -69,7 +69,8 @@ class AuthorTool:
     async def reconcile(self, call: Call, arguments: Mapping[str, Any]) -> Verdict:
         """Call its reconcile function; an error there means that the outcome is unknown.
 
-        It only looks, so it is asked again if its process dies: what killed the process of the call may kill idle ones, too.
+        The function only reads, so it is called again if its process dies: the cause that killed the process of the call may also kill idle
+        processes.
         """
         if not self.declared.reconciles:
             return Unknown()

@@ -97,7 +97,7 @@ class Egress(Struct, frozen=True):
         return cls(tuple(_private(entry) for entry in allow_private), tuple(ports))
 
     def admit(self, url: str, domains: Sequence[str] | None, before: Target | None = None) -> Target:
-        """The target of this URL, if its scheme, name and port are allowed; `before` is the hop that redirected to it."""
+        """The target of this URL. Raises if its scheme, name or port is not allowed. `before` is the hop that redirected to it."""
         target = target_of(url)
         if before is not None and before.scheme == "https" and target.scheme == "http":
             raise ToolFailed("egress_denied", f"The redirect from {before.origin} to {target.origin} goes from https back to http.")
@@ -170,7 +170,8 @@ def target_of(url: str) -> Target:
 
 
 def host_of(name: str) -> str:
-    """A host's name in the one form in which names are compared: lower case, punycode, no last dot. Empty when it is none."""
+    """A host's name in the one form in which names are compared: lower case, punycode, no last dot. Empty if the text is not a host's
+    name."""
     name = name.strip().lower().removesuffix(".")
     ip = _parsed(name)
     if ip is not None:

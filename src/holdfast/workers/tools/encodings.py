@@ -80,7 +80,7 @@ def views(text: str) -> Iterator[View]:
     if _MAY_BE_ESCAPED.search(text):
         yield from _replaced(text, _ESCAPES, _unescape)
     if "\n" in text:
-        yield from _replaced(text, _WRAPPED, lambda _: "")  # its long lines are decoded as base64 when this view is processed
+        yield from _replaced(text, _WRAPPED, lambda _: "")  # when this view is processed in its turn, its long lines are decoded as base64
     yield from _replaced(text, _BASE64, _from_base64)
     yield from _replaced(text, _HEX, _from_hex)
 

@@ -235,7 +235,7 @@ class _Visit:
             raise ToolFailed("tool_unavailable", f"{target.host} broke off: {str(error) or type(error).__name__}") from None
 
     def _judge(self, target: Target, response: httpx.Response) -> None:
-        """Raise for a status that is no page."""
+        """Raise an error if the status means that there is no page."""
         status = response.status_code
         wait = retry_after(response.headers.get("retry-after"), self._call.now)
         if status == 429 or (status == 503 and wait is not None):

@@ -75,7 +75,7 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     """Other models that a worker may ask for by name."""
     api_key: str | None = None
     max_output_tokens: int = 4096
-    """For one answer; a call may ask for less, and a budget may force less."""
+    """The most tokens of one answer. A call may ask for less, and a budget may force less."""
     timeout_seconds: float = 120.0
     prices: Mapping[str, Price] = {}
     price_source: str | None = None
@@ -86,7 +86,7 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     """How a schema is sent: `json_schema`, or `json_object` (with the schema in the prompt) for servers without `json_schema`."""
     stream: bool = True
     """Whether the server is asked to send its answer while it writes it, so that followers of the run see the text. A server that does not
-    know streams answers in one piece; false is for a server that refuses to be asked."""
+    know streams answers in one piece; set it to false for a server that refuses a request for a stream."""
 
     def price_of(self, model: str) -> Price | None:
         """The price of a model: by the operator's table, else by the source that the operator has chosen."""
@@ -104,7 +104,7 @@ class LanguageModel:
     effect = Effect.READ
     arguments_schema = ARGUMENTS
     streams: Redactor
-    """Takes the tool's own secrets out of the text that it tells while it arrives (seam.Hears)."""
+    """Takes the tool's own secrets out of the text that followers get while it arrives (seam.Hears)."""
 
     def __init__(self, settings: ModelSettings | None = None) -> None:
         self._settings = settings or ModelSettings()
@@ -246,7 +246,7 @@ class LanguageModel:
             openai = await in_thread(Purpose.WORK, import_module, "openai")  # the import takes seconds and must not block the loop
         except ImportError:
             raise ToolFailed("tool_failed", "language_model needs the package `openai`: pip install 'holdfast[llm]'.") from None
-        if self._client is None:  # another call may have made it meanwhile
+        if self._client is None:  # another call may have made the client during the import
             self._client = openai.AsyncOpenAI(
                 api_key=self._settings.api_key or "no-key",
                 base_url=self._settings.base_url,
@@ -267,7 +267,8 @@ def _traced(call: Call) -> dict[str, str]:
 
 
 async def _exchanged(client: Any, exchange: Exchange, request: dict[str, Any], hears: Hears | None) -> Mapping[str, Any]:
-    """Send a request and read its answer piece by piece: each piece of text is told at once, and the length of a broken answer is known."""
+    """Send a request and read its answer piece by piece, so that followers get each piece of text at once, and so that the length of a
+    broken answer is known."""
     current.set(exchange)
     async with client.chat.completions.with_streaming_response.create(**request) as response:
         answer = exchange.answer = answer_of(response.headers.get("content-type"))
@@ -293,7 +294,7 @@ def _all(reservation: Reservation) -> Usage:
 
 
 def _reserved(model: str, price: Price | None, tokens_in: int, output: int) -> Reservation:
-    """The reservation of a call, with the price that it is reckoned by."""
+    """The reservation of a call, with the price by which it was computed."""
     if price is None:
         return Reservation(tokens_in + output, ZERO, output, model)
     return Reservation(tokens_in + output, price.cost(tokens_in, output), output, model, price.source, price.as_of)

@@ -15,11 +15,11 @@ from holdfast.model.errors import InvalidParameter
 from holdfast.workers.tools.prices import Price
 
 GENAI_PRICES: Final = "genai-prices"
-"""The one source that there is beside the operator's table."""
+"""The only other source of prices than the operator's table."""
 
 
 def check_source(source: str | None) -> None:
-    """Refuse a source that there is not, or whose package is not installed."""
+    """Refuse a source that does not exist, or whose package is not installed."""
     if source is None:
         return
     if source != GENAI_PRICES:

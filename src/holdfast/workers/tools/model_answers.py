@@ -82,7 +82,7 @@ def failed(error: Exception, exchange: Exchange, now: int, seconds: float) -> To
     if isinstance(error, openai.APIStatusError):
         wait = _wait(error.response.headers, now)
         return _refused(int(error.status_code), _said(error), wait, code=getattr(error, "code", None))
-    if status is not None and not 200 <= status < 300:  # the status arrived, and its body did not
+    if status is not None and not 200 <= status < 300:  # the status arrived, but the body of the answer did not
         return _refused(status, "it broke off before it said why", None)
     if isinstance(error, TimeoutError | openai.APITimeoutError | httpx.TimeoutException):
         return ToolFailed("tool_timeout", f"The model's answer was not there after {seconds:g} s.", known=known)

@@ -19,7 +19,7 @@ MOST_LINE: Final = 1024 * 1024
 MOST_TEXT: Final = 4 * 1024 * 1024
 """The most bytes of an answer's text; a result of a tool cannot be much larger."""
 MOST_BYTES: Final = 64 * 1024 * 1024
-"""The most bytes of an answer with everything around its text. A stream needs some hundred bytes for each token."""
+"""The most bytes of an answer including everything around its text. A stream needs some hundred bytes for each token."""
 _CONTENT: Final = re.compile(r'"content"\s*:\s*"((?:[^"\\]|\\.)*)', re.DOTALL)
 _SHOWN: Final = 500
 
@@ -121,7 +121,7 @@ class StreamedAnswer:
         return "".join(told)
 
     def _read(self, line: bytes) -> str:
-        """One line. Only data is read; comments, names and times of events are left out."""
+        """Read one line. Only lines with data are used; comments, names and retry times of events are ignored."""
         if len(line) > MOST_LINE:
             raise AnswerInvalid(f"sent a line of more than {MOST_LINE:,} bytes")
         if not line.startswith(b"data:"):

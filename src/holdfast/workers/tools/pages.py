@@ -233,7 +233,7 @@ def _selected(tree: LexborHTMLParser, name: str, how: str | Mapping[str, Any]) -
 
 
 def found_by(within: LexborHTMLParser | LexborNode, css: str, where: str) -> list[LexborNode]:
-    """The nodes a selector finds, in the page's order; a selector that is none is the caller's mistake."""
+    """The nodes that a selector finds, in the page's order. Raises if the text is not a CSS selector."""
     try:
         return within.css(css)
     except (SelectolaxError, ValueError) as error:

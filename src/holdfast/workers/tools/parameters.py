@@ -161,7 +161,7 @@ class ParameterStore:
 
 
 def _as_json(value: Any) -> Any:
-    """TOML knows dates; JSON does not."""
+    """A value as JSON can hold it: TOML has dates, which become texts."""
     if isinstance(value, Mapping):
         return {key: _as_json(item) for key, item in value.items()}
     if isinstance(value, list):

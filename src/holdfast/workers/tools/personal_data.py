@@ -1,7 +1,7 @@
 """Finds personal data in a text: e-mail addresses, IBANs, IP addresses, card numbers, phone numbers, and names that the caller gives.
 
-Every search reads the text once, from left to right, so its cost grows with the text alone, whatever the text is. What only looks like
-personal data is left alone where a checksum or a format tells: a card number must pass Luhn's check, an IBAN its own.
+Every search reads the text once, from left to right, so its cost grows with the text alone, whatever the text is. Where a checksum or a
+format exists, a text that does not pass it is not taken for personal data: a card number must pass Luhn's check, and an IBAN its own check.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ Kind: TypeAlias = Literal["email", "iban", "ip", "card", "phone", "name"]
 
 _LOCAL: Final = r"\s<>()\[\],;:\"@"
 _EMAIL: Final = re.compile(rf"(?<![^{_LOCAL}])[^{_LOCAL}]++@[\w-]++(?:\.[\w-]++)++")
-"""A run of characters before the @ is tried from its beginning only, and never given back: a long run without an @ is read once."""
+"""The characters before the @ are matched from their beginning only, without backtracking, so that a long text without an @ is read once.
+"""
 _IBAN: Final = re.compile(r"(?<![^\W_])([A-Za-z]{2})\d\d(?=[^\W_ ]|[ \u00a0-][^\W_])")
 _IPV4: Final = re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w]|\.\d)")
 _IPV6: Final = re.compile(r"(?<![\w:.])[0-9A-Fa-f:]++(?:\.\d{1,3}){0,3}+(?![\w:])")
@@ -130,7 +131,7 @@ def _cards(text: str) -> Iterator[Span]:
     """13 to 19 digits that begin as card numbers do and pass Luhn's check, perhaps in groups with a space or a hyphen between them."""
     groups = _groups(text)
     luhn = _Luhn("".join(text[start:end] for start, end in groups))
-    places = [0, *accumulate(end - start for start, end in groups)]  # of the first digit of each group among all digits
+    places = [0, *accumulate(end - start for start, end in groups)]  # for each group, the position of its first digit among all digits
     after = 0
     for first, (start, _) in enumerate(groups):
         if start < after or text[start] not in _CARD_BEGINS:
@@ -191,7 +192,8 @@ def _phones(text: str) -> Iterator[Span]:
 
 
 def _phone_at(text: str, groups: Sequence[tuple[int, int]], first: int) -> tuple[int, int, int]:
-    """The phone number that begins with a group: where it begins and ends (nothing: the same place), and the group to look at next."""
+    """The phone number that begins with this group: where it begins and ends (both equal if there is none), and the group to look at
+    next."""
     least, most = _PHONE_LENGTHS
     start, end = groups[first]
     begin = _phone_begins(text, start, end)
@@ -210,7 +212,7 @@ def _phone_at(text: str, groups: Sequence[tuple[int, int]], first: int) -> tuple
 
 
 def _phone_begins(text: str, start: int, end: int) -> int | None:
-    """Where a phone number begins whose first digits are these; None if none does."""
+    """The position at which a phone number with these first digits begins; None if they do not begin one."""
     before = text[max(0, start - 2) : start]
     if before.endswith("+") and not before[:-1].isalnum():
         return start - 1

@@ -93,7 +93,7 @@ class PinnedBackend(httpcore.AsyncNetworkBackend):
     async def connect_unix_socket(
         self, path: str, timeout: float | None = None, socket_options: Iterable[Any] | None = None
     ) -> httpcore.AsyncNetworkStream:
-        """Refused: a path is no address."""
+        """Refuse UNIX sockets, because a path is not an address that can be checked."""
         raise ToolFailed("egress_denied", "UNIX sockets are not fetched from.")
 
     async def sleep(self, seconds: float) -> None:

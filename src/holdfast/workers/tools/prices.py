@@ -1,4 +1,5 @@
-"""Prices: what a model's tokens cost, by the operator's table. None is built in: prices change, and a wrong one is worse than none.
+"""Prices: what a model's tokens cost, by the operator's table. No price is built in, because prices change, and a wrong price is worse than
+none.
 
 A price says where it is from and for which day it was written down. Costs are whole billionths of a dollar, rounded up, so that sums of
 costs are exact at every level.
@@ -28,7 +29,7 @@ class Price(Struct, frozen=True, kw_only=True):
     input: Decimal
     output: Decimal
     cached_input: Decimal | None = None
-    """For input from the server's cache; the same as `input` when not given."""
+    """The price of input from the server's cache; the same as `input` if it is not given."""
     source: str = "holdfast.toml"
     """Where the price is from."""
     as_of: str = ""

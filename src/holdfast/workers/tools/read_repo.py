@@ -1,6 +1,7 @@
 """read_repo: lines of a file in a folder that the operator opened to workers (`[repos.NAME]` in holdfast.toml). It never writes.
 
-A path is walked folder by folder below the open folder itself, and no link is followed, also if a link is put there meanwhile. Files whose
+A path is opened folder by folder, beginning at the descriptor of the operator's folder. No link is followed, not even one that is created
+during the walk. Files whose
 name begins with a dot, files that usually have secrets, and files with a private key in them are refused. An error names the repository
 and the path in it, never a path of the machine.
 """
@@ -54,7 +55,7 @@ class RepoSettings(Struct, frozen=True, kw_only=True):
     max_file_bytes: int = 1024 * 1024
     """A larger file is not read."""
     max_bytes: int = 256 * 1024
-    """What one call returns at most, in bytes of its lines."""
+    """One call returns at most this many bytes of lines."""
     max_lines: int = 2_000
 
 

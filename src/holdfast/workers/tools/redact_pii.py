@@ -1,7 +1,8 @@
 """redact_pii: personal data becomes placeholders such as `[email-1]`, the same placeholder for the same value in every text of a call.
 
 The result has the value behind each placeholder, so that code that may see the values can map a text with placeholders back.
-No placeholder stands in the given texts already: a stranger who writes `[email-1]` gets no value of another person put there.
+A placeholder that occurs in the given texts is not used: if a stranger writes `[email-1]`, mapping back does not put another person's value
+there.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from holdfast.workers.tools.personal_data import Names, Span, found_in, names_of
 from holdfast.workers.tools.seam import ToolFailed
 
 MOST_CHARACTERS: Final = 1_000_000
-"""Characters of all texts of one call."""
+"""All texts of one call have at most this many characters."""
 _NAME: Final[Mapping[str, Any]] = {"type": "string", "minLength": 1, "maxLength": 200}
 ARGUMENTS: Final[Mapping[str, Any]] = {
     "type": "object",
@@ -83,5 +84,5 @@ class _Placeholders:
 
 
 def _same(value: str, kind: str) -> str:
-    """Two ways to write a value that are the same value: capitals of an address, groups of a number."""
+    """A form in which two spellings of the same value are equal: an address without capitals, a number without groups."""
     return value.casefold() if kind in ("email", "ip") else "".join(sign for sign in value.casefold() if sign.isalnum())

@@ -22,7 +22,7 @@ class RefusedTool:
         self.arguments_schema: Mapping[str, Any] | None = declared.arguments_schema
 
     def reserve(self, arguments: Mapping[str, Any], remaining: Remaining) -> Reservation:
-        """Refused before anything is written."""
+        """Refuse the call before anything is written."""
         raise ToolFailed("tool_not_trusted", self.refusal)
 
     async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
@@ -30,5 +30,5 @@ class RefusedTool:
         raise ToolFailed("tool_not_trusted", self.refusal)
 
     async def reconcile(self, call: Call, arguments: Mapping[str, Any]) -> Verdict:
-        """Unknown: its reconcile function is author code too, so a person must find out."""
+        """The outcome stays unknown: the reconcile function is author code too and may not run, so a person must find out."""
         return Unknown()

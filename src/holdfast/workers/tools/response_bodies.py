@@ -120,7 +120,7 @@ def decoded(body: bytes, content_type: str) -> tuple[str, str]:
         try:
             return body.decode(declared, errors="replace"), declared
         except (LookupError, UnicodeError):
-            pass  # Python has such a codec, but not for text
+            pass  # Python has a codec of this name that does not decode text
     try:
         return body.decode("utf-8"), "utf-8"
     except UnicodeDecodeError as error:

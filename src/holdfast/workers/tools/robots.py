@@ -41,7 +41,7 @@ Read: TypeAlias = Callable[[str], Awaitable[tuple[int, bytes]]]
 
 class _Kept(Struct):
     body: bytes | None
-    """Packed; None: everything may be fetched."""
+    """The compressed file; None if everything may be fetched."""
     until: float
     rules: dict[str, Rules] = {}
     """The parsed rules for each user agent that fetched lately."""

@@ -16,8 +16,8 @@ from msgspec import Struct
 
 ZERO = Decimal(0)
 Hears: TypeAlias = Callable[[str], None]
-"""Takes a part of a result's text while it arrives. It returns at once, and what is told may get lost: the result itself is what counts.
-A tool that tells such text has an attribute `streams`: a Redactor with the tool's own secrets."""
+"""Takes a part of a result's text while it arrives. It returns at once. Parts may get lost, because only the result itself is guaranteed.
+A tool that sends such text has an attribute `streams`: a Redactor with the tool's own secrets."""
 
 
 class Effect(StrEnum):
@@ -35,11 +35,11 @@ class Usage(Struct, frozen=True, omit_defaults=True):
     output_tokens: int = 0
     cost_usd: Decimal = ZERO
     cached_tokens: int = 0
-    """Of the input: tokens that the server had in its cache."""
+    """How many input tokens the server had in its cache."""
     reasoning_tokens: int = 0
-    """Of the output: tokens that the model thought with."""
+    """How many output tokens the model used for reasoning."""
     is_estimated: bool = False
-    """The server has not told what the call used: these are the amounts that count in its place."""
+    """Whether the amounts are estimates, because the server did not say what the call used."""
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -65,7 +65,7 @@ class Remaining(Struct, frozen=True):
 
 
 class Reservation(Struct, frozen=True, omit_defaults=True):
-    """What a call may cost at most, as far as that can be known before it."""
+    """What a call may cost at most, as far as that is known before the call."""
 
     tokens: int = 0
     cost_usd: Decimal = ZERO
@@ -110,7 +110,7 @@ class ToolFailed(Exception):
     """A call failed; `code` is in the runtime's table of codes."""
 
     recorded = False
-    """The call has a receipt, because it was made. Without one the gateway refused it."""
+    """Whether the call was made and has a receipt. If not, the gateway refused it."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class ToolFailed(Exception):
         self.closes = closes
         """A key, such as `domain:shop.example`, that stays closed until `retry_after_seconds` have passed."""
         self.known = known
-        """False: it is unknown whether the effect happened."""
+        """Whether it is known if the effect happened."""
         self.usage = usage or Usage()
         self.details = details
 

@@ -1,7 +1,8 @@
-"""Beginnings of secrets: how much of a text must wait for the text that follows, so that no part of a secret is shown. Pure.
+"""Beginnings of secrets: how many characters at the end of a text must be held back until more text arrives, so that no part of a secret is
+shown. Pure.
 
-A text that arrives in parts may be cut inside a secret. The end of such a text waits if a secret in one of its usual forms begins with it.
-Its last word waits too, with the words before it that may be parts of one encoding, such as base64 in lines.
+A text that arrives in parts may be cut inside a secret. The end of such a text is held back if a secret, in one of its usual forms, begins
+with it. Its last word is held back too, with the words before it that may be parts of one encoding, such as base64 in lines.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from typing import Final
 
 _HEAD: Final = 4
 _MOST_CODED: Final = 4 * 1024
-"""The most characters of encoded words that wait. A longer word is searched and shown in parts."""
+"""At most this many characters of encoded words are held back. A longer word is searched and shown in parts."""
 _CODED: Final = re.compile(r".*[%\\&].*|.{12,}|[0-9A-Fa-f]{1,2}(?::[0-9A-Fa-f]{1,2})*:?", re.DOTALL)
-"""A word with an escape, a long word, and a pair of hexadecimal digits."""
+"""Matches a word that may be encoded: one with an escape, a long one, or a pair of hexadecimal digits."""
 _WORD: Final = re.compile(r"[!-~]+")
 
 
@@ -45,8 +46,8 @@ class Beginnings:
 
 
 def _coded(text: str) -> int:
-    """The length of the last words of the text that may be parts of one encoding: the word at its end, which may go on, and the encoded
-    words before it. Encodings are ASCII, so a text in Chinese characters does not wait."""
+    """The length of the last words of the text that may be parts of one encoding: the word at its end, which may be incomplete, and the
+    encoded words before it. Encodings are ASCII, so text in Chinese characters is not held back."""
     tail = text[-_MOST_CODED:]
     begin = len(tail)
     for word in reversed(list(_WORD.finditer(tail))):

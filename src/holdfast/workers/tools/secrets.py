@@ -152,7 +152,7 @@ class Redactor:
         return _merged(found)
 
     def and_also(self, secrets: Mapping[str, str]) -> Redactor:
-        """A redactor that takes out these secrets, too."""
+        """A redactor that also takes out these secrets."""
         return Redactor({**secrets, **self.secrets})
 
     @cached_property
