@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from holdfast.pipelines.graph.graph import AnyNode
 from holdfast.testing.crashing import AFTER, BEFORE, LAST, Crash
 from tests.pipelines.cases import Case, expected, ids, run_case
 from tests.pipelines.rows_of_gates import GATE, HUMAN
 from tests.pipelines.rows_of_loops import NESTED, SUPERVISE, UNTIL
 from tests.pipelines.rows_of_merges import MERGE, ROUTE, UNDO
+from tests.pipelines.rows_of_outcomes import KINDS, NOT_THERE, PAIRS, PRODUCT
 from tests.pipelines.rows_of_workers import MAP, STEP, WAIT, WORKER
 
-TABLE = (*WORKER, *MAP, *MERGE, *GATE, *HUMAN, *ROUTE, *STEP, *WAIT, *UNDO, *SUPERVISE, *UNTIL, *NESTED)
+WRITTEN = (*WORKER, *MAP, *MERGE, *GATE, *HUMAN, *ROUTE, *STEP, *WAIT, *UNDO, *SUPERVISE, *UNTIL, *NESTED)
+"""The rows that are written by hand: what a kind has of its own."""
+TABLE = (*WRITTEN, *(case for case in PRODUCT if case.id not in {written.id for written in WRITTEN}))
 CRASHED = [
     "worker-fallback",
     "worker-skip-partial",
@@ -52,6 +57,15 @@ CRASHED = [
 ]
 """The rows that are crashed: one for each way in which a run can wait, go on and end."""
 QUICK = ("gate-revise-rules-with-a-node-between", "undo-siblings-end-first")
+
+
+def test_the_table_has_every_kind_of_node_with_every_outcome() -> None:
+    """A pair without a row says why it has none."""
+    known = {case.id for case in TABLE}
+    assert set(KINDS) == {str(kind.__struct_config__.tag) for kind in get_args(AnyNode)}
+    assert [pair for pair in PAIRS if ("-".join(pair) in known) == (pair in NOT_THERE)] == []
+    assert NOT_THERE.keys() <= set(PAIRS)
+    assert len(known) == len(TABLE)
 
 
 @pytest.mark.parametrize("case", TABLE, ids=ids(TABLE))
