@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import subprocess
 import sys
 import time
-from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -43,7 +44,9 @@ class Runners:
     def __init__(self, store: str, log: Path, how: str) -> None:
         self._command = [sys.executable, "-m", "tests.crash.queue_jobs", store, str(log), how]
         self.log = log
+        self.struck_at: dict[int, int] = {}
         self.killed_at: dict[int, int] = {}
+        """By process: when it still lived, and when it surely did not any more."""
         self._living = [self._born(), self._born()]
         for process in self._living:
             assert process.stdout is not None
@@ -63,6 +66,7 @@ class Runners:
             self._end(process)
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
+        self.struck_at[process.pid] = time.monotonic_ns()
         process.kill()
         process.wait()
         self.killed_at[process.pid] = time.monotonic_ns()
@@ -98,30 +102,51 @@ def enqueue(store: Store, count: int, queue: str) -> dict[str, str]:
     return made
 
 
-def check_log(killed_at: dict[int, int], log: Path, jobs: dict[str, str]) -> tuple[int, int]:
-    """Never more at once than the limits, and no job ends twice. Answers with the most at once, and how many runs a kill cut off."""
+class Run(NamedTuple):
+    """One run of a job, by the log outside."""
+
+    began: int
+    ended: int
+    pid: int
+    cut_off: bool
+
+
+def runs_in(log: str, killed_at: dict[int, int]) -> dict[str, list[Run]]:
+    """The runs of each job, the first one first. One that a kill cut off ran until its process was dead."""
     inside: dict[tuple[str, str], int] = {}
-    events: list[tuple[int, int, str]] = []
-    ended: Counter[str] = Counter()
-    for line in log.read_text().splitlines():
+    runs: dict[str, list[Run]] = defaultdict(list)
+    for line in log.splitlines():
         at, pid, name, what = line.split()
         if what == "begins":
             inside[pid, name] = int(at)
         else:
-            ended[name] += 1
-            events += [(inside.pop((pid, name)), 1, name), (int(at), -1, name)]
-    for (pid, name), began in inside.items():  # cut off: it was inside until its process was killed
-        events += [(began, 1, name), (killed_at[int(pid)], -1, name)]
+            runs[name].append(Run(inside.pop((pid, name)), int(at), int(pid), cut_off=False))
+    for (pid, name), began in inside.items():
+        runs[name].append(Run(began, killed_at[int(pid)], int(pid), cut_off=True))
+    return {name: sorted(found) for name, found in runs.items()}
+
+
+def check_twice(runs: dict[str, list[Run]], jobs: Iterable[str], struck_at: dict[int, int]) -> None:
+    """Each job has run to its end. It began again only after the process in which it ran before was struck."""
+    assert {name for name in jobs if all(run.cut_off for run in runs.get(name, ()))} == set(), "never ran to the end"
+    for name, found in runs.items():
+        for run, again in itertools.pairwise(found):
+            assert struck_at[run.pid] <= again.began, f"{name} began again although its runner lived"
+
+
+def check_limits(runs: dict[str, list[Run]], jobs: Iterable[str]) -> int:
+    """Never more at once than the limits. Answers with the most at once."""
+    events = [event for name in jobs for run in runs[name] for event in ((run.began, 1, name), (run.ended, -1, name))]
     most, now = 0, 0
     by_tenant: dict[int, int] = defaultdict(int)
-    for _, step, name in sorted(event for event in events if event[2] in jobs):
+    for _, step, name in sorted(events):
         now += step
         tenant = int(name.rpartition("-")[2]) % 4
         by_tenant[tenant] += step
         assert now <= AT_ONCE, f"{now} jobs at once"
         assert by_tenant[tenant] <= PER_TENANT, f"{by_tenant[tenant]} jobs of tenant {tenant} at once"
         most = max(most, now)
-    return most, len(inside)
+    return most
 
 
 def check_rate(headers: list[Execution]) -> None:
@@ -168,7 +193,9 @@ def test_queued_jobs_survive_kills_within_their_limits(backend: str, tmp_path: P
             kills += 1
         until(lambda: not any(store.standing(queue, 0).held for queue in ("jobs", "metered")), "the last jobs to end")
         drained = time.monotonic() - began
-    most, cut_off = check_log(both.killed_at, both.log, jobs)
+    runs = runs_in(both.log.read_text(), both.killed_at)
+    check_twice(runs, [*jobs, *metered], both.struck_at)
+    most, cut_off = check_limits(runs, jobs), sum(run.cut_off for found in runs.values() for run in found)
     headers = {header.name: header for header in all_of(store, "jobs")}
     assert headers.keys() == jobs.keys()
     failed = {name for name, header in headers.items() if header.status is not ExecutionStatus.SUCCEEDED}
@@ -188,3 +215,15 @@ def parked(store: Store) -> list[Any]:
     while page := store.parked("jobs", beyond=found[-1].id if found else "", limit=1000):
         found += page
     return found
+
+
+def test_a_job_that_runs_twice_although_its_runner_lives_is_found() -> None:
+    """And so is one that never ran to its end: the checks of the test above can fail."""
+    runs = runs_in("1 7 jobs-0 begins\n2 7 jobs-0 ends\n3 8 jobs-0 begins\n4 8 jobs-0 ends\n5 8 jobs-1 begins\n", {8: 9})
+    check_twice(runs, ["jobs-0"], {7: 3})
+    with pytest.raises(AssertionError, match="its runner lived"):
+        check_twice(runs, ["jobs-0"], {7: 4})
+    with pytest.raises(AssertionError, match="never ran to the end"):
+        check_twice(runs, ["jobs-0", "jobs-1"], {7: 3})
+    with pytest.raises(AssertionError, match="never ran to the end"):
+        check_twice(runs, ["jobs-2"], {7: 3})

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import httpx
 import msgspec
 import pytest
 
@@ -27,15 +28,17 @@ def test_a_crash_anywhere_in_the_example_changes_nothing(tmp_path: Path, monkeyp
     with serving_site() as web:
         web.hides = True
 
-        def publish(address: str, report: Any) -> dict[str, str]:
-            web.reports["r1"] = report
-            return {"id": "r1", "url": f"{address}/r1"}
+        def publish(address: str, report: Any) -> Any:
+            return httpx.post(address, json=report, headers={"Idempotency-Key": "r1"}).json()
+
+        def remove(url: str) -> dict[str, bool]:
+            return {"removed": httpx.delete(url).status_code == 200}
 
         settings = settings_for(web, tmp_path)
         settings = msgspec.structs.replace(settings, policy=Policy(isolation="inline", rate_limits=settings.policy.rate_limits))
         given: dict[str, Any] = {
             "worker_settings": settings,
-            "tools": {"publish_report": publish, "remove_report": {"removed": True}},
+            "tools": {"publish_report": publish, "remove_report": remove},
             "decisions": {"sign-off": "approve"},
         }
         ran = pipeline_kit.run(FOLDER / "vendor_research.py", case_at(web), **given)
@@ -54,3 +57,4 @@ def test_a_crash_anywhere_in_the_example_changes_nothing(tmp_path: Path, monkeyp
     assert [tool for tool, _ in ran.writes] == ["publish_report", "remove_report"]
     assert [(run.round, run.status) for run in ran.runs["facts"]] == [(1, "ok"), (2, "ok")]
     assert crashes > 80
+    assert (len(web.received), len(web.removed)) == (crashes + 2, crashes + 2), "the server counts one of each in every run"

@@ -12,15 +12,16 @@ from typing import Any
 import msgspec
 
 from holdfast.contract.protocol import Response, WorkerRequest
-from holdfast.contract.terms import Retries
+from holdfast.contract.terms import Limits, Retries, ToolGrant
 from holdfast.model.execution import ExecutionStatus, State
 from holdfast.pipelines.graph.graph import Graph
 from holdfast.pipelines.steps.steps import StepDone, StepFailed
 from holdfast.testing.crashing import Crash
 from holdfast.workers.body.errors import WorkerError
 from holdfast.workers.policy import Policy
+from holdfast.workers.tools.seam import Effect, Reservation, Usage
 from tests.pipelines.stage import LOCAL, PatientClock, Stage, stage, worker
-from tests.workers.harness import InlineWorker
+from tests.workers.harness import Counted, InlineWorker
 
 Act = Callable[[Stage, str], Any]
 """What a person or the clock does when the run rests: gets the stage and the run's id."""
@@ -61,8 +62,14 @@ class Seen(msgspec.Struct, frozen=True):
 class FakeSteps:
     """Step functions of this process."""
 
+    def __init__(self) -> None:
+        self._failed = False
+
     async def call(self, package: str, function: str, inputs: Any, *, seconds: float = 1, tenant: str = "") -> StepDone | StepFailed:
         if function == "broken":
+            return StepFailed("worker_crashed", "the step raised")
+        if function.endswith("-once") and not self._failed:
+            self._failed = True
             return StepFailed("worker_crashed", "the step raised")
         return StepDone({"n": inputs["n"] + 1})
 
@@ -82,9 +89,21 @@ def workers(calls: dict[str, int]) -> list[InlineWorker]:
     def judged(inputs: Any) -> Any:
         return {"verdict": inputs["verdict"], "reasons": [{"code": "bad", "path": ".n", "message": "no"}]}
 
+    def once(name: str, body: Callable[[Any], Any]) -> list[InlineWorker]:
+        """A worker, and its twin, which fails the first time."""
+        twin = f"{name}-once"
+        return [counted(name, body), counted(twin, lambda inputs: body(inputs) if calls[twin] > 1 else _raise("broken_part"))]
+
+    async def buy(inputs: dict[str, Any], ctx: Any) -> Any:
+        calls["buys"] = calls.get("buys", 0) + 1
+        await ctx.tools.model()
+        return inputs
+
+    model = Counted("model", Effect.READ, reservation=Reservation(tokens=10), usage=Usage(input_tokens=9, output_tokens=1))
     return [
+        worker("buys", buy, model, limits=Limits(tools=(ToolGrant("model"),))),
         counted("double", lambda inputs: {"n": inputs["n"] * 2}, takes=number, gives=number),
-        counted("echo", lambda inputs: inputs),
+        *once("echo", lambda inputs: inputs),
         counted("fails", lambda inputs: _raise("broken_part")),
         counted("denied", lambda inputs: _raise("access_denied")),
         counted("spent", lambda inputs: _raise("budget_exceeded")),
@@ -99,10 +118,10 @@ def workers(calls: dict[str, int]) -> list[InlineWorker]:
         counted("asks-once", lambda inputs: {"verdict": "allow", "reasons": []} if inputs["n"] > 1 else judged({"verdict": "revise"})),
         counted("revised", lambda inputs: {"n": inputs.get("revision", {}).get("round", 1)}, takes=_takes_revision()),
         counted("liar", lambda inputs: inputs["says"]),
-        counted("labels", lambda inputs: {"label": inputs["label"]}),
-        counted("chooses", lambda inputs: inputs["script"][min(len(inputs["so_far"]), len(inputs["script"]) - 1)]),
+        *once("labels", lambda inputs: {"label": inputs["label"]}),
+        *once("chooses", lambda inputs: inputs["script"][min(len(inputs["so_far"]), len(inputs["script"]) - 1)]),
         counted("polls", lambda inputs: {"n": calls["polls"]}, gives=number),
-        counted("merges", lambda inputs: {"merged": {"parts": len(inputs["parts"])}, "conflicts": [], "completeness": 1.0}),
+        *once("merges", lambda inputs: {"merged": {"parts": len(inputs["parts"])}, "conflicts": [], "completeness": 1.0}),
         counted("resolves", lambda inputs: {"merged": {"decided": len(inputs["conflicts"])}}),
     ]
 

@@ -226,6 +226,15 @@ UNTIL = (
         calls={"polls": 2},
     ),
     Case(
+        id="until-timeout-between-runs-escalate-skip",
+        graph=graph_of(until(every=DAY, caps=Caps(timeout_seconds=5000), on_failure={"*": "escalate"}), gives=optional_n("u")),
+        acts=(passes(5001), act("skip")),
+        outputs={"n": -1},
+        partial=True,
+        states={"u": "skipped"},
+        calls={"polls": 1},
+    ),
+    Case(
         id="until-when",
         graph=graph_of(worker_node(), until(when=When(value=out("a"), rules=(BIG,))), gives=optional_n("u")),
         outputs={"n": -1},

@@ -315,4 +315,12 @@ WAIT = (
         outputs={},
         partial=True,
     ),
+    Case(
+        id="wait-escalate-retry",
+        graph=graph_of(WaitNode(name="w", seconds=DAY, caps=Caps(timeout_seconds=5000), on_failure={"*": "escalate"}), gives={}),
+        acts=(passes(5001), act("retry"), passes(5001), act("skip")),
+        outputs={},
+        partial=True,
+        states={"w": "skipped"},
+    ),
 )

@@ -51,9 +51,8 @@ def store_of(name: str | None, folder: Path) -> str:
     return new_schema() if name is None else str(folder / name)
 
 
-@pytest.mark.parametrize(
-    "target, store", [pytest.param("runner", "s.db", id="runner-sqlite"), pytest.param("all", None, id="all-postgres")]
-)
+@pytest.mark.parametrize("target", ["runner", "all"])
+@pytest.mark.parametrize("store", STORES)
 def test_after_the_death_of_the_runner_each_pipeline_ends_and_nothing_is_done_twice(
     scene: Make, tmp_path: Path, target: str, store: str | None
 ) -> None:
@@ -73,8 +72,9 @@ def test_after_the_death_of_the_runner_each_pipeline_ends_and_nothing_is_done_tw
         at.check(day, runner.answer(number), resent=int(day.moment not in HAPPENED))
 
 
-def test_a_killed_body_of_a_node_is_tried_again_and_its_call_counts(scene: Make, tmp_path: Path) -> None:
-    at = scene(str(tmp_path / "s.db"))
+@pytest.mark.parametrize("store", STORES)
+def test_a_killed_body_of_a_node_is_tried_again_and_its_call_counts(scene: Make, tmp_path: Path, store: str | None) -> None:
+    at = scene(store_of(store, tmp_path))
     (runner,) = at.runners
     cases = days(*WHERE)
     numbers = at.begin(runner, cases)
@@ -86,8 +86,9 @@ def test_a_killed_body_of_a_node_is_tried_again_and_its_call_counts(scene: Make,
         at.check(day, runner.answer(number), resent=0)
 
 
-def test_a_killed_tool_of_a_node_leaves_a_call_that_is_found_out(scene: Make, tmp_path: Path) -> None:
-    at = scene(str(tmp_path / "s.db"))
+@pytest.mark.parametrize("store", STORES)
+def test_a_killed_tool_of_a_node_leaves_a_call_that_is_found_out(scene: Make, tmp_path: Path, store: str | None) -> None:
+    at = scene(store_of(store, tmp_path))
     (runner,) = at.runners
     cases = days(*WHERE)
     numbers = at.begin(runner, cases)

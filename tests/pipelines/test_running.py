@@ -12,7 +12,7 @@ from holdfast.contract.codes import Status
 from holdfast.contract.protocol import Constraints
 from holdfast.contract.terms import Retries
 from holdfast.model.execution import ExecutionStatus
-from holdfast.pipelines.graph.graph import After, GateNode, HumanNode, MapNode, MergeNode, Part, Rule, Undo, WorkerNode
+from holdfast.pipelines.graph.graph import After, GateNode, HumanNode, MapNode, Rule, Undo, WorkerNode
 from holdfast.pipelines.graph.structure import structure_of
 from holdfast.pipelines.record.states import node_states
 from holdfast.store.seam import Filter
@@ -31,34 +31,6 @@ async def _echo(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
 
 async def _fails(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
     raise WorkerError("broken_part", "it is broken")
-
-
-async def test_seed_004s_diagram_runs(tmp_path: Path) -> None:
-    """ingress → worker A → validator and worker B → aggregator → output."""
-
-    async def a(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
-        return {"text": inputs["message"].upper()}
-
-    async def b(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
-        return {"length": len(inputs["text"])}
-
-    async def validator(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
-        return {"verdict": "allow" if inputs["candidate"]["text"] else "block", "reasons": []}
-
-    graph = graph_of(
-        WorkerNode(name="worker-a", worker="a", inputs={"message": ref("inputs", "message")}),
-        GateNode(name="validator", worker="validator", candidate={"candidate": out("worker-a")}),
-        WorkerNode(name="worker-b", worker="b", inputs={"text": out("worker-a", "text")}),
-        MergeNode(
-            name="aggregator",
-            parts=(Part("validator", out("validator", "candidate")), Part("worker-b", out("worker-b"))),
-            policy="strict",
-        ),
-        gives={"output": out("aggregator")},
-    )
-    async with stage(graph, worker("a", a), worker("b", b), worker("validator", validator), folder=tmp_path) as made:
-        response = await made.run({"message": "hello"})
-    assert response.outputs == {"output": {"text": "HELLO", "length": 5}}
 
 
 async def test_a_value_that_does_not_fit_names_the_edge_it_came_by(tmp_path: Path) -> None:

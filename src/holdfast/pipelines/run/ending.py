@@ -63,8 +63,7 @@ async def end_open(run: PipelineRun, ending: Ending) -> None:
         return
     opened = _open(run)
     if opened or can_undo(run):
-        if run.records.find(ENDING_AT) is None:
-            run.records.note(succeeded(ENDING_AT, msgspec.json.encode(ending).decode()))
+        _record(run, ending)
         await run.records.write()
     told: set[str] = set()
     while opened := _open(run):
@@ -73,13 +72,24 @@ async def end_open(run: PipelineRun, ending: Ending) -> None:
                 told.add(operation.id)
                 await end_operation(run, operation)
         await run.records.journal.until_closed(*(_identity(operation) for operation in opened))
-    for node in run.graph.nodes:
-        round = run.round(node.name)
-        known = run.records.find(node_at(node.name, round))
-        if known is not None and known.status in OPEN and run.records.settled(node.name, round) is None:
-            run.records.settle(node.name, round, Settled(state="failed", error=_CUT_OFF, lost=True, passes=False))
+    if cut_off := [(node.name, run.round(node.name)) for node in run.graph.nodes if _is_under_way(run, node.name)]:
+        _record(run, ending)  # else the next invocation takes a node that was cut off for the reason
+    for name, round in cut_off:
+        run.records.settle(name, round, Settled(state="failed", error=_CUT_OFF, lost=True, passes=False))
     if run.records.find(ENDING_AT) is not None:
         run.records.note(succeeded(ENDED_AT, "null"))
+
+
+def _record(run: PipelineRun, ending: Ending) -> None:
+    """Note why the run ends, once."""
+    if run.records.find(ENDING_AT) is None:
+        run.records.note(succeeded(ENDING_AT, msgspec.json.encode(ending).decode()))
+
+
+def _is_under_way(run: PipelineRun, node: str) -> bool:
+    round = run.round(node)
+    known = run.records.find(node_at(node, round))
+    return known is not None and known.status in OPEN and run.records.settled(node, round) is None
 
 
 def _identity(operation: Operation) -> Identity:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from holdfast.contract.protocol import Response
 from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import started
-from holdfast.model.operations import OPEN, Operation, Order, Update
+from holdfast.model.operations import OPEN, Operation, Order, Status, Update
 from holdfast.pipelines.again.forerunners import Earlier
 from holdfast.pipelines.graph.graph import Template, parted
 from holdfast.pipelines.record.operations import Visit, run_at, wait_at
@@ -133,9 +133,11 @@ class ChildRuns:
         return contract is not None and REVISION in contract.input_schema.get("properties", {})
 
     def wait(self, part: str, seconds: float, number: int = 1) -> bool:
-        """Wait for a time. Returns whether the wait is over."""
+        """Wait for a time. Returns whether the wait is over. A wait that ended early, because its node's time was over, does not count."""
         at = wait_at(self.visit, part, number)
         known = self.records.find(at)
+        if known is not None and known.status is Status.CANCELLED:
+            self.check_time()
         if (known is not None and known.status not in OPEN) or (known is None and self.has_waited(at)):
             return True
         if known is None:
