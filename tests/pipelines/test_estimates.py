@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from decimal import Decimal
+from itertools import cycle, repeat
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from holdfast.cli.approvals import _say_unknown as say_unknown
 from holdfast.contract.protocol import Constraints, WorkerRequest
 from holdfast.contract.terms import Contract, Limits, ToolGrant
 from holdfast.model.admission import Enqueue
-from holdfast.model.ledger import NANO, CostSample
+from holdfast.model.ledger import NANO, CostSample, EntryState, nanos_of
 from holdfast.model.queue_errors import QueueFull
 from holdfast.model.queues import checked_declaration
 from holdfast.pipelines.estimate.amounts import Amount
@@ -57,7 +59,10 @@ MODEL = (ToolGrant("language_model"),)
 
 
 class Greedy(Counted):
-    """A model that uses all that it may, in one call: what the run may still spend, at most 100 tokens."""
+    """A model that uses all that it may, in one call: what the run may still spend, at most 100 tokens; and then some more."""
+
+    more: Iterator[int] = repeat(0)
+    """The tokens of each call beyond its reservation."""
 
     def reserve(self, arguments: Any, remaining: Remaining) -> Reservation:
         tokens = min(100, 100 if remaining.tokens is None else remaining.tokens)
@@ -67,7 +72,14 @@ class Greedy(Counted):
 
     async def call(self, call: Any, arguments: Any, reservation: Reservation) -> Called:
         await super().call(call, arguments, reservation)
-        return Called({}, Usage(0, reservation.tokens, reservation.cost_usd))
+        more = next(self.more)
+        return Called({}, Usage(0, reservation.tokens + more, reservation.cost_usd + Decimal(more * TOKEN) / NANO))
+
+
+ANSWERS: dict[str, dict[str, Any]] = {
+    "judge": {"verdict": "revise", "reasons": []},
+    "boss": {"choice": "a", "reason": "again", "inputs": {}},
+}
 
 
 def spender(name: str, tokens: int | None, calls: int = 1, *, fails: bool = False, **more: Any) -> InlineWorker:
@@ -78,7 +90,7 @@ def spender(name: str, tokens: int | None, calls: int = 1, *, fails: bool = Fals
             await ctx.tools.language_model()
         if fails:
             raise RuntimeError("it fails in the end")
-        return {"verdict": "revise", "reasons": []} if name == "judge" else {}
+        return ANSWERS.get(name, {})
 
     return worker(name, body, Greedy("language_model", Effect.READ), limits=Limits(tools=MODEL, max_tokens=tokens, **more))
 
@@ -207,7 +219,8 @@ NEVER = Rule(path=".absent", op="exists", code="absent")
 
 @st.composite
 def graphs(draw: st.DrawFn) -> Graph:
-    """Chains of nodes: workers that succeed, overspend and fail, with fallbacks, undos, maps, loops, rounds, caps and a nested pipeline."""
+    """Chains of nodes: workers that succeed, overspend and fail, with fallbacks, undos, maps, loops, supervisors, rounds, caps
+    and a nested pipeline."""
     names = st.sampled_from(["w", "big", "fails", "inner"])
     nodes: list[AnyNode] = []
     for at in range(draw(st.integers(1, 4))):
@@ -216,8 +229,16 @@ def graphs(draw: st.DrawFn) -> Graph:
         more: dict[str, Any] = {"after": after, "caps": caps, "on_failure": {"*": draw(st.sampled_from(["skip", "fail"]))}}
         more["fallback"] = tuple(draw(st.lists(names, max_size=2)))
         more["undo"] = draw(st.sampled_from([None, Undo(worker="w")]))
-        kind = draw(st.sampled_from(["worker", "map", "until"]))
-        if kind == "until":
+        kind = draw(st.sampled_from(["worker", "map", "until", "supervise"]))
+        if kind == "supervise":
+            del more["fallback"], more["undo"]
+            undo = draw(st.sampled_from([{}, {"a": "w"}]))
+            nodes.append(
+                SuperviseNode(
+                    name=f"n{at}", worker="boss", inputs={}, choices={"a": draw(names)}, turns=draw(st.integers(1, 3)), undo=undo, **more
+                )
+            )
+        elif kind == "until":
             del more["fallback"], more["undo"]
             nodes.append(UntilNode(name=f"n{at}", worker=draw(names), inputs={}, rules=(NEVER,), at_most=2, every_seconds=1, **more))
         elif kind == "worker":
@@ -234,18 +255,35 @@ def graphs(draw: st.DrawFn) -> Graph:
 
 
 @settings(max_examples=parts.examples(60), deadline=None)
-@given(graphs(), st.integers(0, 3))
-async def test_no_run_spends_more_than_the_most(tmp_path_factory: pytest.TempPathFactory, graph: Graph, items: int) -> None:
-    served = (spender("w", 50), spender("big", 300, 3), spender("fails", 80, 1, fails=True), spender("judge", 20))
+@given(graphs(), st.integers(0, 3), st.lists(st.sampled_from([0, 0, 7, 40]), min_size=1, max_size=3))
+async def test_no_run_spends_more_than_the_most_and_the_overshoots_that_it_reports(
+    tmp_path_factory: pytest.TempPathFactory, graph: Graph, items: int, more: list[int]
+) -> None:
+    served = (spender("w", 50), spender("big", 300, 3), spender("fails", 80, 1, fails=True), spender("judge", 20), spender("boss", 30))
     inner = graph_of(one("x", fallback=("big",)), one("y", after=(After("x"),)), name="inner")
-    async with stage([inner, graph], *served, folder=tmp_path_factory.mktemp("p"), model=PRICED) as on:
-        inputs = {"ns": list(range(items))}
-        most = on.estimates.of("p", inputs).most
-        usage = (await on.run(inputs)).observability.usage
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Greedy, "more", cycle(more))
+        async with stage([inner, graph], *served, folder=tmp_path_factory.mktemp("p"), model=PRICED) as on:
+            inputs = {"ns": list(range(items))}
+            most = on.estimates.of("p", inputs).most
+            usage = (await on.run(inputs)).observability.usage
+            tokens, cost = await overshoots(on)
     assert most.tokens is not None
     assert most.nanos is not None
-    assert usage.tokens.input + usage.tokens.output <= most.tokens
-    assert int(usage.cost_usd * NANO) <= most.nanos
+    assert usage.tokens.input + usage.tokens.output <= most.tokens + tokens
+    assert int(usage.cost_usd * NANO) <= most.nanos + nanos_of(cost)
+    assert tokens == 0 or any(more)
+
+
+async def overshoots(on: Stage) -> tuple[int, Decimal]:
+    """What the runs of workers report in their logs, and the same by the entries of the ledger."""
+    runs = [header.id for header in await on.engine.list() if header.function in ("w", "big", "fails", "judge", "boss")]
+    lines = [line for run in runs for line in (await on.service.response(run, LOCAL)).logs if line["event"] == "overshoot"]
+    ended = [entry for run in runs for entry in on.engine._store.ledger(run) if entry.state is EntryState.SETTLED]
+    told = sum(line["tokens"] for line in lines), sum((Decimal(str(line["cost_usd"])) for line in lines), Decimal(0))
+    beyond = [(max(0, one.output_tokens + one.held_tokens), max(0, one.nanos + one.held_nanos)) for one in ended]
+    assert (told[0], nanos_of(told[1])) == (sum(tokens for tokens, _ in beyond), sum(nanos for _, nanos in beyond))
+    return told
 
 
 # --- what is usual, and what is left

@@ -44,7 +44,7 @@ from holdfast.workers.policy import Most
 from holdfast.workers.run_operations import CANCEL_AT, STEP
 from holdfast.workers.run_reporters import RunReporter
 from holdfast.workers.storage.seam import ArtifactsUnreachable
-from holdfast.workers.tools.seam import ToolFailed
+from holdfast.workers.tools.seam import Reservation, ToolFailed
 
 _dying: set[asyncio.Future[BodyEnd]] = set()
 """Bodies that returned their outputs and are being ended."""
@@ -291,17 +291,22 @@ class Attempt:
         await self._send({"op": "answer", "id": id, "result": answer.result, **written, **self._left()})
 
     async def _noted(self, tool: str, serving: Awaitable[Answer]) -> Answer:
-        """Log a refused call, and tokens beyond the reservation, whatever the body does with the answer."""
+        """Log a refused call, and what a call used beyond its reservation, whatever the body does with the answer."""
         try:
             answer = await serving
         except ToolFailed as failed:
             if not failed.recorded:
                 self._log.add("warning", failed.message, {"event": "tool_refused", "tool": tool[:200], "error_code": failed.code})
+            self._overshot(tool, failed.beyond)
             raise
-        if answer.beyond:
-            told = f"{tool} took {answer.beyond} tokens more than could be reserved for it."
-            self._log.add("warning", told, {"event": "overshoot", "tool": tool, "tokens": answer.beyond})
+        self._overshot(tool, answer.beyond)
         return answer
+
+    def _overshot(self, tool: str, beyond: Reservation | None) -> None:
+        if beyond is not None:
+            told = f"{tool} took {beyond.tokens} tokens and ${beyond.cost_usd:f} more than was reserved for it."
+            fields = {"event": "overshoot", "tool": tool, "tokens": beyond.tokens, "cost_usd": float(beyond.cost_usd)}
+            self._log.add("warning", told, fields)
 
     async def _refuse(self, id: int, failed: ToolFailed) -> None:
         error = {

@@ -111,6 +111,8 @@ class ToolFailed(Exception):
 
     recorded = False
     """The call has a receipt, because it was made. Without one the gateway refused it."""
+    beyond: Reservation | None = None
+    """What the call used beyond its reservation, though it failed."""
 
     def __init__(
         self,
