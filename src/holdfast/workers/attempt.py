@@ -44,7 +44,7 @@ from holdfast.workers.policy import Most
 from holdfast.workers.run_operations import CANCEL_AT, STEP
 from holdfast.workers.run_reporters import RunReporter
 from holdfast.workers.storage.seam import ArtifactsUnreachable
-from holdfast.workers.tools.seam import Reservation, ToolFailed
+from holdfast.workers.tools.seam import ToolFailed
 
 _dying: set[asyncio.Future[BodyEnd]] = set()
 """Bodies that returned their outputs and are being ended."""
@@ -297,16 +297,10 @@ class Attempt:
         except ToolFailed as failed:
             if not failed.recorded:
                 self._log.add("warning", failed.message, {"event": "tool_refused", "tool": tool[:200], "error_code": failed.code})
-            self._overshot(tool, failed.beyond)
+            self._log.add_overshoot(tool, failed.beyond)
             raise
-        self._overshot(tool, answer.beyond)
+        self._log.add_overshoot(tool, answer.beyond)
         return answer
-
-    def _overshot(self, tool: str, beyond: Reservation | None) -> None:
-        if beyond is not None:
-            told = f"{tool} took {beyond.tokens} tokens and ${beyond.cost_usd:f} more than was reserved for it."
-            fields = {"event": "overshoot", "tool": tool, "tokens": beyond.tokens, "cost_usd": float(beyond.cost_usd)}
-            self._log.add("warning", told, fields)
 
     async def _refuse(self, id: int, failed: ToolFailed) -> None:
         error = {
