@@ -107,6 +107,7 @@ async def test_its_pipeline_as_a_page_is_the_graph_that_its_file_builds(tmp_path
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
+@pytest.mark.usefixtures("kit_store")
 def test_a_crash_anywhere_in_the_example_changes_nothing(given: dict[str, Any]) -> None:
     """The shop never accepts the order, so it is cancelled."""
     given |= {

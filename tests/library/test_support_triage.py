@@ -101,7 +101,7 @@ async def test_its_pipeline_as_a_page_is_the_graph_that_its_file_builds(tmp_path
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-@pytest.mark.usefixtures("labels")
+@pytest.mark.usefixtures("labels", "kit_store")
 def test_a_crash_anywhere_in_the_example_changes_nothing(tmp_path: Path) -> None:
     settings = settings_for(tmp_path, isolation="inline")
     given: dict[str, Any] = {"worker_settings": settings, "tools": {"open_ticket": OPENED}, "decisions": {"decide": "approve"}}
