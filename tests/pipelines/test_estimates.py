@@ -50,6 +50,7 @@ from holdfast.workers.tools.seam import Called, Effect, Remaining, Reservation, 
 from tests import parts
 from tests.pipelines.stage import LOCAL, PatientClock, Stage, graph_of, stage, worker
 from tests.pipelines.templates import ref
+from tests.postgres import empty_store
 from tests.workers.harness import Counted, InlineWorker
 
 PRICED = ModelSettings(model="m", prices={"m": Price(input=Decimal(1), output=Decimal(2))})
@@ -402,8 +403,10 @@ async def _enqueued(on: Stage, inputs: dict[str, Any]) -> str:
     return header.id
 
 
-async def test_a_queue_takes_no_more_than_its_money_allows_and_an_empty_one_takes_any_run(tmp_path: Path) -> None:
-    async with stage(graph_of(mapped()), *workers(), folder=tmp_path, model=PRICED) as on:
+@pytest.mark.parametrize("where", [":memory:", pytest.param("postgres", marks=pytest.mark.long)])
+async def test_a_queue_takes_no_more_than_its_money_allows_and_an_empty_one_takes_any_run(tmp_path: Path, where: str) -> None:
+    where = empty_store() if where == "postgres" else where
+    async with stage(graph_of(mapped()), *workers(), folder=tmp_path, where=where, model=PRICED) as on:
         store = on.engine._store
         store.declare([checked_declaration("jobs", {"most_waiting_usd": 0.0005})])
         store.set_queue(on.paused(store.queue("jobs")))
@@ -417,8 +420,10 @@ async def test_a_queue_takes_no_more_than_its_money_allows_and_an_empty_one_take
         assert store.standing("jobs", on.clock.now()).waiting == 1
 
 
-async def test_money_leaves_the_queue_with_its_runs(tmp_path: Path) -> None:
-    async with stage(graph_of(mapped()), *workers(), folder=tmp_path, model=PRICED) as on:
+@pytest.mark.parametrize("where", [":memory:", pytest.param("postgres", marks=pytest.mark.long)])
+async def test_money_leaves_the_queue_with_its_runs(tmp_path: Path, where: str) -> None:
+    where = empty_store() if where == "postgres" else where
+    async with stage(graph_of(mapped()), *workers(), folder=tmp_path, where=where, model=PRICED) as on:
         store = on.engine._store
         store.declare([checked_declaration("jobs", {"most_waiting_usd": 1, "limits": {"at_once": 1}})])
         runs = [await _enqueued(on, {"ns": [1]}) for _ in range(4)]
