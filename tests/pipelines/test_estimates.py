@@ -324,6 +324,33 @@ async def test_the_rest_of_a_run_is_what_its_open_nodes_may_still_cost(tmp_path:
         assert after.nodes == ()
 
 
+@pytest.mark.parametrize("tokens, most", [(300, {"tokens": 200, "cost_usd": 0.0004}), (None, {"tokens": None, "cost_usd": None})])
+async def test_a_question_of_a_worker_without_a_pipeline_tells_what_its_caps_leave(
+    tmp_path: Path, tokens: int | None, most: dict[str, Any]
+) -> None:
+    async def asks(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        await ctx.tools.language_model()
+        return {"said": await ctx.ask("go on?")}
+
+    async def plain(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        return {"said": await ctx.ask("go on?")}
+
+    asker = worker("asks", asks, Greedy("language_model", Effect.READ), limits=Limits(tools=MODEL, max_tokens=tokens))
+    async with stage(
+        graph_of(one(worker="asks")), asker, worker("plain", plain), folder=tmp_path, model=PRICED, clock=PatientClock()
+    ) as on:
+        told = {}
+        for name in ("asks", "plain"):
+            await on.run(name=name)
+            (asked,) = [one for one in on.service.approvals(LOCAL) if one.worker_id == name]
+            told[name] = on.estimates.with_rest(asked).may_cost
+            alone = ApprovalDesk(on.engine._store, on.clock).show(asked.approval_id).may_cost
+            assert alone is not None
+            assert alone["most"]["tokens"] == (told[name] or {})["most"]["tokens"], "also where no worker is served"
+    assert told["asks"] == {"most": most, "p50": None, "p95": None}
+    assert told["plain"] == {"most": {"tokens": 0, "cost_usd": 0.0}, "p50": None, "p95": None}
+
+
 async def test_where_no_worker_is_served_past_runs_and_caps_tell_what_the_rest_may_cost(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
