@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from tests.postgres import new_schema
 from tests.surface.cli_program import PATIENCE_SECONDS, Program
 
 
@@ -21,6 +25,19 @@ def serving(server: Any) -> Iterator[Any]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+STORES = [pytest.param(None, id="sqlite"), pytest.param(new_schema, id="postgres")]
+"""Where an example keeps its runs: a file in its folder, or a database."""
+
+
+def trusted_program(folder: Path, store: Callable[[], str] | None) -> Program:
+    """The real command in the folder of an example, which is trusted."""
+    program = Program(folder)
+    if store is not None:
+        program.environment["HOLDFAST_STORE"] = store()
+    program.trust()
+    return program
 
 
 def killed_while(program: Program, command: Sequence[str], server: Any, hook: str) -> None:

@@ -6,7 +6,7 @@ import json
 import runpy
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,9 +22,8 @@ from holdfast.workers.packages import Packages
 from holdfast.workers.policy import Policy
 from holdfast.workers.tools.cassettes import CassetteSettings, Mode
 from tests.conftest import ROOT
-from tests.library.example_scene import killed_while, serving
+from tests.library.example_scene import STORES, killed_while, serving, trusted_program
 from tests.library.scene import OFTEN
-from tests.surface.cli_program import Program
 
 FOLDER = ROOT / "examples" / "order_processing"
 PIPELINE = FOLDER / "order_processing.py"
@@ -108,6 +107,7 @@ async def test_its_pipeline_as_a_page_is_the_graph_that_its_file_builds(tmp_path
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
+@pytest.mark.usefixtures("kit_store")
 def test_a_crash_anywhere_in_the_example_changes_nothing(given: dict[str, Any]) -> None:
     """The shop never accepts the order, so it is cancelled."""
     given |= {
@@ -120,15 +120,17 @@ def test_a_crash_anywhere_in_the_example_changes_nothing(given: dict[str, Any]) 
 
 
 @pytest.mark.long
-def test_the_command_is_killed_while_it_places_and_while_it_cancels_and_each_happens_once(shop: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("store", STORES)
+def test_the_command_is_killed_while_it_places_and_while_it_cancels_and_each_happens_once(
+    shop: Any, tmp_path: Path, store: Callable[[], str] | None
+) -> None:
     folder, shop.never, shop.busy = tmp_path / "order_processing", True, 0
     shutil.copytree(FOLDER, folder, ignore=shutil.ignore_patterns("__pycache__", "holdfast.db*"))
     parameters = folder / "parameters.toml"
     parameters.write_text(parameters.read_text().replace(ADDRESS, shop.url.removeprefix("http://")))
     pipeline = folder / "order_processing.py"  # this command waits in real time
     pipeline.write_text(pipeline.read_text().replace('every="2s"', 'every="1s"').replace("at_most=5", "at_most=2"))
-    program = Program(folder)
-    program.trust()
+    program = trusted_program(folder, store)
     waits = program.cold(*RUN)
     assert waits.returncode == 4, waits.stderr
     (approval,) = [json.loads(line)["approval_id"] for line in program("approvals", "list", "--json").stdout.splitlines()]

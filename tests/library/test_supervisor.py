@@ -130,6 +130,7 @@ def test_a_supervisor_that_talks_nonsense_or_loops_ends_the_node_with_a_named_co
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("kit_store")
 def test_a_crash_anywhere_under_a_supervise_node_changes_nothing() -> None:
     answers = [said("classify", inputs={"text": "x"}), said("prices", inputs={}), said("finish", outputs={"price": 9})]
     assert supervised(answers, pipeline_kit.crash_everywhere) > 20

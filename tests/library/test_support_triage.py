@@ -6,7 +6,7 @@ import json
 import runpy
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,9 +25,8 @@ from holdfast.workers.policy import Policy
 from holdfast.workers.run_lookup import Asker
 from holdfast.workers.tools.cassettes import CassetteSettings, Mode
 from tests.conftest import ROOT
-from tests.library.example_scene import killed_while, serving
+from tests.library.example_scene import STORES, killed_while, serving, trusted_program
 from tests.library.scene import OFTEN
-from tests.surface.cli_program import Program
 
 FOLDER = ROOT / "examples" / "support_triage"
 PIPELINE = FOLDER / "support_triage.py"
@@ -102,7 +101,7 @@ async def test_its_pipeline_as_a_page_is_the_graph_that_its_file_builds(tmp_path
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-@pytest.mark.usefixtures("labels")
+@pytest.mark.usefixtures("labels", "kit_store")
 def test_a_crash_anywhere_in_the_example_changes_nothing(tmp_path: Path) -> None:
     settings = settings_for(tmp_path, isolation="inline")
     given: dict[str, Any] = {"worker_settings": settings, "tools": {"open_ticket": OPENED}, "decisions": {"decide": "approve"}}
@@ -126,12 +125,14 @@ async def test_in_its_jails_the_models_see_no_personal_data_and_the_desk_gets_on
 
 
 @pytest.mark.long
-def test_the_command_is_killed_while_it_opens_the_ticket_and_the_desk_counts_one(desk: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("store", STORES)
+def test_the_command_is_killed_while_it_opens_the_ticket_and_the_desk_counts_one(
+    desk: Any, tmp_path: Path, store: Callable[[], str] | None
+) -> None:
     folder = tmp_path / "support_triage"
     shutil.copytree(FOLDER, folder, ignore=shutil.ignore_patterns("__pycache__", "holdfast.db*"))
     (folder / "parameters.toml").write_text((folder / "parameters.toml").read_text().replace(ADDRESS, desk.url))
-    program = Program(folder)
-    program.trust()
+    program = trusted_program(folder, store)
     assert program.cold(*RUN).returncode == 4
     (approval,) = [json.loads(line)["approval_id"] for line in program("approvals", "list", "--json").stdout.splitlines()]
     assert program("approvals", "approve", approval).returncode == 0

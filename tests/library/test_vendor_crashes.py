@@ -20,6 +20,7 @@ from tests.library.vendor_scene import FOLDER, case_at, serving_site, settings_f
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
+@pytest.mark.usefixtures("kit_store")
 def test_a_crash_anywhere_in_the_example_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page is lost, the gate asks again, a person signs, and the report is published; it cannot be read there, so it is taken back."""
     rules = ModuleType("rules")  # in this process the pipeline's file has no folder of its own to import from

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,8 @@ from holdfast.service.worker_runtime import WorkerSettings
 from holdfast.workers.approvals import Decision
 from holdfast.workers.packages import Packages
 from holdfast.workers.run_lookup import Asker
-from tests.library.example_scene import killed_while
+from tests.library.example_scene import STORES, killed_while, trusted_program
 from tests.library.vendor_scene import FOLDER, case_at, copied_for, serving_site, settings_for
-from tests.surface.cli_program import Program
 
 PIPELINE = FOLDER / "vendor_research.py"
 BEFORE_THE_PERSON = [
@@ -94,11 +93,13 @@ async def test_its_page_shows_the_graph_as_it_is_drawn(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("hides", [False, True])
-def test_the_command_is_killed_while_it_publishes_and_while_it_undoes_and_each_happens_once(web: Any, tmp_path: Path, hides: bool) -> None:
-    folder = copied_for(web, tmp_path)
-    program, web.hides = Program(folder), hides
-    program.trust()
+@pytest.mark.parametrize(
+    "hides, store", [pytest.param(False, None, id="sqlite"), *(pytest.param(True, *each.values, id=f"undo-{each.id}") for each in STORES)]
+)
+def test_the_command_is_killed_while_it_publishes_and_while_it_undoes_and_each_happens_once(
+    web: Any, tmp_path: Path, hides: bool, store: Callable[[], str] | None
+) -> None:
+    program, web.hides = trusted_program(copied_for(web, tmp_path), store), hides
     waits = program.cold(*RUN)
     assert waits.returncode == 4, waits.stderr
     (approval,) = [json.loads(line)["approval_id"] for line in program("approvals", "list", "--json").stdout.splitlines()]

@@ -135,9 +135,16 @@ q.gives(sub)""",
 }
 
 
+ON_BOTH = ("escalate, use what a person gives", *(name for name in PIPELINES if "supervisor" in name))
+"""Those that are crashed on both stores: one that asks a person because a node failed, and those with a supervisor."""
+
+
 @pytest.mark.long
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", PIPELINES)
+@pytest.mark.parametrize(
+    "name, kit_store", [*((name, "sqlite") for name in PIPELINES), *((name, "postgres") for name in ON_BOTH)], indirect=["kit_store"]
+)
+@pytest.mark.usefixtures("kit_store")
 def test_a_crash_at_any_write_or_end_changes_nothing_and_writes_nothing_twice(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from decimal import Decimal
+from itertools import cycle, repeat
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from holdfast.cli.approvals import _say_unknown as say_unknown
 from holdfast.contract.protocol import Constraints, WorkerRequest
 from holdfast.contract.terms import Contract, Limits, ToolGrant
 from holdfast.model.admission import Enqueue
-from holdfast.model.ledger import NANO, CostSample
+from holdfast.model.ledger import NANO, CostSample, EntryState, nanos_of
 from holdfast.model.queue_errors import QueueFull
 from holdfast.model.queues import checked_declaration
 from holdfast.pipelines.estimate.amounts import Amount
@@ -48,6 +50,7 @@ from holdfast.workers.tools.seam import Called, Effect, Remaining, Reservation, 
 from tests import parts
 from tests.pipelines.stage import LOCAL, PatientClock, Stage, graph_of, stage, worker
 from tests.pipelines.templates import ref
+from tests.postgres import empty_store
 from tests.workers.harness import Counted, InlineWorker
 
 PRICED = ModelSettings(model="m", prices={"m": Price(input=Decimal(1), output=Decimal(2))})
@@ -57,7 +60,10 @@ MODEL = (ToolGrant("language_model"),)
 
 
 class Greedy(Counted):
-    """A model that uses all that it may, in one call: what the run may still spend, at most 100 tokens."""
+    """A model that uses all that it may, in one call: what the run may still spend, at most 100 tokens; and then some more."""
+
+    more: Iterator[int] = repeat(0)
+    """The tokens of each call beyond its reservation."""
 
     def reserve(self, arguments: Any, remaining: Remaining) -> Reservation:
         tokens = min(100, 100 if remaining.tokens is None else remaining.tokens)
@@ -67,7 +73,14 @@ class Greedy(Counted):
 
     async def call(self, call: Any, arguments: Any, reservation: Reservation) -> Called:
         await super().call(call, arguments, reservation)
-        return Called({}, Usage(0, reservation.tokens, reservation.cost_usd))
+        more = next(self.more)
+        return Called({}, Usage(0, reservation.tokens + more, reservation.cost_usd + Decimal(more * TOKEN) / NANO))
+
+
+ANSWERS: dict[str, dict[str, Any]] = {
+    "judge": {"verdict": "revise", "reasons": []},
+    "boss": {"choice": "a", "reason": "again", "inputs": {}},
+}
 
 
 def spender(name: str, tokens: int | None, calls: int = 1, *, fails: bool = False, **more: Any) -> InlineWorker:
@@ -78,7 +91,7 @@ def spender(name: str, tokens: int | None, calls: int = 1, *, fails: bool = Fals
             await ctx.tools.language_model()
         if fails:
             raise RuntimeError("it fails in the end")
-        return {"verdict": "revise", "reasons": []} if name == "judge" else {}
+        return ANSWERS.get(name, {})
 
     return worker(name, body, Greedy("language_model", Effect.READ), limits=Limits(tools=MODEL, max_tokens=tokens, **more))
 
@@ -207,7 +220,8 @@ NEVER = Rule(path=".absent", op="exists", code="absent")
 
 @st.composite
 def graphs(draw: st.DrawFn) -> Graph:
-    """Chains of nodes: workers that succeed, overspend and fail, with fallbacks, undos, maps, loops, rounds, caps and a nested pipeline."""
+    """Chains of nodes: workers that succeed, overspend and fail, with fallbacks, undos, maps, loops, supervisors, rounds, caps
+    and a nested pipeline."""
     names = st.sampled_from(["w", "big", "fails", "inner"])
     nodes: list[AnyNode] = []
     for at in range(draw(st.integers(1, 4))):
@@ -216,8 +230,16 @@ def graphs(draw: st.DrawFn) -> Graph:
         more: dict[str, Any] = {"after": after, "caps": caps, "on_failure": {"*": draw(st.sampled_from(["skip", "fail"]))}}
         more["fallback"] = tuple(draw(st.lists(names, max_size=2)))
         more["undo"] = draw(st.sampled_from([None, Undo(worker="w")]))
-        kind = draw(st.sampled_from(["worker", "map", "until"]))
-        if kind == "until":
+        kind = draw(st.sampled_from(["worker", "map", "until", "supervise"]))
+        if kind == "supervise":
+            del more["fallback"], more["undo"]
+            undo = draw(st.sampled_from([{}, {"a": "w"}]))
+            nodes.append(
+                SuperviseNode(
+                    name=f"n{at}", worker="boss", inputs={}, choices={"a": draw(names)}, turns=draw(st.integers(1, 3)), undo=undo, **more
+                )
+            )
+        elif kind == "until":
             del more["fallback"], more["undo"]
             nodes.append(UntilNode(name=f"n{at}", worker=draw(names), inputs={}, rules=(NEVER,), at_most=2, every_seconds=1, **more))
         elif kind == "worker":
@@ -234,18 +256,35 @@ def graphs(draw: st.DrawFn) -> Graph:
 
 
 @settings(max_examples=parts.examples(60), deadline=None)
-@given(graphs(), st.integers(0, 3))
-async def test_no_run_spends_more_than_the_most(tmp_path_factory: pytest.TempPathFactory, graph: Graph, items: int) -> None:
-    served = (spender("w", 50), spender("big", 300, 3), spender("fails", 80, 1, fails=True), spender("judge", 20))
+@given(graphs(), st.integers(0, 3), st.lists(st.sampled_from([0, 0, 7, 40]), min_size=1, max_size=3))
+async def test_no_run_spends_more_than_the_most_and_the_overshoots_that_it_reports(
+    tmp_path_factory: pytest.TempPathFactory, graph: Graph, items: int, more: list[int]
+) -> None:
+    served = (spender("w", 50), spender("big", 300, 3), spender("fails", 80, 1, fails=True), spender("judge", 20), spender("boss", 30))
     inner = graph_of(one("x", fallback=("big",)), one("y", after=(After("x"),)), name="inner")
-    async with stage([inner, graph], *served, folder=tmp_path_factory.mktemp("p"), model=PRICED) as on:
-        inputs = {"ns": list(range(items))}
-        most = on.estimates.of("p", inputs).most
-        usage = (await on.run(inputs)).observability.usage
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Greedy, "more", cycle(more))
+        async with stage([inner, graph], *served, folder=tmp_path_factory.mktemp("p"), model=PRICED) as on:
+            inputs = {"ns": list(range(items))}
+            most = on.estimates.of("p", inputs).most
+            usage = (await on.run(inputs)).observability.usage
+            tokens, cost = await overshoots(on)
     assert most.tokens is not None
     assert most.nanos is not None
-    assert usage.tokens.input + usage.tokens.output <= most.tokens
-    assert int(usage.cost_usd * NANO) <= most.nanos
+    assert usage.tokens.input + usage.tokens.output <= most.tokens + tokens
+    assert int(usage.cost_usd * NANO) <= most.nanos + nanos_of(cost)
+    assert tokens == 0 or any(more)
+
+
+async def overshoots(on: Stage) -> tuple[int, Decimal]:
+    """What the runs of workers report in their logs, and the same by the entries of the ledger."""
+    runs = [header.id for header in await on.engine.list() if header.function in ("w", "big", "fails", "judge", "boss")]
+    lines = [line for run in runs for line in (await on.service.response(run, LOCAL)).logs if line["event"] == "overshoot"]
+    ended = [entry for run in runs for entry in on.engine._store.ledger(run) if entry.state is EntryState.SETTLED]
+    told = sum(line["tokens"] for line in lines), sum((Decimal(str(line["cost_usd"])) for line in lines), Decimal(0))
+    beyond = [(max(0, one.output_tokens + one.held_tokens), max(0, one.nanos + one.held_nanos)) for one in ended]
+    assert (told[0], nanos_of(told[1])) == (sum(tokens for tokens, _ in beyond), sum(nanos for _, nanos in beyond))
+    return told
 
 
 # --- what is usual, and what is left
@@ -283,6 +322,33 @@ async def test_the_rest_of_a_run_is_what_its_open_nodes_may_still_cost(tmp_path:
         after = on.estimates.rest(*await on.found(response.run_id))
         assert after is not None
         assert after.nodes == ()
+
+
+@pytest.mark.parametrize("tokens, most", [(300, {"tokens": 200, "cost_usd": 0.0004}), (None, {"tokens": None, "cost_usd": None})])
+async def test_a_question_of_a_worker_without_a_pipeline_tells_what_its_caps_leave(
+    tmp_path: Path, tokens: int | None, most: dict[str, Any]
+) -> None:
+    async def asks(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        await ctx.tools.language_model()
+        return {"said": await ctx.ask("go on?")}
+
+    async def plain(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        return {"said": await ctx.ask("go on?")}
+
+    asker = worker("asks", asks, Greedy("language_model", Effect.READ), limits=Limits(tools=MODEL, max_tokens=tokens))
+    async with stage(
+        graph_of(one(worker="asks")), asker, worker("plain", plain), folder=tmp_path, model=PRICED, clock=PatientClock()
+    ) as on:
+        told = {}
+        for name in ("asks", "plain"):
+            await on.run(name=name)
+            (asked,) = [one for one in on.service.approvals(LOCAL) if one.worker_id == name]
+            told[name] = on.estimates.with_rest(asked).may_cost
+            alone = ApprovalDesk(on.engine._store, on.clock).show(asked.approval_id).may_cost
+            assert alone is not None
+            assert alone["most"]["tokens"] == (told[name] or {})["most"]["tokens"], "also where no worker is served"
+    assert told["asks"] == {"most": most, "p50": None, "p95": None}
+    assert told["plain"] == {"most": {"tokens": 0, "cost_usd": 0.0}, "p50": None, "p95": None}
 
 
 async def test_where_no_worker_is_served_past_runs_and_caps_tell_what_the_rest_may_cost(
@@ -364,8 +430,10 @@ async def _enqueued(on: Stage, inputs: dict[str, Any]) -> str:
     return header.id
 
 
-async def test_a_queue_takes_no_more_than_its_money_allows_and_an_empty_one_takes_any_run(tmp_path: Path) -> None:
-    async with stage(graph_of(mapped()), *workers(), folder=tmp_path, model=PRICED) as on:
+@pytest.mark.parametrize("where", [":memory:", pytest.param("postgres", marks=pytest.mark.long)])
+async def test_a_queue_takes_no_more_than_its_money_allows_and_an_empty_one_takes_any_run(tmp_path: Path, where: str) -> None:
+    where = empty_store() if where == "postgres" else where
+    async with stage(graph_of(mapped()), *workers(), folder=tmp_path, where=where, model=PRICED) as on:
         store = on.engine._store
         store.declare([checked_declaration("jobs", {"most_waiting_usd": 0.0005})])
         store.set_queue(on.paused(store.queue("jobs")))
@@ -379,8 +447,10 @@ async def test_a_queue_takes_no_more_than_its_money_allows_and_an_empty_one_take
         assert store.standing("jobs", on.clock.now()).waiting == 1
 
 
-async def test_money_leaves_the_queue_with_its_runs(tmp_path: Path) -> None:
-    async with stage(graph_of(mapped()), *workers(), folder=tmp_path, model=PRICED) as on:
+@pytest.mark.parametrize("where", [":memory:", pytest.param("postgres", marks=pytest.mark.long)])
+async def test_money_leaves_the_queue_with_its_runs(tmp_path: Path, where: str) -> None:
+    where = empty_store() if where == "postgres" else where
+    async with stage(graph_of(mapped()), *workers(), folder=tmp_path, where=where, model=PRICED) as on:
         store = on.engine._store
         store.declare([checked_declaration("jobs", {"most_waiting_usd": 1, "limits": {"at_once": 1}})])
         runs = [await _enqueued(on, {"ns": [1]}) for _ in range(4)]

@@ -13,6 +13,7 @@ import pytest
 
 from holdfast.service.client import Client
 from holdfast.service.run_restarts import RestartAsked
+from tests.crash.scene import until
 from tests.pipelines.paying import ENOUGH_SECONDS, Payday, PaydayScene, payday_scene
 from tests.postgres import new_schema
 from tests.workers.processes import end
@@ -139,3 +140,37 @@ def test_a_restarted_pipeline_survives_the_death_of_its_runner_and_pays_nothing_
     response = runner.answer(runner.ask("payday", inputs, key=day.name))  # the key leads to the restart
     assert (response["run_id"], response["status"], response["outputs"]["rest"]) == (header.id, "ok", day.orders)
     assert {order: at.shop.effects_of(order) for order in day.effects} == {**day.effects, day.first: 2}
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_restart_that_would_pay_again_asks_and_pays_by_the_answer_though_its_runner_dies(
+    scene: Make, tmp_path: Path, store: str | None
+) -> None:
+    """Two restarts want to pay another order than the runs before them. The runner dies while a person is asked, and again after that."""
+    at = scene(store_of(store, tmp_path))
+    days = {"send": Payday("send", "done"), "keep": Payday("keep", "done")}
+    before = {action: at.runners[0].answer(at.ask(at.runners[0], day)) for action, day in days.items()}
+    inputs = {action: {**day.inputs, "last": f"{action}-other"} for action, day in days.items()}
+    for action, response in before.items():
+        at.client.again.restart(at.client.again.prepare(response["run_id"], RestartAsked(inputs=inputs[action])))
+    until(lambda: len(at.client.approvals()) == 2, "both restarts to ask")
+    at.runners[0].kill()
+    assert {at.shop.effects_of(f"{action}-other") for action in days} == {0}
+    for approval in at.client.approvals():
+        assert isinstance(approval.arguments, dict)
+        action = approval.arguments["now"]["order"].partition("-")[0]
+        assert approval.arguments["before"] == {"order": days[action].last}
+        at.client.decide(approval.approval_id, "answer", result={"action": action})
+    at.shop.hold("send-other", "done")
+    second = at.another()
+    at.shop.wait_for("send-other", "done")
+    second.kill_all()
+    at.shop.let_go("send-other", lost=True)
+    third = at.another()
+    ended = {action: third.run("payday", inputs[action], key=day.name) for action, day in days.items()}
+    assert {action: response["status"] for action, response in ended.items()} == dict.fromkeys(days, "ok")
+    assert {action: response["outputs"]["last"] for action, response in ended.items()} == {"send": "send-other", "keep": "keep-last"}
+    assert {action: at.shop.effects_of(f"{action}-other") for action in days} == {"send": 1, "keep": 0}
+    assert {order: at.shop.effects_of(order) for day in days.values() for order in day.effects} == days["send"].effects | days[
+        "keep"
+    ].effects

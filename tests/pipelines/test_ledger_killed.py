@@ -19,6 +19,7 @@ from holdfast.service.client import Client
 from holdfast.service.costs import CostQuestion
 from holdfast.store.backends import open_maintenance
 from holdfast.store.seam import Filter
+from holdfast.workers.run_lookup import Asker, find_run, response_of
 from tests.crash.scene import until
 from tests.postgres import new_schema
 from tests.workers.meter import Meter, a_meter
@@ -34,11 +35,17 @@ IN_FLIGHT = 8
 SOURCE = """
 from holdfast import Pipeline
 
+q = Pipeline("afterthought", "1.0", inputs={"type": "object"}, outputs={"type": "object"}, max_tokens=10_000)
+q.gives(q.worker("one", "thinking", {"name": q.inputs.name, "times": 1, "most": 20}))
+
 p = Pipeline("thoughts", "1.0", inputs={"type": "object"}, outputs={"type": "object"}, max_tokens=100_000, max_cost_usd=10)
 first = p.worker("first", "thinking", {"name": p.text("{}-a", p.inputs.name), "times": 1, "most": 20})
 more = p.map("more", "thinking", p.inputs.names, {"name": p.item, "times": 1, "most": 20}, at_most=4, after=first)
-p.gives({"n": more.counts.ok})
+inner = p.pipeline("inner", "afterthought", {"name": p.text("{}-c", p.inputs.name)}, after=more)
+p.gives({"n": more.counts.ok, "inner": inner.outputs})
 """
+CALLS = 4
+"""Of each pipeline: one of its first node, two of the items of its map, one of the pipeline inside it."""
 
 
 class Storm:
@@ -90,11 +97,13 @@ async def test_fifty_killed_pipelines_settle_to_the_token_and_the_cent_at_every_
         whole = client.cost(CostQuestion()).total
         ledger = client._store
         runs = [header.id for header in client.list(Filter(function="thinking", limit=1000))]
+        assert len(runs) == CALLS * PIPELINES
         entries = [one for run in runs for one in ledger.ledger(run)]
         settled = [one for one in entries if one.state is EntryState.SETTLED]
         unknown = [one for one in entries if one.state is EntryState.UNKNOWN]
         _check_server(meter, settled, unknown)
         _check_levels(client, responses, whole)
+        _check_runs(client, runs, meter)
     assert (whole.open.calls, whole.open.nanos) == (0, 0)
     assert list(open_maintenance(store, "checker").check(quick=False).findings) == []
 
@@ -106,7 +115,7 @@ def _held(number: int) -> Callable[[str], bool]:
 
 def _check_server(meter: Meter, settled: list[Any], unknown: list[Any]) -> None:
     """Settled calls are what the server charged for calls whose answer came; with the unknown ones nothing is missing."""
-    assert len(settled) == 3 * PIPELINES, "every call has one answer that counts"
+    assert len(settled) == CALLS * PIPELINES, "every call has one answer that counts"
     assert len(unknown) >= KILLS * IN_FLIGHT
     assert {(one.price_source, one.price_date) for one in settled} == {("the test", "2026-11-01")}
     assert sum(one.nanos for one in settled) == sum(
@@ -117,12 +126,19 @@ def _check_server(meter: Meter, settled: list[Any], unknown: list[Any]) -> None:
     assert all_tokens >= meter.tokens
     assert all_nanos >= nanos_of(meter.cost(PER_INPUT, PER_OUTPUT))
     last = {prompt: (read, written) for prompt, read, written in meter.charged}
-    assert sum(read + written for read, written in last.values()) == sum(one.input_tokens + one.output_tokens for one in settled)
+    assert sorted(last.values()) == sorted((one.input_tokens, one.output_tokens) for one in settled)
 
 
 def _check_levels(client: Client, responses: list[dict[str, Any]], whole: Any) -> None:
     """Runs, pipelines, days, counters and all together."""
     assert client.cost(CostQuestion(since="2d")).total == whole
+    for by, groups in {"tenant": 1, "model": 1, "worker": 1, "pipeline,node": 3, "node,model,tenant": 3}.items():
+        lines = client.cost(CostQuestion(by=by, since="2d")).lines
+        assert (len(lines), sum(line.nanos for line in lines), sum(line.settled.calls for line in lines)) == (
+            groups,
+            whole.nanos,
+            CALLS * PIPELINES,
+        )
     spent = 0
     for response in responses:
         run, usage = response["run_id"], response["observability"]["usage"]
@@ -134,3 +150,18 @@ def _check_levels(client: Client, responses: list[dict[str, Any]], whole: Any) -
         assert (counters["tokens"].amount, counters["tokens"].reserved) == (total.input_tokens + total.output_tokens, 0)
         spent += total.nanos
     assert spent == whole.nanos
+
+
+def _check_runs(client: Client, runs: list[str], meter: Meter) -> None:
+    """Each run of a worker, and each pipeline inside a pipeline: its settled call is the server's, and its response says what it cost."""
+    last = {prompt: (read, written) for prompt, read, written in meter.charged}
+    inner = [header.id for header in client.list(Filter(function="afterthought", limit=1000))]
+    for run in (*runs, *inner):
+        header, accepted = find_run(client._store, run, Asker())
+        usage = response_of(client._store, header, accepted).observability.usage
+        total = client.cost(CostQuestion(run=run)).total
+        assert (total.input_tokens, total.output_tokens) == (usage.tokens.input, usage.tokens.output)
+        assert (total.nanos, total.settled.calls) == (nanos_of(usage.cost_usd), 1)
+        if run in runs:
+            (entry,) = [one for one in client._store.ledger(run) if one.state is EntryState.SETTLED]
+            assert (entry.input_tokens, entry.output_tokens) == last[f"{accepted.request.inputs['name']}/0"]

@@ -268,6 +268,7 @@ def pipeline(**more: Any) -> Pipeline:
 STUBS = {"maker": {"n": 1}, "doer": {"ok": True}}
 
 
+@pytest.mark.usefixtures("kit_store")
 def test_the_kit_plays_votes_and_silence_and_no_crash_changes_them() -> None:
     settings = WorkerSettings(policy=Policy(groups={"leads": ("ann", "bob")}))
     more: dict[str, Any] = {"workers": STUBS, "worker_settings": settings}

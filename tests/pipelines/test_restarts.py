@@ -612,6 +612,7 @@ def paying(*, maps: bool) -> Pipeline:
         pytest.param([{}, {"nodes": "pay"}], None, id="restart-of-a-restart", marks=pytest.mark.long),
     ],
 )
+@pytest.mark.usefixtures("kit_store")
 def test_a_crash_anywhere_in_a_restarted_pipeline_changes_nothing(again_: list[Inputs], calls: list[str] | None) -> None:
     def scene(does: Callable[..., Any]) -> Any:
         return does(

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from tests.surface.cli_program import Program
+from tests.workers.pages import page, write
 
 SOURCE = """from holdfast import Pipeline
 
@@ -50,6 +51,33 @@ def test_a_person_answers_a_form_votes_once_and_decides_many_at_once(tmp_path: P
     for wrong in (("--person", "local:x"), ("--person", "ann", "--valid", "5"), ("--person", "ann", "--base", "h.example")):
         refused = holdfast("approvals", "link", ids["b"], *wrong)
         assert (refused.returncode, "Traceback" in refused.stderr) == (2, False)
+
+
+ITEMS = """from holdfast import Pipeline, worker
+
+@worker("asker.md")
+async def asker(inputs, ctx):
+    return {"said": await ctx.ask("item?", schema={"type": "integer"})}
+
+p = Pipeline("items", "1.0", inputs={"type": "object"}, outputs={"type": "object"})
+m = p.map("m", "asker", p.inputs.ns, {"n": p.item}, at_most=5)
+p.gives({"said": m.ok.outputs.said})
+"""
+
+
+def test_one_answer_goes_to_the_questions_of_all_items_of_a_map(tmp_path: Path) -> None:
+    write(tmp_path, ITEMS, asker=page("asker"))
+    holdfast = Program(tmp_path)
+    words = ("run", "worker.py", "--input", '{"ns": [1, 2, 3]}', "--key", "k", "--trust")
+    assert holdfast(*words).returncode == 4
+    run = json.loads(holdfast("approvals", "list", "--json").stdout.splitlines()[0])["spent"][-1]["run_id"]
+    wrong = holdfast("approvals", "answer", "--run", run, "--node", "m", '"x"')
+    assert (wrong.returncode, wrong.stdout.count("error[approval_refused]")) == (1, 3)
+    answered = holdfast("approvals", "answer", "--run", run, "--node", "m", "7")
+    assert (answered.returncode, [line.split()[1] for line in answered.stdout.splitlines()]) == (0, ["answer"] * 3)
+    assert json.loads(holdfast(*words, "--json").stdout)["outputs"] == {"said": [7, 7, 7]}
+    nothing = holdfast("approvals", "answer", "7")
+    assert (nothing.returncode, "Name approvals, or a run" in nothing.stderr) == (2, True)
 
 
 def test_a_key_names_its_person_and_can_be_given_to_another(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import re
 import threading
@@ -14,6 +15,7 @@ import httpx
 import msgspec
 import pytest
 
+from holdfast.contract.terms import ToolGrant
 from holdfast.model.audit import NoteFilter
 from holdfast.pipelines.graph.graph import HumanNode, MapNode
 from holdfast.server.protocol import links as protocol_links
@@ -30,10 +32,11 @@ from holdfast.web.replies import Reply
 from holdfast.workers.approvals import WITHDRAWN, Approval
 from holdfast.workers.links import Link, make_link, token_of
 from holdfast.workers.policy import Policy, RiskRule
+from holdfast.workers.tools.seam import Effect
 from tests.pipelines.stage import LOCAL, PatientClock, Stage, graph_of, stage, worker
 from tests.pipelines.templates import ref
 from tests.surface.auth_server import BASE, bearer, client, token
-from tests.workers.harness import InlineWorker
+from tests.workers.harness import Counted, InlineWorker
 
 HOSTILE = "</pre><script>alert(1)</script>\"'&\u202e"
 FORM = {
@@ -196,6 +199,41 @@ async def test_a_batch_decides_the_items_of_a_map_one_by_one_and_one_failure_sto
     assert (still in ("open", WITHDRAWN), wrong.status_code) == (True, 400), "the run may fail meanwhile, and take its other question back"
 
 
+async def test_a_batch_approves_the_calls_of_a_maps_items_and_answers_their_questions_each_checked_by_itself(tmp_path: Path) -> None:
+    async def asks(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        posted = await ctx.tools.post(n=inputs["n"])
+        wanted = {"type": "integer", "minimum": inputs["n"]}
+        return {"posted": posted, "said": await ctx.ask(f"item {inputs['n']}?", schema=wanted)}
+
+    posts = Counted("post", Effect.WRITE, lambda n: n)
+    poster = worker("asks", asks, posts, grants=(ToolGrant("post"),))
+    poster.approvals = frozenset({"post"})
+    items = MapNode(name="items", worker="asks", over=[0, 1, 9], inputs={"n": ref("item")}, at_most=10)
+    async with desk(tmp_path, items, workers=(poster,)) as at:
+        run = (await at.made.run()).run_id
+        key = at.key("approver", person="ann")
+
+        async def decide(**said: Any) -> httpx.Response:
+            return await at.http.post("/v1/approvals/decide", headers=key, json={"run": run, "node": "items", **said})
+
+        approved = await decide(verdict="approve")
+        while len(waiting := at.made.service.approvals(LOCAL)) != 3 or any(one.kind != "question" for one in waiting):
+            await asyncio.sleep(0)
+        without = [await decide(verdict="answer"), await decide(verdict="approve", result=5)]
+        yes = await decide(verdict="approve")
+        answered = await decide(verdict="answer", result=5, comment="for all")
+        rest = await decide(verdict="answer", result=9)
+        response = await at.made.service.response(run, LOCAL)
+        notes = [one.note.outcome for one in at.store.audit(NoteFilter(what="answer"))]
+    assert [one["state"] for one in approved.json()["results"]] == ["approve"] * 3
+    assert [one.status_code for one in without] == [400, 400]
+    assert {one["error_code"] for one in yes.json()["results"]} == {"approval_refused"}, "a question is answered, and not approved"
+    assert sorted(one.get("state", one.get("error_code")) for one in answered.json()["results"]) == ["answer", "answer", "approval_refused"]
+    assert [one["state"] for one in rest.json()["results"]] == ["answer"]
+    assert (response.status, len(posts.calls)) == ("ok", 3)
+    assert sorted(notes) == ["answer, as ann"] * 3 + ["approval_refused"], "each answer is in the audit log"
+
+
 async def test_a_risk_forbids_batches_and_links(tmp_path: Path) -> None:
     policy = Policy(risks={"high": RiskRule(batch=False, links=False)})
     async with desk(tmp_path, asking(risk="high"), policy=policy) as at:
@@ -221,7 +259,8 @@ async def test_a_link_opened_by_a_scanner_decides_nothing_and_its_form_decides_o
         opened = {(await at.http.get(path)).status_code for _ in range(5)} | {(await at.http.head(path)).status_code}
         assert await at.state(approval) == "open"
         sent = {"verdict": "approve", "comment": "by mail"}
-        decided = await at.http.post(path, data=sent, headers={"origin": BASE, "sec-fetch-site": "same-origin"})
+        posts = [at.http.post(path, data=sent, headers={"origin": BASE, "sec-fetch-site": "same-origin"}) for _ in range(3)]
+        decided, *twice = sorted(await asyncio.gather(*posts), key=lambda reply: reply.status_code)
         again = await at.http.post(path, data=sent)
         later = await at.http.get(path)
         found = await at.http.get(f"/v1/approvals/{approval}", headers=viewer)
@@ -229,6 +268,7 @@ async def test_a_link_opened_by_a_scanner_decides_nothing_and_its_form_decides_o
     assert (made.status_code, made.headers["cache-control"], made.json()["person"]) == (201, "no-store", "ann")
     assert opened == {200, 405}
     assert (decided.status_code, again.status_code, later.status_code) == (200, 410, 410)
+    assert [reply.status_code for reply in twice] == [410, 410], "sent three times at once, it decides once"
     assert (found.json()["state"], found.json()["decided_by"], found.json()["comment"]) == ("approve", "ann", "by mail")
     told = {(note.who, note.what, note.outcome) for note in notes}
     assert ("link:ann", "approve", "approve, as ann") in told
@@ -252,6 +292,13 @@ async def test_the_page_of_a_link_shows_hostile_text_as_text_and_loads_nothing(t
     assert "frame-ancestors 'none'" in policy
     assert (shown.headers["cache-control"], shown.headers["referrer-policy"]) == ("no-store", "same-origin")
     assert shown.headers["content-type"] == "text/html; charset=utf-8"
+
+
+@pytest.mark.parametrize("question, told", [("Publish?", "Publish?"), ("", "Do you approve what is shown below?")])
+async def test_the_page_of_a_link_asks_what_the_node_asks(tmp_path: Path, question: str, told: str) -> None:
+    async with desk(tmp_path, HumanNode(name="h", show={"x": 1}, question=question)) as at:
+        shown = await at.http.get(at.link(await at.question()))
+    assert f"<h1>{told}</h1>" in shown.text
 
 
 async def test_of_a_large_value_the_page_of_a_link_encodes_only_what_it_shows_and_not_on_the_event_loop(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
-from datetime import date
+from datetime import UTC, date, datetime
 from decimal import Decimal
+from importlib.metadata import version
 from types import SimpleNamespace
 from typing import Any
 
+import genai_prices
 import pytest
 
 from holdfast.model.errors import InvalidParameter
@@ -56,55 +58,51 @@ def test_cached_and_reasoning_tokens_are_parts_of_what_the_server_reports(report
     assert parts_of(reported, 10, 5) == parts
 
 
-class Listed:
-    """What the package `genai-prices` looks like from here."""
-
-    __version__ = "0.2.1"
-    Usage = staticmethod(lambda **_: None)
-
-    @staticmethod
-    def calc_price(usage: object, model: str, *, provider_api_url: str) -> Any:
-        known = {"plain": (Decimal(1), Decimal(2), Decimal("0.5")), "tiered": (object(), Decimal(2), None)}
-        if model not in known or "provider.example" not in provider_api_url:
-            raise LookupError
-        prices = dict(zip(("input_mtok", "output_mtok", "cache_read_mtok"), known[model], strict=True))
-        return SimpleNamespace(model_price=SimpleNamespace(**prices), model=SimpleNamespace(prices_checked=date(2026, 10, 1)))
+def listed(model: str, **more: Any) -> ModelSettings:
+    given: dict[str, Any] = {"base_url": "https://api.openai.com/v1", "price_source": "genai-prices", **more}
+    return ModelSettings(model=model, **given)
 
 
-@pytest.fixture
-def package(monkeypatch: pytest.MonkeyPatch) -> Any:
-    def cleared() -> None:
-        listed_prices.listed_price.cache_clear()
-        listed_prices._package.cache_clear()
-
-    monkeypatch.setitem(sys.modules, "genai_prices", Listed)
-    cleared()
-    yield
-    cleared()
-
-
-def test_a_model_that_the_table_does_not_have_gets_the_listed_price_of_its_server(package: None) -> None:
-    settings = ModelSettings(
-        base_url="https://provider.example/v1",
-        model="plain",
-        models=("tiered", "none", "own"),
-        prices=prices_of({"own": ROW}),
-        price_source="genai-prices",
-    )
-    listed, own = settings.price_of("plain"), settings.price_of("own")
-    assert listed is not None
-    assert (listed.input, listed.cached_input, listed.source, listed.as_of) == (
-        Decimal(1),
-        Decimal("0.5"),
-        "genai-prices 0.2.1",
-        "2026-10-01",
-    )
+def test_a_model_that_the_table_does_not_have_gets_the_listed_price_of_its_server() -> None:
+    """By the package itself: what it says of its prices is what we read."""
+    settings = listed("gpt-4.1-mini", models=("none", "own"), prices=prices_of({"own": ROW}))
+    price, own = settings.price_of("gpt-4.1-mini"), settings.price_of("own")
+    assert price is not None
+    assert (price.input, price.output, price.cached_input) == (Decimal("0.4"), Decimal("1.6"), Decimal("0.1"))
+    assert price.source == f"genai-prices {version('genai-prices')}"
+    assert date.fromisoformat(price.as_of) >= date(2026, 1, 1), "the day on which the list was read"
     assert own is not None
     assert own.source == "holdfast.toml"
-    assert settings.price_of("tiered") is None, "its price depends on the amount"
+    assert listed("gpt-4.1-mini", base_url="http://127.0.0.1:1/v1").price_of("gpt-4.1-mini") is None, "another server"
     with pytest.raises(ToolFailed) as unknown:
         LanguageModel(settings).reserve({"prompt": "hm", "model": "none"}, Remaining(cost_usd=Decimal(1)))
     assert unknown.value.code == "price_unknown"
+
+
+@pytest.mark.parametrize(
+    "server, model",
+    [
+        pytest.param("https://api.deepseek.com", "deepseek-chat", id="cheaper in some hours"),
+        pytest.param("https://generativelanguage.googleapis.com/v1beta/openai", "gemini-2.5-pro", id="dearer for long prompts"),
+    ],
+)
+def test_a_listed_price_that_depends_on_the_hour_or_the_amount_is_no_price(server: str, model: str) -> None:
+    assert genai_prices.calc_price(genai_prices.Usage(input_tokens=1), model, provider_api_url=server).total_price > 0
+    assert listed(model, base_url=server).price_of(model) is None
+
+
+def test_a_listed_price_that_will_change_is_no_price_and_one_that_has_changed_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    changes = {"soon": datetime(2998, 1, 1, tzinfo=UTC), "lately": datetime(2026, 1, 1, tzinfo=UTC)}
+
+    def calc_price(usage: Any, model: str, *, genai_request_timestamp: datetime, **_: Any) -> Any:
+        now = Decimal(2 if genai_request_timestamp >= changes[model] else 1)
+        return SimpleNamespace(model_price=SimpleNamespace(input_mtok=now, output_mtok=now))
+
+    monkeypatch.setattr(genai_prices, "calc_price", calc_price)
+    listed_prices.listed_price.cache_clear()
+    found = {model: listed(model).price_of(model) for model in changes}
+    listed_prices.listed_price.cache_clear()
+    assert {model: price and price.input for model, price in found.items()} == {"soon": None, "lately": Decimal(2)}
 
 
 def test_a_source_that_is_not_there_is_told_with_its_cure(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from decimal import Decimal
 from itertools import pairwise
@@ -26,7 +27,7 @@ from holdfast.service.worker_runtime import WorkerSettings
 from holdfast.workers.accepted_request import AcceptedRequest
 from holdfast.workers.approvals import Decision
 from holdfast.workers.artifacts import Artifacts
-from holdfast.workers.body.errors import WorkerError
+from holdfast.workers.body.errors import ToolError, WorkerError
 from holdfast.workers.packages import Packages, WorkerMissing
 from holdfast.workers.policy import Policy
 from holdfast.workers.run_lookup import Asker
@@ -522,16 +523,27 @@ async def test_an_error_in_a_step_keeps_its_code_and_its_meaning_also_when_it_is
     assert (response.outputs, response.error.details, len(ran)) == ({"looked": True}, {"n": 1}, 1)
 
 
-async def test_what_a_call_took_beyond_its_reservation_is_reported(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "used, tokens, cost",
+    [
+        pytest.param(Usage(90, 40, Decimal("0.03")), 30, 0.01, id="tokens and money"),
+        pytest.param(Usage(20, 80, Decimal("0.05")), 0, 0.03, id="no tokens, but money: a shorter prompt and a longer answer"),
+        pytest.param(ToolFailed("tool_failed", "a refusal", usage=Usage(0, 101, Decimal("0.01"))), 1, 0.0, id="a call that failed"),
+    ],
+)
+async def test_what_a_call_took_beyond_its_reservation_is_reported(tmp_path: Path, used: Any, tokens: int, cost: float) -> None:
     async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
-        await ctx.tools.model()
+        with contextlib.suppress(ToolError):
+            await ctx.tools.model()
         return {}
 
-    model = Counted("model", Effect.READ, lambda: "hm", reservation=Reservation(100), usage=Usage(90, 40))
+    failed = used if isinstance(used, ToolFailed) else None
+    usage = used.usage if isinstance(used, ToolFailed) else used
+    model = Counted("model", Effect.READ, lambda: failed or "hm", reservation=Reservation(100, Decimal("0.02")), usage=usage)
     async with worker_service(InlineWorker(contract("model", limits={"max_tokens": 120}), body, model), folder=tmp_path) as force:
         response = await force.invoke(request(), LOCAL)
-    assert response.observability.usage.tokens == Tokens(90, 40)
-    assert [(line["event"], line["tokens"]) for line in response.logs] == [("overshoot", 30)]
+    assert response.observability.usage.tokens == Tokens(usage.input_tokens, usage.output_tokens)
+    assert [(line["event"], line["tokens"], line["cost_usd"]) for line in response.logs] == [("overshoot", tokens, cost)]
 
 
 def test_two_files_of_one_worker_are_refused_and_two_workers_of_one_file_are_two(tmp_path: Path) -> None:

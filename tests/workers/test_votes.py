@@ -80,6 +80,26 @@ async def test_of_twelve_persons_who_race_three_close_the_question_once(tmp_path
 
 
 @pytest.mark.parametrize("place", STORES)
+async def test_persons_who_race_with_yes_and_no_close_the_question_once(tmp_path: Path, place: Callable[[Path], str]) -> None:
+    where = place(tmp_path)
+    run, approval = await asked(where, tmp_path)
+    with closing(open_store(where, "one")) as one, closing(open_store(where, "two")) as two, ThreadPoolExecutor(6) as pool:
+        verdicts = ["approve", "reject"] * 4
+        writes = [pool.submit(vote, (one, two)[at % 2], approval, person(f"p{at}"), verdict) for at, verdict in enumerate(verdicts)]
+        refused = [answer for write in writes if isinstance(answer := write.result(), HoldfastError)]
+        events = Counter(line.event.type for line in one.history(run, 0, 1000))
+        decided = find_approval(one, approval, LOCAL)
+    assert all(isinstance(each, CallbackClosed) for each in refused)
+    assert len(decided.votes) + len(refused) == len(verdicts), "each vote is counted, or refused"
+    assert events[EventType.CALLBACK_SUCCEEDED] == 1
+    said = [each.verdict for each in decided.votes]
+    assert (decided.state, said.count("reject")) in (("approve", 0), ("reject", 1)), "one rejection closes it, and nothing follows"
+    async with stage(GRAPH, folder=tmp_path, where=where, clock=PatientClock()) as made:
+        response = await made.service.response(run, LOCAL, wait=20)
+    assert response.status == ("ok" if decided.state == "approve" else "permanent_error")
+
+
+@pytest.mark.parametrize("place", STORES)
 async def test_one_person_who_races_with_two_keys_has_one_vote(tmp_path: Path, place: Callable[[Path], str]) -> None:
     where = place(tmp_path)
     run, approval = await asked(where, tmp_path)

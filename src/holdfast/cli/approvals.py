@@ -108,14 +108,25 @@ def reject(
 
 @app.command("answer")
 def answer(
-    approval_id: IdArgument,
-    result: Annotated[str, typer.Argument(metavar="JSON|@FILE|-", help="The answer as JSON, or from a file or stdin.")],
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[APPROVAL_ID]... JSON|@FILE|-",
+            help="Ids of approvals, and the answer as JSON, or from a file or stdin. With --run the answer alone.",
+        ),
+    ],
+    run: RunOption = None,
+    node: NodeOption = None,
     comment: CommentOption = None,
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Answer a worker's question."""
-    _decide(approval_id, StorePlace.of(store, codec), "answer", comment, result=read_json("JSON", result))
+    """Answer a worker's question. One answer to several questions is checked and written for each of them by itself."""
+    place, ids, result = StorePlace.of(store, codec), words[:-1], read_json("JSON", words[-1])
+    if run is None and node is None and len(ids) == 1:
+        _decide(ids[0], place, "answer", comment, result=result)
+    else:
+        _decide_many(place, "answer", ids, run, node, comment, result)
 
 
 @app.command("link")
@@ -175,9 +186,12 @@ def _decide(approval_id: str, place: StorePlace, verdict: str, comment: str | No
         say(f"{decided.state}: {decided.worker_id} run {decided.run_id} goes on as soon as a runner takes it")
 
 
-def _decide_many(place: StorePlace, verdict: BatchVerdict, ids: list[str], run: str | None, node: str | None, comment: str | None) -> None:
+def _decide_many(
+    place: StorePlace, verdict: BatchVerdict, ids: list[str], run: str | None, node: str | None, comment: str | None, result: Any = None
+) -> None:
     with working("deciding"), place.client() as client:
-        results = client.desk.decide_many(verdict, ids, run=None if run is None else client.find(run).id, node=node, comment=comment)
+        below = None if run is None else client.find(run).id
+        results = client.desk.decide_many(verdict, ids, run=below, node=node, comment=comment, result=result)
     for one in results:
         print(f"{one.approval_id} {one.state}" if one.error_code is None else f"{one.approval_id} error[{one.error_code}]: {one.message}")
     refused = sum(one.error_code is not None for one in results)

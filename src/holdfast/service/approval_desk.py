@@ -74,12 +74,16 @@ class ApprovalDesk:
         run: str | None = None,
         node: str | None = None,
         comment: str | None = None,
+        result: Any = None,
     ) -> Sequence[BatchResult]:
-        """Decide many approvals, each by itself: those that are named, or all open ones of a run and of the runs below it."""
+        """Decide many approvals, each by itself: those that are named, or all open ones of a run and of the runs below it.
+
+        `result` is the one answer to all of them, where the verdict is `answer`.
+        """
         results = []
         for approval_id in batches.chosen(self._store, self._asker, approvals, run, node):
             try:
-                results.append(batches.done(self.decide(approval_id, verdict, comment=comment, in_batch=True)))
+                results.append(batches.done(self.decide(approval_id, verdict, comment=comment, result=result, in_batch=True)))
             except Rejected as refused:
                 results.append(batches.refused(approval_id, refused))
         return results

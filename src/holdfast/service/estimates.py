@@ -34,6 +34,7 @@ from holdfast.workers.approvals import Approval
 from holdfast.workers.day_usage import spent_today
 from holdfast.workers.policy import Policy
 from holdfast.workers.run_lookup import accepted_in
+from holdfast.workers.run_usage import Spending
 from holdfast.workers.tools.language_model import ModelSettings
 
 ServedVersions = Mapping[str, Mapping[str, Served]]
@@ -105,7 +106,7 @@ class Estimates:
         limits = limits or contract.limits
         if isinstance(found, ServedPipeline):
             return estimate(found.graph, inputs, self.catalogue, samples=samples, limits=limits)
-        most, why = worker_most(contract, limits, self.catalogue)
+        most, why = worker_most(worker_id, limits, self.catalogue)
         gaps = () if why is None else (Gap(worker_id, why),)
         node = NodeEstimate(node=worker_id, kind="worker", most=most)
         return Estimate(worker_id=worker_id, version=contract.version, most=most, nodes=(node,), gaps=gaps)
@@ -141,7 +142,7 @@ class Estimates:
         return rest_of(view.graph, begun, self.catalogue, samples=partial(self._samples, tenant=accepted.tenant))
 
     def with_rest(self, approval: Approval) -> Approval:
-        """The approval with `may_cost`: what the rest of the outermost run above it may cost, if that is a run of a pipeline."""
+        """The approval with `may_cost`: what the rest of the outermost run above it may cost."""
         return self.with_rests([approval])[0]
 
     def with_rests(self, approvals: Iterable[Approval]) -> list[Approval]:
@@ -161,10 +162,20 @@ class Estimates:
         try:
             header = self.store.find(run_id)
             accepted = None if header is None else accepted_in(self.store, header)
-            told = None if header is None or accepted is None else self.rest(header, accepted)
+            if header is None or accepted is None:
+                return None
+            told = self.rest(header, accepted) or self._rest_of_worker(header, accepted)
         except HoldfastError:  # an error in the estimate must not hide the approval
             return None
-        return None if told is None else told.brief()
+        return told.brief()
+
+    def _rest_of_worker(self, header: Execution, accepted: AcceptedRequest) -> Estimate:
+        """What the rest of a worker's run may cost: what its caps leave of what it has used."""
+        assert self.store is not None
+        most, _ = worker_most(header.function, accepted.limits, self.catalogue)
+        used = Spending(self.store).used(header)
+        spent = Amount(used.tokens.input + used.tokens.output, int(used.cost_usd * NANO))
+        return Estimate(worker_id=header.function, version=accepted.version, most=most.less(spent))
 
     # --- before a run begins
 

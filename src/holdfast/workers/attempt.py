@@ -291,16 +291,15 @@ class Attempt:
         await self._send({"op": "answer", "id": id, "result": answer.result, **written, **self._left()})
 
     async def _noted(self, tool: str, serving: Awaitable[Answer]) -> Answer:
-        """Log a refused call, and tokens beyond the reservation, so that the log has them even if the body ignores the answer."""
+        """Log a refused call, and what a call used beyond its reservation. The log has both even if the body ignores the answer."""
         try:
             answer = await serving
         except ToolFailed as failed:
             if not failed.recorded:
                 self._log.add("warning", failed.message, {"event": "tool_refused", "tool": tool[:200], "error_code": failed.code})
+            self._log.add_overshoot(tool, failed.beyond)
             raise
-        if answer.beyond:
-            told = f"{tool} took {answer.beyond} tokens more than could be reserved for it."
-            self._log.add("warning", told, {"event": "overshoot", "tool": tool, "tokens": answer.beyond})
+        self._log.add_overshoot(tool, answer.beyond)
         return answer
 
     async def _refuse(self, id: int, failed: ToolFailed) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from holdfast.workers.logs import MOST_LOG_BYTES, size_of
 from holdfast.workers.run_reporters import RunReporter
+from holdfast.workers.tools.seam import Reservation
 
 _MESSAGE_LENGTH: Final = 4000
 _FIELDS_BYTES: Final = 16 * 1024
@@ -36,6 +37,13 @@ class AttemptLog:
         """Add a line of the runner."""
         if not self._is_beyond():
             self._keep(self._reporter.logged(self._record(level, message, fields)))
+
+    def add_overshoot(self, tool: str, beyond: Reservation | None) -> None:
+        """Add what a call used beyond its reservation, if it did."""
+        if beyond is not None:
+            told = f"{tool} took {beyond.tokens} tokens and ${beyond.cost_usd:f} more than was reserved for it."
+            amounts = {"tokens": beyond.tokens, "cost_usd": float(beyond.cost_usd)}
+            self.add("warning", told, {"event": "overshoot", "tool": tool, **amounts})
 
     def _is_beyond(self) -> bool:
         """Count one more line. Returns whether it is beyond the most lines of an attempt; such a line is neither reported nor kept. A line

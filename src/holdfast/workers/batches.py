@@ -13,7 +13,7 @@ from holdfast.store.seam import Store
 from holdfast.workers.approvals import Approval
 from holdfast.workers.run_lookup import MOST_WAITING, Asker, waiting_below
 
-BatchVerdict = Literal["approve", "reject"]
+BatchVerdict = Literal["approve", "reject", "answer"]
 MOST: Final = MOST_WAITING
 """The most approvals that one batch decides."""
 

@@ -20,7 +20,7 @@ from holdfast.model import codec, reading
 from holdfast.model.errors import Rejected
 from holdfast.model.operations import Failure, Operation, Status, Type
 from holdfast.workers.run_operations import CARRIED_AT, EFFECTS_AT, INHERITED, INTENT, RECEIPT
-from holdfast.workers.tools.seam import Remaining, Reservation, ToolFailed, Usage
+from holdfast.workers.tools.seam import ZERO, Remaining, Reservation, ToolFailed, Usage
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,8 +112,8 @@ class Answer(msgspec.Struct, frozen=True):
 
     result: Any
     at: int
-    beyond: int = 0
-    """Tokens that the call used beyond its reservation."""
+    beyond: Reservation | None = None
+    """What the call used beyond its reservation; None if it kept to it."""
 
 
 def run_usage(usage: Usage, calls: int) -> RunUsage:
@@ -138,12 +138,18 @@ def answered(attempted: Try) -> Answer:
     receipt = attempted.receipt
     assert receipt is not None
     if receipt.error is None:
-        used, reserved = receipt.usage.tokens, attempted.intent.reservation.tokens
-        return Answer(receipt.result, attempted.at, max(0, used - reserved) if reserved else 0)
+        return Answer(receipt.result, attempted.at, _beyond(attempted, receipt.usage))
     error = receipt.error
     failed = ToolFailed(error.error_code, error.message, retry_after_seconds=error.retry_after_seconds, details=error.details)
-    failed.recorded = True
+    failed.recorded, failed.beyond = True, _beyond(attempted, receipt.usage)
     raise failed
+
+
+def _beyond(attempted: Try, used: Usage) -> Reservation | None:
+    """What a call of this run used beyond its reservation. Tokens and money are compared apart: prompts and answers have two prices."""
+    reserved = attempted.intent.reservation
+    tokens, cost = max(0, used.tokens - reserved.tokens), max(ZERO, used.cost_usd - reserved.cost_usd)
+    return Reservation(tokens, cost) if (tokens or cost) and reserved != Reservation() and not attempted.inherited else None
 
 
 def intent_at(tool: str, identity: str, number: int) -> Identity:

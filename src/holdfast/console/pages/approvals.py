@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 from holdfast.console.rendering import address
 from holdfast.console.site import Site, redirect
@@ -16,7 +16,7 @@ from holdfast.web.policy import Needs, Reach
 from holdfast.web.replies import Reply
 from holdfast.web.routing import Route
 from holdfast.workers.approvals import ApproverRefused, VotedBefore, check_settles
-from holdfast.workers.batches import MOST, BatchVerdict
+from holdfast.workers.batches import MOST
 from holdfast.workers.links import DEFAULT_SECONDS
 
 _MOST_COMMENT: Final = 4096
@@ -133,7 +133,7 @@ class ApprovalsPages:
         """Decide many approvals: the first form shows how many and which; the second one decides them, and the page shows the result of
         each."""
         ids, verdict = visit.chosen.get("id", ()), visit.field("verdict")
-        if verdict not in get_args(BatchVerdict):
+        if verdict not in ("approve", "reject"):
             raise InvalidParameter("Choose whether to approve or to reject.")
         if not ids:
             raise InvalidParameter("Select approvals first: tick the boxes of those that you mean.")

@@ -101,16 +101,16 @@ def worst_of(graph: Graph, inputs: Mapping[str, Any] | None, catalogue: Catalogu
     return _Reckoning(catalogue).graph(graph, inputs, limits or contract_in(graph).limits)
 
 
-def worker_most(contract: Contract, limits: Limits, catalogue: Catalogue) -> tuple[Amount, str | None]:
+def worker_most(worker_id: str, limits: Limits, catalogue: Catalogue) -> tuple[Amount, str | None]:
     """The most that one run of a worker can cost, and the reason if that is not known."""
-    if all(grant.name != MODEL_TOOL for grant in contract.tools):
+    if all(grant.name != MODEL_TOOL for grant in limits.tools):
         return NOTHING, None
     most = capped(limits.max_tokens, limits.max_cost_usd, catalogue.dearest())
     if most.nanos is not None:
         return most, None
     if limits.max_tokens is None:
-        return most, f"{contract.worker_id} has neither max_tokens nor max_cost_usd"
-    return most, f"{contract.worker_id} has no max_cost_usd, and the price of a model that it may ask is not known"
+        return most, f"{worker_id} has neither max_tokens nor max_cost_usd"
+    return most, f"{worker_id} has no max_cost_usd, and the price of a model that it may ask is not known"
 
 
 class _Reckoning:
@@ -199,7 +199,7 @@ class _Reckoning:
             self._gaps.append(Gap(self._node, f"no worker {name} is known here"))
             return UNKNOWN
         if graph is None:
-            most, why = worker_most(contract, contract.limits, self._catalogue)
+            most, why = worker_most(contract.worker_id, contract.limits, self._catalogue)
             if why is not None:
                 self._gaps.append(Gap(self._node, why))
             return most

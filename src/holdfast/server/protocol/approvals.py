@@ -10,7 +10,7 @@ import msgspec
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.model import reading
 from holdfast.model.durations import HINT, parsed
-from holdfast.model.errors import Rejected
+from holdfast.model.errors import InvalidParameter, Rejected
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.server.protocol.served import ServedWorkers
 from holdfast.web.asker import asker_of
@@ -50,6 +50,8 @@ class _Settled(_Said, kw_only=True):
 
 class _Many(_Said, kw_only=True):
     verdict: batches.BatchVerdict
+    result: Any = msgspec.UNSET
+    """The one answer to all of them."""
     approvals: list[str] = []
     run: str | None = None
     node: str | None = None
@@ -122,11 +124,16 @@ class Approvals:
     async def decide_many(self, request: Request) -> Reply:
         """Decide many approvals at once. Each has its own result; if one is refused, the others are still decided."""
         said, asker = _said(request, _Many), asker_of(request)
+        if (said.verdict == "answer") is (said.result is msgspec.UNSET):
+            raise InvalidParameter(
+                "A batch that answers questions has one `result` for all of them; one that approves or rejects has none."
+            )
+        result = None if said.result is msgspec.UNSET else said.result
         ids = await in_thread(Purpose.STORE, batches.chosen, self._served.store, asker, said.approvals, said.run, said.node)
         results = []
         for approval_id in ids:
             now = self._served.clock.now()
-            decision = Decision(verdict=said.verdict, decided_by=asker.principal, decided_at=now, comment=said.comment)
+            decision = Decision(verdict=said.verdict, decided_by=asker.principal, decided_at=now, comment=said.comment, result=result)
             try:
                 decided: Approval = await self._served.worker_service.decide(approval_id, decision, asker, in_batch=True)
             except Rejected as refused:

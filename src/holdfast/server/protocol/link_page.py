@@ -60,7 +60,7 @@ def question_page(
 ) -> Reply:
     """The page with the question, and with the form by which this person decides."""
     told = f'<p class="problem" role="alert">{shown(problem)}</p>' if problem else ""
-    asked = approval.question or f"May {approval.worker_id} call {approval.tool} with these arguments?"
+    asked = approval.question or _asked(approval)
     form = "".join(drawn(field, (given or {}).get(field.key, "")) for field in _fields(approval))
     yes = ("answer", "Send the answer") if approval.kind == "question" else ("approve", "Approve")
     comment = shown((given or {}).get("comment", ""))
@@ -87,6 +87,12 @@ def _page(status: int, title: str, body: str) -> Reply:
         f"<title>{shown(title)}</title><style>{_STYLE}</style></head><body><main>{body}</main></body></html>"
     )
     return Reply(status, text.encode("utf-8", "replace"), HEADERS)
+
+
+def _asked(approval: Approval) -> str:
+    """What an approval without words asks: of a node, or of a call."""
+    of_call = f"May {approval.worker_id} call {approval.tool} with these arguments?"
+    return of_call if approval.node is None else "Do you approve what is shown below?"
 
 
 def _fields(approval: Approval) -> list[Any]:

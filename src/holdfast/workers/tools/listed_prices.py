@@ -1,21 +1,26 @@
 """Listed prices: the prices of models by the optional package `genai-prices`, for an operator who chooses that source.
 
 The package has its list inside; nothing is asked over the network. A model that is not in the list of its server, or whose price is not
-one number for each kind of token, has no price here: the operator writes it into the table.
+one number for each kind of token at any time, has no price here: the operator writes it into the table. A run that began at a cheap hour
+must not go on with its price in a dear one.
 """
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
 from importlib import import_module
 from typing import Any, Final
 
+from holdfast.model.clock import SystemClock
 from holdfast.model.errors import InvalidParameter
 from holdfast.workers.tools.prices import Price
 
 GENAI_PRICES: Final = "genai-prices"
 """The only other source of prices than the operator's table."""
+_LATER: Final = tuple(datetime(2999, 1, 1, hour, 30, tzinfo=UTC) for hour in range(24))
+"""Each hour of a day after every change of a price that a list may announce."""
 
 
 def check_source(source: str | None) -> None:
@@ -29,24 +34,27 @@ def check_source(source: str | None) -> None:
 
 @lru_cache(maxsize=1000)
 def listed_price(model: str, base_url: str) -> Price | None:
-    """The price of a model of the server at this address; None if the list has none that is certain."""
-    package = _package()
+    """The price of a model of the server at this address; None if the list has none that is certain. It is dated with the day of today."""
+    package, today = _package(), datetime.fromtimestamp(SystemClock().now() / 1000, UTC)
+    at_any_hour = {_price_at(package, model, base_url, moment) for moment in (today, *_LATER)}
+    found = at_any_hour.pop()
+    if at_any_hour or found is None:
+        return None
+    reads, writes, cached = found
+    if reads is None or writes is None:
+        return None
+    source = f"{GENAI_PRICES} {package.__version__}"
+    return Price(input=reads, output=writes, cached_input=cached, source=source, as_of=today.date().isoformat())
+
+
+def _price_at(package: Any, model: str, base_url: str, moment: datetime) -> tuple[Decimal | None, ...] | None:
+    """What a million tokens cost at this moment: read, written, and read from a cache."""
+    usage = package.Usage(input_tokens=1, output_tokens=1)
     try:
-        found = package.calc_price(package.Usage(input_tokens=1, output_tokens=1), model, provider_api_url=base_url)
+        found = package.calc_price(usage, model, provider_api_url=base_url, genai_request_timestamp=moment)
     except LookupError:
         return None
-    price = found.model_price
-    whole = [_certain(getattr(price, name, None)) for name in ("input_mtok", "output_mtok", "cache_read_mtok")]
-    if whole[0] is None or whole[1] is None:
-        return None
-    checked = getattr(found.model, "prices_checked", None)
-    return Price(
-        input=whole[0],
-        output=whole[1],
-        cached_input=whole[2],
-        source=f"{GENAI_PRICES} {package.__version__}",
-        as_of="" if checked is None else str(checked),
-    )
+    return tuple(_certain(getattr(found.model_price, name, None)) for name in ("input_mtok", "output_mtok", "cache_read_mtok"))
 
 
 def _certain(value: Any) -> Decimal | None:

@@ -111,6 +111,8 @@ class ToolFailed(Exception):
 
     recorded = False
     """Whether the call was made and has a receipt. If not, the gateway refused it."""
+    beyond: Reservation | None = None
+    """What the call used beyond its reservation, though it failed."""
 
     def __init__(
         self,
