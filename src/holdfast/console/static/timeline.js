@@ -401,13 +401,14 @@
 
   // --- live: a tick says that something has changed. A slow answer is not asked for more often than it can be given.
   let held = 0, last = 0;
+  const writes = () => panel.querySelector("details[open] form") || [...panel.querySelectorAll("input:not([type=hidden]), textarea")]
+    .some((field) => field === document.activeElement || field.value !== field.defaultValue || field.hasAttribute("style")); // typed, or resized
   const refresh = () => {
     held = 0;
     last = performance.now();
     reload();
     const shown = panel.querySelector(".side-in");
-    const writes = panel.contains(document.activeElement) && document.activeElement.matches("input, textarea");
-    if (shown && shown.dataset.going && !writes && !panel.querySelector("details[open] form")) load(here(selectedId));
+    if (shown && shown.dataset.going && !writes()) load(here(selectedId));
   };
   const soon = () => {
     if (held || !latest) return;
