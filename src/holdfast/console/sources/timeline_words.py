@@ -18,6 +18,7 @@ from holdfast.model.operations import APPROVAL, ENQUEUE, RUN, Failure, Operation
 from holdfast.pipelines.record.operations import REUSED
 from holdfast.pipelines.record.results import settled_of
 from holdfast.workers.approvals import decision_of
+from holdfast.workers.attempt import AttemptResult
 from holdfast.workers.calls import Intent, Receipt
 from holdfast.workers.run_operations import ATTEMPT, CHOICE, INHERITED, NODE, RECEIPT, STEP
 
@@ -53,6 +54,10 @@ _BY_TYPE: Final[Mapping[Type, str]] = {
     Type.CALLBACK: "callback",
     Type.CHAINED_INVOKE: "invoke",
 }
+LOG: Final = "log"
+"""The verb of a line that an operation logged."""
+_MOST_LEVEL: Final = 10
+_MOST_LINE: Final = 300
 BATCHES: Final = frozenset({SubType.MAP.value, SubType.PARALLEL.value})
 """Contexts whose children are tracks: one row with counts."""
 _ENDS: Final[Mapping[Status, str]] = {
@@ -62,6 +67,7 @@ _ENDS: Final[Mapping[Status, str]] = {
     Status.CANCELLED: "stopped",
     Status.STOPPED: "stopped",
 }
+_attempts = reading.decoder(AttemptResult)
 _receipts = reading.decoder(Receipt)
 _intents = reading.decoder(Intent)
 
@@ -113,6 +119,8 @@ def said_of(op: Operation, intent: Operation | None = None) -> Said:
     try:
         if op.sub_type == RECEIPT:
             return _call(op, intent)
+        if op.sub_type == ATTEMPT and (ended := attempt_in(op)) is not None:
+            return _attempt(ended)
         if op.sub_type == RUN and op.type is Type.CHAINED_INVOKE:
             return _run(op)
         if op.sub_type == NODE and op.type is Type.CONTEXT and op.ended_at is not None:
@@ -122,6 +130,18 @@ def said_of(op: Operation, intent: Operation | None = None) -> Said:
     except (msgspec.MsgspecError, ValueError):
         pass
     return Said(tail=_plain_tail(op))
+
+
+def attempt_in(op: Operation) -> AttemptResult | None:
+    """The result of an attempt of a worker; None while it goes on."""
+    return None if op.result is None or op.error is not None else _attempts.decode(op.result)
+
+
+def _attempt(ended: AttemptResult) -> Said:
+    if ended.error is not None:
+        told = clear(f"{ended.error.error_code}: {ended.error.message}", MOST_TAIL)
+        return Said(tail=f"→ {told}", standing="failed")
+    return Said(tail="" if ended.outputs is None else f"→ {brief(json.dumps(ended.outputs, ensure_ascii=False))}")
 
 
 def _plain_tail(op: Operation) -> str:
@@ -183,6 +203,12 @@ def counted(total: int, ok: int, failed: int, what: str = "item") -> str:
     return f"{total:,} {what if total == 1 else f'{what}es' if what.endswith('ch') else f'{what}s'}" + (
         f": {', '.join(parts)}" if parts else ""
     )
+
+
+def logged(line: Mapping[str, Any]) -> tuple[str, str]:
+    """The level and the text of a line of a log. Fields that the author gave it follow its message."""
+    level, message = str(line.get("level") or "info").lower(), str(line.get("message") or "")
+    return clear(level, _MOST_LEVEL), clear(" ".join(message.split()), _MOST_LINE)
 
 
 def failure_line(error: Failure) -> str:

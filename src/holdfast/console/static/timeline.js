@@ -12,6 +12,7 @@
   const search = home.querySelector("input[type=search]");
   const errors = home.querySelector("input[type=checkbox]");
   const told = home.querySelector(".tl-told");
+  const LOUD = { warning: "retrying", error: "failed", critical: "failed" };
   const BAD = new Set(["failed", "stopped", "blocked", "quarantined"]);
 
   const make = (tag, name, parent) => {
@@ -103,7 +104,9 @@
       return;
     }
     at.setAttribute("aria-level", String(data.d + 1));
-    row.tail.className = BAD.has(data.s) ? "tl-tail s-" + data.s : "tl-tail";
+    const loud = data.v === "log" ? LOUD[data.n] : BAD.has(data.s) && data.s;
+    row.tail.className = loud ? "tl-tail s-" + loud : "tl-tail";
+    at.classList.toggle("tl-log", data.v === "log");
     row.code.style.paddingLeft = 8 + Math.min(data.d, 12) * 16 + "px";
     row.verb.textContent = data.v;
     row.name.textContent = data.n;
@@ -121,7 +124,7 @@
     if (data.r) row.open.href = home.dataset.page.replace(/[^/]*$/, "") + data.r;
     row.cost.textContent = data.m || "";
     row.took.textContent = data.u;
-    row.bar.hidden = false;
+    row.bar.hidden = !data.b;
     row.bar.className = "tl-bar " + data.b + " s-" + data.s;
     row.bar.style.left = data.x / 100 + "%";
     row.bar.style.width = Math.max(data.y - data.x, 0) / 100 + "%";
@@ -231,7 +234,7 @@
     latest = found;
     const words = found.told + (found.total !== found.operations && (search.value || errors.checked) ? " · " + found.total.toLocaleString("en") + " shown" : "");
     if (told.textContent !== words) told.textContent = words;
-    none.textContent = search.value || errors.checked ? "Nothing matches." : "No operation has begun yet.";
+    none.textContent = search.value || errors.checked ? "Nothing matches." : found.over ? "It ended without an operation." : "No operation has begun yet.";
     const scale = JSON.stringify([found.ticks, found.folds]);
     if (scale === drawn) return;
     drawn = scale;
@@ -282,7 +285,8 @@
       if (found.at % size === 0) keep(found.at / size, found);
     } else {
       keep(Math.floor(found.at / size), found);
-      const moved = found.rows.findIndex((row) => row.i === chosenId); // rows may have begun above it
+      const still = (found.rows[selected - found.at] || {}).i === chosenId;
+      const moved = still ? -1 : found.rows.findIndex((row) => row.i === chosenId); // rows may have begun above it
       if (selected >= 0 && moved >= 0) selected = found.at + moved;
       fit();
     }
