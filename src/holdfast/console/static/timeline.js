@@ -119,7 +119,7 @@
     if (data.k) at.setAttribute("aria-expanded", String(!data.c)); else at.removeAttribute("aria-expanded");
     row.mark.setAttribute("class", "mark s-" + data.s);
     row.use.setAttribute("href", "#mark-" + data.s);
-    at.setAttribute("aria-label", data.v + " " + data.n + " " + data.t + ", " + data.s + ", " + data.u);
+    at.setAttribute("aria-label", [data.v + " " + data.n + " " + data.t, data.s, data.u].filter(Boolean).join(", "));
     row.open.hidden = !data.r;
     if (data.r) row.open.href = home.dataset.page.replace(/[^/]*$/, "") + data.r;
     row.cost.textContent = data.m || "";
