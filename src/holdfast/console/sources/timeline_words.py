@@ -232,7 +232,7 @@ def _unmarked(value: Any) -> Any:
     if not isinstance(value, dict) or value.keys() != {"t", "v"}:
         return value
     inner = value["v"]
-    if value["t"] == "m" and isinstance(inner, dict):
+    if value["t"] in ("m", "br") and isinstance(inner, dict):
         return {key: _unmarked(one) for key, one in inner.items()}
     if value["t"] in ("l", "t") and isinstance(inner, list):
         return [_unmarked(one) for one in inner]
