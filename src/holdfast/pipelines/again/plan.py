@@ -52,6 +52,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """How many earlier runs the new run inherits receipts of writes from."""
     may_cost_usd: Decimal | None = None
     """The most that the restart may cost; None: there is no estimate."""
+    may_use_tokens: int | None = None
+    """The most tokens that it may use; None: there is no estimate."""
 
     @property
     def last_cost_usd(self) -> Decimal:
