@@ -77,7 +77,9 @@ def test_many_folds_never_take_the_whole_axis() -> None:
 def test_payloads_are_brief_and_texts_of_strangers_hide_nothing() -> None:
     assert brief('"receipt-42"') == "receipt-42"
     assert brief('{"t":"m","v":{"order":{"t":"i","v":17}}}') == '{"order": 17}'
-    batch = '{"t":"br","v":{"all":{"t":"l","v":[{"t":"m","v":{"result":{"t":"s","v":"a"}}}]},"completionReason":{"t":"s","v":"ALL_COMPLETED"}}}'
+    batch = (
+        '{"t":"br","v":{"all":{"t":"l","v":[{"t":"m","v":{"result":{"t":"s","v":"a"}}}]},"completionReason":{"t":"s","v":"ALL_COMPLETED"}}}'
+    )
     assert bare(batch) == '{"all": [{"result": "a"}], "completionReason": "ALL_COMPLETED"}', "what map and parallel return"
     assert bare('{"t": 1}') == '{"t": 1}', "an object of the author is no mark of a type"
     assert brief("[" * 100_000).startswith("[[[")

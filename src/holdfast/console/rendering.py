@@ -19,6 +19,7 @@ from markupsafe import Markup
 from holdfast.console.json_view import json_html, value_html
 from holdfast.console.query import quoted
 from holdfast.console.visit import Visit
+from holdfast.model.error_text import brief_class
 from holdfast.model.standing import LOOKS, Standing
 from holdfast.web.page_errors import SAFE_HEADERS
 from holdfast.web.plain_html import shown
@@ -46,6 +47,7 @@ class Rendering:
         )
         self._environment.filters |= {
             "visible": visible,
+            "brief_class": brief_class,
             "called": lambda header: visible(called(header), 60),
             "span": span,
             "usd": usd,

@@ -162,7 +162,9 @@ class AgainSource:
             blank, is_pipeline=picture is not None, can_retry=fails, shown=encoded(shown), places=_nodes(picture)
         )
         choice = choice or Choice(place="" if fails or picture is None else picture.nodes[0].node)
-        view = msgspec.structs.replace(view, choice=choice, may_cost=_cap(accepted), may_use=accepted.limits.max_tokens, last_cost=_cost(header))
+        view = msgspec.structs.replace(
+            view, choice=choice, may_cost=_cap(accepted), may_use=accepted.limits.max_tokens, last_cost=_cost(header)
+        )
         try:
             asked = self._asked(header, accepted, choice)
             view = msgspec.structs.replace(view, edited=asked.inputs is not None)

@@ -91,6 +91,11 @@ class BulkSource:
         """Who acts."""
         return self._viewer.owner
 
+    def likely(self, query: Query) -> Verb:
+        """The first verb that can act on what the question asks for, by its status."""
+        chosen = {Standing(value) for value in query.of("status")}
+        return next((verb for verb in Verb if chosen.intersection(_STANDINGS[verb])), Verb.STOP)
+
     def plan(self, query: Query, verb: Verb, newest: str = "") -> Plan:
         """The runs that are meant, at most `MOST`. With `newest`, none that began later."""
         chosen = {Standing(value) for value in query.of("status")}

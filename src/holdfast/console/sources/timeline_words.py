@@ -13,6 +13,7 @@ import msgspec
 
 from holdfast.contract.protocol import response_from
 from holdfast.model import reading
+from holdfast.model.error_text import brief_class
 from holdfast.model.ledger import nanos_of
 from holdfast.model.operations import APPROVAL, ENQUEUE, RUN, Failure, Operation, Status, SubType, Type
 from holdfast.pipelines.record.operations import REUSED
@@ -213,7 +214,7 @@ def logged(line: Mapping[str, Any]) -> tuple[str, str]:
 
 def failure_line(error: Failure) -> str:
     """An error on one line."""
-    kind = (error.type or "").rpartition(".")[2]
+    kind = brief_class(error.type or "")
     told = " ".join((error.message or "").split())
     return clear(f"{kind}: {told}" if kind and told else kind or told or "failed", MOST_TAIL)
 
