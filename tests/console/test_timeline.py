@@ -14,6 +14,7 @@ from holdfast.console.sources.timeline_scale import WIDTH, Scale
 from holdfast.console.sources.timeline_tree import Choice
 from holdfast.console.sources.timeline_words import bare, brief, clear, counted
 from holdfast.console.sources.viewer import Viewer
+from holdfast.model.error_text import brief_class
 from holdfast.model.execution import Execution
 from holdfast.model.ids import id_at
 from holdfast.model.operations import SubType
@@ -85,6 +86,8 @@ def test_payloads_are_brief_and_texts_of_strangers_hide_nothing() -> None:
     assert brief("[" * 100_000).startswith("[[[")
     assert len(brief('"' + "x" * 1_000_000 + '"')) < 200
     assert clear("a\u202eb\x1b[31mc", 100) == "a\\u202eb\\x1b[31mc"
+    assert brief_class("aws_durable_execution_sdk_python.exceptions.StepError") == "StepError"
+    assert [brief_class(code) for code in ("page_not_found", "a b.c", "3.11", "x.")] == ["page_not_found", "a b.c", "3.11", "x."]
     assert counted(40, 38, 2) == "40 items: 38 ok, 2 failed"
     assert counted(1, 0, 0, "branch") == "1 branch: 1 to go"
 

@@ -119,7 +119,7 @@ def usd(nanos: int | None) -> str:
     if nanos is None:
         return ""
     if nanos and abs(nanos) < _NANOS // 100:
-        return f"${nanos / _NANOS:.4f}".rstrip("0") if abs(nanos) >= 100_000 else "<$0.0001"
+        return f"${nanos / _NANOS:.4f}" if abs(nanos) >= 100_000 else "<$0.0001"
     return f"${nanos / _NANOS:,.2f}"
 
 
