@@ -22,6 +22,7 @@ def test_an_answer_that_is_being_written_stays_when_the_page_refreshes_itself(se
     page.wait_for_url(re.compile(r"\?op="))
     field = page.get_by_label("Result, as JSON")
     expect(field).to_be_visible()
+    expect(page.locator("#timeline .tl-row[aria-selected=true]")).to_contain_text("awaiting-approval")
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url) if "part=panel" in request.url else None)
     ticked(page)
@@ -41,6 +42,7 @@ def test_an_answer_that_is_being_written_stays_when_the_page_refreshes_itself(se
 
 def ticked(page: Page) -> None:
     """Say that something has changed, and wait until the page has asked again for what it shows."""
-    with page.expect_response(lambda answer: "/timeline?" in answer.url):
+    with page.expect_request(lambda request: "/timeline?" in request.url) as begun:
         page.evaluate("document.dispatchEvent(new CustomEvent('holdfast:tick'))")
+    begun.value.response()
     page.wait_for_function("document.querySelectorAll('#panel .htmx-request').length === 0")
