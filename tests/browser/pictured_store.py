@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import holdfast
-from holdfast import Duration, DurableContext, Limits, Queue, Schedule, StepContext, durable_execution, durable_step
+from holdfast import DurableContext, Duration, Limits, Queue, Schedule, StepContext, durable_execution, durable_step
 from holdfast.durable.config import CallbackConfig, StepConfig
 from holdfast.durable.retries import RetryPresets
 from holdfast.model.errors import HoldfastError
