@@ -17,7 +17,7 @@ from holdfast.console.sources.timeline_scale import Scale
 from holdfast.console.sources.timeline_words import BATCHES, LOG, Said, counted, logged, name_of, said_of, stands, verb_of
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.operations import APPROVAL, CANCEL, SERVED, Operation, SubType, Type
-from holdfast.pipelines.record.operations import TIME_AT, node_time_at
+from holdfast.pipelines.record.operations import REUSED, TIME_AT, node_time_at
 from holdfast.workers.run_operations import ATTEMPT, EFFECTS, INTENT, NODE, RECEIPT, REQUEST
 
 _CROWD: Final = 50
@@ -117,6 +117,7 @@ class Tree:
         found: list[Entry] = []
         number: dict[str, int] = {}
         homes: dict[str, int] = {}
+        taken: dict[str | None, list[Entry]] = {}
         rounds: Counter[str | None] = Counter()
         attempt = -1
         for op in operations:
@@ -127,9 +128,13 @@ class Tree:
             entry.intent = intents.get(op.id)
             if op.type is Type.CONTEXT and op.sub_type == NODE:
                 homes[op.name or ""] = len(found)
+                for early in taken.pop(op.name, ()):  # what a node takes over is written before the node itself
+                    early.above = len(found)
                 rounds[op.name] += 1
                 if rounds[op.name] > 1:
                     entry.name = f"{entry.name} (round {rounds[op.name]})"
+            if op.sub_type == REUSED and entry.above < 0:
+                taken.setdefault(op.name, []).append(entry)
             if op.sub_type == ATTEMPT:
                 attempt = len(found)
             number[op.id] = len(found)

@@ -18,6 +18,7 @@ from holdfast.model.ledger import nanos_of
 from holdfast.model.operations import APPROVAL, ENQUEUE, RUN, Failure, Operation, Status, SubType, Type
 from holdfast.pipelines.record.operations import REUSED
 from holdfast.pipelines.record.results import settled_of
+from holdfast.pipelines.record.reused import reused_in
 from holdfast.workers.approvals import decision_of
 from holdfast.workers.attempt import AttemptResult
 from holdfast.workers.calls import Intent, Receipt
@@ -122,6 +123,9 @@ def said_of(op: Operation, intent: Operation | None = None) -> Said:
             return _call(op, intent)
         if op.sub_type == ATTEMPT and (ended := attempt_in(op)) is not None:
             return _attempt(ended)
+        if op.sub_type == REUSED and op.type is Type.STEP and op.result is not None:
+            taken = reused_in(op)
+            return Said(tail=f"→ of run {taken.of}", run=taken.run_id or taken.of)
         if op.sub_type == RUN and op.type is Type.CHAINED_INVOKE:
             return _run(op)
         if op.sub_type == NODE and op.type is Type.CONTEXT and op.ended_at is not None:
