@@ -40,9 +40,10 @@ STREAMS: Final = 10
 LOOKS: Final[dict[str, Browse]] = {
     "list": Browse(),
     "failed": Browse(standings=(Standing.FAILED,)),
-    "nothing": Browse(text="no-such-name", versions=("no-such-version",)),
+    "nothing": Browse(versions=("no-such-version",)),
 }
-"""The questions that are timed: everything, what failed, and what is not there."""
+"""The questions that are timed: everything, what failed, and what is not there. No index finds a version, so the last one looks at as many
+executions as a look may."""
 _VARIED: Final = {
     "key": "(SELECT max(key) FROM executions) + n",
     "id": "id || '-' || n",

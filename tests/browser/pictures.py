@@ -2,7 +2,8 @@
 
     make pictures        or        python -m tests.browser.pictures
 
-They show the sample of `holdfast dev` and a store of orders, so that they look the same wherever they are made but for times and ids.
+They show the sample of `holdfast dev` in a store with queues, schedules and orders (pictured_store.py), so that they look the same wherever
+they are made but for times and ids.
 """
 
 from __future__ import annotations
@@ -12,17 +13,19 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from tests.browser.conftest import sample
+from tests.browser.conftest import console, sample
+from tests.browser.pictured_store import fill, with_keys
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FOLDER = ROOT / "docs" / "pictures"
 LOOKS = {"light": (1440, 900, "light"), "dark": (1440, 900, "dark"), "phone": (390, 844, "light")}
 PAGES = {
     "home": "",
-    "runs": "runs?q=is:any",
+    "runs": "runs",
     "run": "runs/{run}",
     "restart": "runs/{run}/restart",
     "approvals": "approvals",
@@ -44,6 +47,8 @@ PAGES = {
 
 OVER = {"restart", "test"}
 """Pages of a run that is over. They are taken before it is restarted."""
+KEYED = {"login", "keys"}
+"""Pages of a server that has credentials."""
 
 
 def main() -> None:
@@ -53,20 +58,34 @@ def main() -> None:
     assert path is not None, "make browser"
     FOLDER.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, sample(Path(folder)) as url, sync_playwright() as playwright:
+        fill(Path(folder) / "holdfast.db")
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page()
         first = _approved(page, url)
         before = [name for name in wanted if name in OVER]
         _take(browser, url, before, run=first, other=first)
         second = _restarted(page, url, first)
-        _take(browser, url, [name for name in wanted if name not in OVER], run=second, other=first)
+        _take(browser, url, [name for name in wanted if name not in OVER | KEYED], run=second, other=first)
+        _take_keyed(browser, Path(folder) / "keyed.db", [name for name in wanted if name in KEYED])
         browser.close()
 
 
-def _take(browser: Browser, url: str, names: list[str], *, run: str, other: str) -> None:
+def _take_keyed(browser: Browser, store: Path, names: list[str]) -> None:
+    token = with_keys(store)
+    with console(store) as url:
+        _take(browser, url, [name for name in names if name == "login"])
+        page = browser.new_page()
+        page.goto(f"{url}/console/login")
+        page.get_by_label("Token").fill(token)
+        page.get_by_role("button", name="Log in").click()
+        page.wait_for_url(re.compile("/console/$"))
+        _take(browser, url, [name for name in names if name != "login"], state=page.context.storage_state())
+
+
+def _take(browser: Browser, url: str, names: list[str], *, run: str = "", other: str = "", state: Any = None) -> None:
     for name in names:
         for look, (width, height, scheme) in LOOKS.items():
-            context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)  # type: ignore[arg-type]
+            context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme, storage_state=state)  # type: ignore[arg-type]
             page = context.new_page()
             page.goto(f"{url}/console/{PAGES[name].format(run=run, other=other)}")
             page.wait_for_load_state("load")

@@ -40,6 +40,7 @@ def test_an_order_is_started_watched_answered_and_finished_in_the_console(serve:
     expect(page.locator("#run-head")).to_contain_text("waiting")
     expect(page.locator("#run-head")).to_contain_text("It waits for an answer to its callback 'awaiting-approval'")
     expect(page.locator("#timeline")).to_contain_text("validate_order")
+    expect(page.locator("#timeline .tl-log")).to_contain_text("everything is there")
     run = page.url
     page.locator("#timeline").get_by_text("validate_order").first.click()
     expect(page.locator("#panel")).to_contain_text("everything is there")

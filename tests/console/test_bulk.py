@@ -65,6 +65,7 @@ async def test_parked_runs_are_redriven_and_failed_ones_retried(scene: Scene) ->
     async with scene.browser("operator") as browser:
         assert "There is nothing to release" in await browser.text("runs/-/bulk?q=&verb=release")
         assert "3 runs to redrive" in await browser.text("runs/-/bulk?q=queue:emails&verb=redrive")
+        assert "3 runs to retry" in await browser.text("runs/-/bulk?q=status:failed"), "what failed cannot be stopped"
         given = {"q": "queue:emails", "newest": max(parked), "reason": "mended"}
         job = await act(browser, **given, verb="redrive", count="3", confirm="3")
         assert "Done 3" in await ended(browser, job)

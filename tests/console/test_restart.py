@@ -61,11 +61,27 @@ async def test_a_pipeline_is_restarted_from_a_node_and_says_first_what_is_reused
         assert "No write was made in what runs again." in shown
         made = await _restarted(person, run, **{"from": "last", "input": _input(page.text)})
         stage.over(made)
+        rows = (await person.get(f"runs/{made}/timeline")).json()["rows"]
+    asked = next(at for at, row in enumerate(rows) if row["n"] == "sign-off")
+    assert [(row["d"], row["v"], row["t"]) for row in rows[asked : asked + 2]] == [(0, "human", "→ ok"), (1, "reused", f"→ of run {run}")]
     new = stage.store.find(made)
     old = stage.store.find(run)
     assert new is not None
     assert old is not None
     assert (new.function, old.superseded_by, new.status.value) == ("flow", made, "SUCCEEDED")
+
+
+async def test_the_page_says_what_the_rest_may_cost_in_money_or_else_in_tokens(stage: ServingScene) -> None:
+    uncapped = _flow(stage, 5)
+    run: str = stage.engine.run("flow", {"n": 5}, wait=0.0, constraints={"max_tokens": 60_000}).run_id
+    stage.over_or_asks(run)
+    stage.decide(run)
+    async with stage.browser() as person:
+        assert "The new run may cost up to $0.00." in await person.text(f"runs/{run}/restart?from=last"), "it asks no model"
+    stage.served = None  # a console that knows no price: only the cap of the run bounds it
+    async with stage.browser() as person:
+        assert "The new run may use up to 60,000 tokens." in await person.text(f"runs/{run}/restart?from=last")
+        assert "caps neither tokens nor money" in await person.text(f"runs/{uncapped}/restart?from=last")
 
 
 async def test_a_run_with_a_key_that_asks_a_person_is_called_and_stands_the_same_on_every_page(stage: ServingScene) -> None:

@@ -21,9 +21,7 @@ from holdfast.model.execution import ExecutionStatus, State
 from holdfast.model.operations import Type
 from holdfast.pipelines.graph.graph import HumanNode, MapNode, WorkerNode
 from holdfast.store.seam import Filter
-from holdfast.workers.artifacts import Artifacts
 from holdfast.workers.body.errors import WorkerError
-from holdfast.workers.storage.folder import Folder
 from tests.console.histories import History
 from tests.console.scene import Browser, Scene, plain, reached
 from tests.pipelines.stage import PatientClock, graph_of, stage, worker
@@ -312,27 +310,48 @@ async def test_a_pipeline_shows_its_graph_its_nodes_and_the_items_of_its_map(sce
             assert "A person decides this." in await browser.text(f"runs/{run.id}?op={asked['i']}")
 
 
-async def test_an_attempt_has_its_log_and_a_run_its_artifacts_with_a_preview(scene: Scene, tmp_path: Path) -> None:
-    kept = Artifacts(Folder(Path(f"{scene.where}.workers") / "artifacts"), 1 << 20)
-    parts = iter([b'{"report": "<b>fine</b>"}', b""])
-    ref_kept = kept.keep("default", "report.json", "application/json", lambda _: next(parts))
+async def report_body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+    await ctx.step(lambda: 1, "count")
+    ctx.log("writing", level="warning")
+    await ctx.artifact("report.json", json.dumps({"report": "<b>fine</b>", "by": inputs["token"]}), media_type="application/json")
+    await ctx.artifact("dot.png", b"\x89PNG", media_type="image/png")
+    return {"n": 1}
 
-    graph = msgspec.structs.replace(graph_of(WorkerNode(name="one", worker="w", inputs={"n": 1})), steps=None)
-    async with stage(graph, worker("w", page_body), folder=tmp_path, where=scene.where, clock=PatientClock()) as made:
+
+async def test_an_attempt_has_its_log_and_a_run_its_artifacts_with_a_preview(scene: Scene, tmp_path: Path) -> None:
+    """In the panel of what made them, of the node that asked for the run, and with the result; without secrets."""
+    takes = {"type": "object", "properties": {"token": {"type": "string", "writeOnly": True}}}
+    graph = graph_of(WorkerNode(name="one", worker="w", inputs={"token": "s3cr3t-of-the-caller"}))
+    folder = Path(f"{scene.where}.workers") / "artifacts"
+    folder.mkdir(parents=True)
+    made_by = worker("w", report_body, takes=takes)
+    async with stage(msgspec.structs.replace(graph, steps=None), made_by, folder=folder, where=scene.where, clock=PatientClock()) as made:
         await made.run()
-        (run,) = scene.store.list(Filter(function="w", limit=10))
-        async with scene.browser() as browser:
-            rows = (await slice_of(browser, run.id))["rows"]
-            attempts = [row for row in rows if row["v"] == "attempt"]
-            for row in attempts:
-                assert "looking at 1" in plain((await browser.get(f"runs/{run.id}?part=panel&op={row['i']}")).text)
-            assert "worker w" in await browser.text(f"runs/{run.id}")
-            got = await browser.get(f"runs/{run.id}/artifact/{ref_kept.artifact_id}")
-            assert got.content == b'{"report": "<b>fine</b>"}'
-            assert got.headers["content-type"] == "application/octet-stream"
-            assert "attachment" in got.headers["content-disposition"]
-            assert "sandbox" in got.headers["content-security-policy"]
-            await browser.get(f"runs/{run.id}/artifact/{'0' * 32}", expect=422)
+    (run,) = scene.store.list(Filter(function="w", limit=10))
+    (above,) = [header for header in scene.store.list(Filter(function="p", limit=10)) if header.parent is None]
+    async with scene.browser() as browser:
+        rows = (await slice_of(browser, run.id))["rows"]
+        assert [f"{row['v']} {row['n']} {row['t']}".strip() for row in rows] == [
+            'attempt 1 → {"n": 1}',
+            "step count → 1",
+            "log warning writing",
+        ]
+        attempt = next(row["i"] for row in rows if row["v"] == "attempt")
+        asked = next(row["i"] for row in (await slice_of(browser, above.id))["rows"] if row["v"] == "run")
+        for path in (f"{run.id}?part=panel&op={attempt}", f"{above.id}?part=panel&op={asked}", f"{run.id}?tab=data"):
+            page = (await browser.get(f"runs/{path}")).text
+            assert "fine" in page, path
+            assert "<b>fine" not in page, path
+            assert "s3cr3t" not in page, path
+            (picture,) = re.findall(r'<img class="preview" src="[^"]*(runs/[^"]+)"', page)
+            assert (await browser.get(picture)).headers["content-type"] == "image/png"
+        (file,) = {found for found in re.findall(r'href="[^"]*(runs/[^"]+/artifact/[^"]+)" download', page) if found not in picture}
+        got = await browser.get(file)
+        assert json.loads(got.content)["report"] == "<b>fine</b>"
+        assert got.headers["content-type"] == "application/octet-stream"
+        assert "attachment" in got.headers["content-disposition"]
+        assert "sandbox" in got.headers["content-security-policy"]
+        await browser.get(f"runs/{run.id}/artifact/{'0' * 32}", expect=422)
 
 
 async def test_what_the_contract_marks_as_secret_is_nowhere_on_the_page(scene: Scene, tmp_path: Path) -> None:

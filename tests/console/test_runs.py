@@ -11,6 +11,7 @@ import pytest
 import holdfast
 from holdfast import AsyncDurableContext, Duration, durable_execution
 from holdfast.model.errors import HoldfastError
+from holdfast.store.browsing import MAX_SCAN, Browse
 from tests.console.scene import Scene, plain, reached
 
 
@@ -71,7 +72,7 @@ async def test_pages_follow_each_other_without_repeating_or_skipping_a_run(scene
         path, seen = "runs", []
         while path:
             page = (await browser.get(path)).text
-            seen += re.findall(r'class="cut mono name">(n\d+)<', page)
+            seen += re.findall(r'class="cut mono name" title="[^"]*">(n\d+)<', page)
             older = re.search(r'href="\./(runs\?[^"]*beyond=[^"]*)">Older', page)
             path = "" if older is None else older[1].replace("&amp;", "&")
     assert len(seen) == 120
@@ -83,6 +84,20 @@ async def test_a_question_that_cannot_be_read_is_shown_again_with_what_is_wrong(
         page = await browser.get("runs?q=colour:red", expect=422)
         assert "is not a qualifier. There are status, worker" in plain(page.text)
         assert 'value="colour:red"' in page.text
+
+
+async def test_all_counts_of_one_question_together_look_at_no_more_than_one_search_may(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[Browse] = []
+    real = scene.store.facets
+    monkeypatch.setattr(scene.store, "facets", lambda wanted, *given: looks.append(wanted) or real(wanted, *given))
+    async with scene.browser() as browser:
+        for question in ("", "status:failed", "status:failed error:a tenant:b queue:c version:none function:d pipeline:e worker:f"):
+            looks.clear()
+            await browser.get("runs/-/facets", params={"q": question})
+            assert 0 < sum(look.scan for look in looks) <= MAX_SCAN, question
+    assert len(looks) == 9
 
 
 async def test_the_search_completes_qualifiers_and_their_values_from_data(scene: Scene) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from holdfast.console.served import Served
 from holdfast.console.sources.timeline import Slice, TimelineSource, Trees
 from holdfast.console.sources.timeline_scale import WIDTH, Scale
 from holdfast.console.sources.timeline_tree import Choice
 from holdfast.console.sources.timeline_words import bare, brief, clear, counted
 from holdfast.console.sources.viewer import Viewer
+from holdfast.model.error_text import brief_class
 from holdfast.model.execution import Execution
 from holdfast.model.ids import id_at
 from holdfast.model.operations import SubType
@@ -74,10 +78,16 @@ def test_many_folds_never_take_the_whole_axis() -> None:
 def test_payloads_are_brief_and_texts_of_strangers_hide_nothing() -> None:
     assert brief('"receipt-42"') == "receipt-42"
     assert brief('{"t":"m","v":{"order":{"t":"i","v":17}}}') == '{"order": 17}'
+    batch = (
+        '{"t":"br","v":{"all":{"t":"l","v":[{"t":"m","v":{"result":{"t":"s","v":"a"}}}]},"completionReason":{"t":"s","v":"ALL_COMPLETED"}}}'
+    )
+    assert bare(batch) == '{"all": [{"result": "a"}], "completionReason": "ALL_COMPLETED"}', "what map and parallel return"
     assert bare('{"t": 1}') == '{"t": 1}', "an object of the author is no mark of a type"
     assert brief("[" * 100_000).startswith("[[[")
     assert len(brief('"' + "x" * 1_000_000 + '"')) < 200
     assert clear("a\u202eb\x1b[31mc", 100) == "a\\u202eb\\x1b[31mc"
+    assert brief_class("aws_durable_execution_sdk_python.exceptions.StepError") == "StepError"
+    assert [brief_class(code) for code in ("page_not_found", "a b.c", "3.11", "x.")] == ["page_not_found", "a b.c", "3.11", "x."]
     assert counted(40, 38, 2) == "40 items: 38 ok, 2 failed"
     assert counted(1, 0, 0, "branch") == "1 branch: 1 to go"
 
@@ -124,6 +134,38 @@ def test_a_deep_link_opens_what_stands_above_its_operation(scene: Scene) -> None
     assert found.selected is not None
     assert found.rows[found.selected - found.at].name == "fetch-2"
     assert len(found.toggled) == 2
+
+
+def logging(scene: Scene, lines: Sequence[dict[str, Any]]) -> TimelineSource:
+    """A source beside a server that has kept these lines of every execution."""
+    found = viewer(scene)
+    found.served = Served(asyncio.get_running_loop(), logs=lambda _: lines)
+    return TimelineSource(found)
+
+
+async def test_what_an_operation_logged_stands_under_its_row(scene: Scene) -> None:
+    header = order(scene)
+    first = source(scene).slice(header, Trees(), Choice())
+    charge, trees = first.rows[0].id, Trees()
+    lines = [{"operationId": charge, "level": "WARNING", "message": "few\nare \x1b[31mleft"}, {"operationId": "another", "message": "no"}]
+    found = logging(scene, lines).slice(header, trees, Choice())
+    assert rows(found)[:3] == ["step charge → receipt-42", "  log warning few are \\x1b[31mleft", "wait cool-down 30 s"]
+    assert (found.total, found.operations, found.counts) == (4, 9, {"ok": 8, "failed": 1}), "a line is no operation"
+    charged, line = found.rows[:2]
+    assert (charged.bar, charged.x0, charged.x1) == ("work", first.rows[0].x0, first.rows[0].x1), "its bar is that of what it did"
+    assert (line.id, line.standing, line.bar, line.took) == (charge, "", "", None)
+    closed = logging(scene, lines).slice(header, trees, Choice(toggled=frozenset({charged.place})))
+    assert rows(closed)[:2] == ["step charge → receipt-42", "wait cool-down 30 s"]
+    searched = logging(scene, lines).slice(header, trees, Choice(text="are \\x1b"))
+    assert [row.verb for row in searched.rows] == ["step", "log"]
+
+
+async def test_of_many_lines_the_first_have_rows_and_the_rest_is_counted(scene: Scene) -> None:
+    header = order(scene)
+    charge = source(scene).slice(header, Trees(), Choice()).rows[0].id
+    found = logging(scene, [{"operationId": charge, "message": f"line {n}"} for n in range(5_000)]).slice(header, Trees(), Choice())
+    assert [row.tail for row in found.rows[1:22]] == [*(f"line {n}" for n in range(20)), "… 4,980 more"]
+    assert found.total == 24
 
 
 def test_bars_lie_on_the_axis_and_a_wait_is_not_work(scene: Scene) -> None:

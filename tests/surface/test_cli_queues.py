@@ -221,7 +221,7 @@ def test_executions_show_tells_queue_lane_position_and_the_limit_that_it_waits_f
     told = json.loads(shown(queues, "executions", "show", "send/later", "--json"))
     assert told["place"]["lane"] == "emails/tenant=acme/function=send:$LATEST"
     assert (told["place"]["position"], told["place"]["limit"]) == (2, "tenant acme has 1 of 1 slots in use")
-    assert told["why"] == "It waits in queue emails: 2nd in its lane, 1 before it; tenant acme has 1 of 1 slots in use."
+    assert told["why"] == "It waits in queue emails: tenant acme has 1 of 1 slots in use; 2nd in its lane, 1 before it."
     page = " ".join(shown(queues, "executions", "show", "send/later").split())
     assert "position 2nd in its lane, 1 before it limit tenant acme has 1 of 1 slots in use" in page
     assert "position admitted" in " ".join(shown(queues, "executions", "show", taken.id).split())

@@ -164,4 +164,5 @@ def test_what_no_runner_could_follow_is_refused_in_words(timing: Timing, says: s
 
 def test_a_timing_is_told_in_words() -> None:
     assert in_words(Timing(cron="0 2 * * *", zone="Europe/Berlin")) == "At 02:00 every day (Europe/Berlin)"
-    assert in_words(Timing(every=5400, jitter=300)) == "Every 90m, up to 5m late"
+    assert in_words(Timing(every=5400, jitter=60)) == "Every 90 minutes, up to 1 minute late"
+    assert in_words(Timing(every=3600)) == "Every hour"

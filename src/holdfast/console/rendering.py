@@ -20,6 +20,7 @@ from markupsafe import Markup
 from holdfast.console.json_view import json_html, value_html
 from holdfast.console.query import quoted
 from holdfast.console.visit import Visit
+from holdfast.model.error_text import brief_class
 from holdfast.model.standing import LOOKS, Standing
 from holdfast.web.page_errors import SAFE_HEADERS
 from holdfast.web.plain_html import shown
@@ -47,6 +48,7 @@ class Rendering:
         )
         self._environment.filters |= {
             "visible": visible,
+            "brief_class": brief_class,
             "called": lambda header: visible(called(header), 60),
             "span": span,
             "usd": usd,
@@ -120,7 +122,7 @@ def usd(nanos: int | None) -> str:
     if nanos is None:
         return ""
     if nanos and abs(nanos) < _NANOS // 100:
-        return f"${nanos / _NANOS:.4f}".rstrip("0") if abs(nanos) >= 100_000 else "<$0.0001"
+        return f"${nanos / _NANOS:.4f}" if abs(nanos) >= 100_000 else "<$0.0001"
     return f"${nanos / _NANOS:,.2f}"
 
 

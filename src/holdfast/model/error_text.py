@@ -10,6 +10,7 @@ from holdfast.model.operations import Failure
 _OFFICIAL: Final = "aws_durable_execution_sdk_python."
 _OURS: Final = "holdfast.durable."
 _SHOWN: Final = 500
+_DOTTED: Final = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+", re.ASCII)
 _PYTHON_FRAME: Final = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<name>\S+))?')
 
 
@@ -17,6 +18,11 @@ def class_of(wire: str) -> str:
     """The full name of an error's class, as authors import it. On the wire the classes of `holdfast.durable` have the package name of the
     official SDK."""
     return _OURS + wire.removeprefix(_OFFICIAL) if wire.startswith(_OFFICIAL) else wire
+
+
+def brief_class(code: str) -> str:
+    """The name of a class without its module; any other error code as it is."""
+    return code.rpartition(".")[2] if _DOTTED.fullmatch(code) else code
 
 
 def one_line(error: Failure) -> str:

@@ -141,10 +141,20 @@ def delay_of(timing: Timing, schedule: str, at: int) -> int:
 def in_words(timing: Timing) -> str:
     """When the schedule is due, as a person says it."""
     if timing.every is not None:
-        words = f"Every {duration_of(timing.every)}"
+        words = f"Every {_counted(timing.every).removeprefix('1 ')}"
     else:
         words = f"{cron.in_words(timing.cron or '')} ({timing.zone})"
-    return f"{words}, up to {duration_of(timing.jitter)} late" if timing.jitter else words
+    return f"{words}, up to {_counted(timing.jitter)} late" if timing.jitter else words
+
+
+_SPOKEN: Final = {"s": "second", "m": "minute", "h": "hour", "d": "day"}
+
+
+def _counted(seconds: int) -> str:
+    """A duration in words: `5400` is `90 minutes`."""
+    text = duration_of(seconds)
+    count, unit = int(text[:-1]), _SPOKEN[text[-1]]
+    return f"{count:,} {unit}{'' if count == 1 else 's'}"
 
 
 # --- intervals

@@ -88,8 +88,8 @@ def lane_at(store: QueueStore, queue: str, key: str) -> LaneStanding | None:
 
 
 def why_it_waits(place: QueuePlace, header: Execution) -> str:
-    """Why an execution waits in its queue, as a sentence."""
+    """Why an execution waits in its queue, as a sentence: the limit comes first, because lists cut what is long."""
     if header.state is State.DELAYED:
         return f"It is delayed: it enters queue {place.queue} when its delay is over."
-    told = f"It waits in queue {place.queue}: {place.told()}."
-    return told if place.limit is None else f"{told[:-1]}; {place.limit}."
+    limit = "" if place.limit is None else f"{place.limit.replace(f'queue {place.queue} ', 'it ')}; "
+    return f"It waits in queue {place.queue}: {limit}{place.told()}."

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
@@ -30,6 +29,7 @@ from holdfast.model.starts import Restart, Start, Started
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.pipelines.again.forerunners import Forerunners
 from holdfast.pipelines.again.plan import NodePlan, Plan, below, check_names, planned
+from holdfast.pipelines.estimate.amounts import UNKNOWN, Amount
 from holdfast.pipelines.estimate.estimate import Begun, rest_of
 from holdfast.pipelines.graph.contract import contract_in
 from holdfast.pipelines.graph.graph import Graph
@@ -151,19 +151,19 @@ def prepare(store: Store, run_id: str, asker: Asker, asked: RestartAsked, servic
         costs = {} if view is None else {name: cost.cost_usd for name, cost in view.costs.items()}
         both = (accepted.request.inputs, inputs)
         nodes = planned(ground.graph, forerunners, asked.nodes, forced, both, costs, ground.packages.get)
-        may_cost = None if service is None else _may_cost(service, ground.graph, nodes, made)
-        plan = msgspec.structs.replace(plan, nodes=nodes, may_cost_usd=may_cost)
+        most = UNKNOWN if service is None else _most(service, ground.graph, nodes, made)
+        plan = msgspec.structs.replace(plan, nodes=nodes, may_cost_usd=most.cost_usd, may_use_tokens=most.tokens)
     return PreparedRestart(header=header, accepted=made, plan=plan, kind=kind, graph=ground.text, asked=asked)
 
 
-def _may_cost(service: WorkerService, graph: Graph, nodes: Sequence[NodePlan], accepted: AcceptedRequest) -> Decimal | None:
-    """The most that the new run can cost; reused nodes cost nothing. None if that is not known."""
+def _most(service: WorkerService, graph: Graph, nodes: Sequence[NodePlan], accepted: AcceptedRequest) -> Amount:
+    """The most that the new run can cost; reused nodes cost nothing. UNKNOWN if there is no estimate."""
     estimates = service.estimates
     if not isinstance(estimates, Estimates):
-        return None
+        return UNKNOWN
     states = {one.node: "ok" for one in nodes if one.what == "reused"}
     begun = Begun(states=states, spent={}, inputs=accepted.request.inputs, limits=accepted.limits)
-    return rest_of(graph, begun, estimates.catalogue).most.cost_usd
+    return rest_of(graph, begun, estimates.catalogue).most
 
 
 def _check_asked(store: Store, header: Execution, accepted: AcceptedRequest, asked: RestartAsked) -> None:

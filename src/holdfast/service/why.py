@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from holdfast.model.error_text import brief_class
 from holdfast.model.execution import FAILED_STATUSES, Execution, ExecutionStatus, State
 from holdfast.model.life import next_try
 from holdfast.model.operations import APPROVAL, CANCEL, RUN, Operation, SubType, Type, is_pending
@@ -56,7 +57,7 @@ def _over(header: Execution) -> Why:
         return Why(sentence=f"It goes on as {header.continued_as}.")
     summary = header.summary
     code = None if summary is None else summary.error_code
-    told = "" if code is None else f" with {code}"
+    told = "" if code is None else f" with {brief_class(code)}"
     if header.superseded_by is not None:
         return Why(sentence=f"It is over{told}. Its name was started again: {header.superseded_by}.")
     if header.parked:

@@ -89,10 +89,12 @@ class BulkPages:
         return job
 
     def _ask(self, visit: Visit, text: str, chosen: str, problem: str = "") -> Reply:
-        verb = _verb(chosen or Verb.STOP.value)
+        verb = _verb(chosen) if chosen else Verb.STOP
         plan = Plan(items=(), matched=0, bounded=False)
         try:
-            plan = visit.source.bulk.plan(query_from(text), verb)
+            query, bulk = query_from(text), visit.source.bulk
+            verb = verb if chosen else bulk.likely(query)
+            plan = bulk.plan(query, verb)
         except InvalidParameter as wrong:
             problem = problem or str(wrong)
         here = address("runs", q=text)

@@ -30,6 +30,7 @@ from holdfast.console.tables import (
     Until,
 )
 from holdfast.console.visit import Visit
+from holdfast.model.error_text import brief_class
 from holdfast.model.queues import UNLIMITED, Mode, QueueRow
 from holdfast.service.queue_desk import QueueView
 from holdfast.workers.accept import called
@@ -127,7 +128,7 @@ def parked(page: ParkedPage, here: str, count: int) -> Section:
             Link(called(run.header), f"runs/{run.header.id}", mono=True),
             Text(run.header.function),
             Age(run.header.ended_at),
-            Text(run.error_code, mono=True),
+            Text(brief_class(run.error_code), mono=True, title=run.error_code),
             Text(run.message, muted=True),
             Actions((Button(label="Redrive", to=f"{here}/redrive", needs="operate", fields={"run": run.header.id}),)),
         )

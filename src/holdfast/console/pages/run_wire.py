@@ -84,8 +84,9 @@ def told(found: Slice) -> str:
     """The totals of the timeline, in words."""
     counts = found.counts
     parts = [f"{found.operations:,} operation{'' if found.operations == 1 else 's'}"]
+    words = {"person": "with a person"}
     parts += [
-        f"{counts[word]:,} {word}"
+        f"{counts[word]:,} {words.get(word, word)}"
         for word in ("failed", "stopped", "blocked", "retrying", "person", "running", "waiting")
         if counts.get(word)
     ]

@@ -107,6 +107,8 @@ class AgainView(msgspec.Struct, frozen=True, kw_only=True):
     """What the parts that run again have cost in the earlier run, in billionths of a dollar."""
     may_cost: int | None = None
     """The most that the new run may cost; None: not known."""
+    may_use: int | None = None
+    """The most tokens that it may use; None: not known."""
     edited: bool = False
 
     @property
@@ -161,7 +163,9 @@ class AgainSource:
             blank, is_pipeline=picture is not None, can_retry=fails, shown=encoded(shown), places=_nodes(picture)
         )
         choice = choice or Choice(place="" if fails or picture is None else picture.nodes[0].node)
-        view = msgspec.structs.replace(view, choice=choice, may_cost=_cap(accepted), last_cost=_cost(header))
+        view = msgspec.structs.replace(
+            view, choice=choice, may_cost=_cap(accepted), may_use=accepted.limits.max_tokens, last_cost=_cost(header)
+        )
         try:
             asked = self._asked(header, accepted, choice)
             view = msgspec.structs.replace(view, edited=asked.inputs is not None)
@@ -176,8 +180,9 @@ class AgainSource:
         if plan.nodes:
             by_node = {one.node: one for one in plan.nodes}
             places = tuple(msgspec.structs.replace(one, plan=by_node.get(one.key)) for one in view.places)
-            may = None if plan.may_cost_usd is None else _nanos(plan.may_cost_usd)
-            view = msgspec.structs.replace(view, places=places, last_cost=_nanos(plan.last_cost_usd), may_cost=may)
+            may = view.may_cost if plan.may_cost_usd is None else _nanos(plan.may_cost_usd)
+            use = view.may_use if plan.may_use_tokens is None else plan.may_use_tokens
+            view = msgspec.structs.replace(view, places=places, last_cost=_nanos(plan.last_cost_usd), may_cost=may, may_use=use)
         redone = {one.node for one in plan.nodes if one.what != "reused"}
         return msgspec.structs.replace(view, writes=self._writes(header, accepted, picture, redone))
 

@@ -91,6 +91,11 @@ class BulkSource:
         """Who acts."""
         return self._viewer.owner
 
+    def likely(self, query: Query) -> Verb:
+        """The first verb that can act on what the question asks for, by its status."""
+        chosen = {Standing(value) for value in query.of("status")}
+        return next((verb for verb in Verb if chosen.intersection(_STANDINGS[verb])), Verb.STOP)
+
     def plan(self, query: Query, verb: Verb, newest: str = "") -> Plan:
         """The runs on which the action will act, at most `MOST`. With `newest`, runs that began after that one are left out."""
         chosen = {Standing(value) for value in query.of("status")}

@@ -12,7 +12,7 @@ from holdfast.console.sources.run_secrets import Veil
 from holdfast.console.sources.viewer import Viewer
 from holdfast.contract.protocol import Response
 from holdfast.model import codec
-from holdfast.model.error_text import place_of
+from holdfast.model.error_text import brief_class, place_of
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.model.history import event_to_wire
@@ -196,7 +196,7 @@ class RunSource:
         if header.status in (ExecutionStatus.RUNNING, ExecutionStatus.SUCCEEDED):
             return None
         failure = codec.failure_from(self._viewer.store.result(header) or "{}")
-        told = ": ".join(part for part in (failure.type, failure.message) if part)
+        told = ": ".join(part for part in (brief_class(failure.type or ""), failure.message) if part)
         inside = failed_in(self._viewer.store, header, failure) if header.operations <= _MOST_GRAPH else None
         told += "" if inside is None else f" (in {inside})"
         place = place_of(failure)

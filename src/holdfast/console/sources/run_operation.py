@@ -10,12 +10,13 @@ from typing import Any, Final
 
 import msgspec
 
+from holdfast.console.sources.run_logs import logs_of
 from holdfast.console.sources.run_secrets import Veil
 from holdfast.console.sources.timeline import Trees
 from holdfast.console.sources.timeline_tree import Entry, Tree
 from holdfast.console.sources.timeline_words import bare
 from holdfast.console.sources.viewer import Viewer
-from holdfast.contract.protocol import ArtifactRef, response_from
+from holdfast.contract.protocol import ArtifactRef
 from holdfast.model import codec, reading
 from holdfast.model.error_text import place_of
 from holdfast.model.errors import ExecutionNotFound, HoldfastError
@@ -25,7 +26,6 @@ from holdfast.model.ledger import nanos_of
 from holdfast.model.operations import APPROVAL, KEPT, RUN, Failure, Operation, Status, SubType, Type
 from holdfast.store.seam import Filter
 from holdfast.store.values import HistoryEntry
-from holdfast.workers.accepted_request import AcceptedRequest
 from holdfast.workers.approvals import Requested, approval_id, request_of
 from holdfast.workers.artifacts import Artifacts
 from holdfast.workers.calls import Intent, Receipt
@@ -37,6 +37,7 @@ ITEMS: Final = 50
 """How many items of a map one page of its table shows."""
 _MOST_ITEMS: Final = 2_000
 _MOST_ATTEMPTS: Final = 50
+_MOST_ARTIFACTS: Final = 100
 _PREVIEW: Final = 64 * 1024
 IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 MOST_IMAGE: Final = 4 * 1024 * 1024
@@ -100,6 +101,18 @@ class Items(msgspec.Struct, frozen=True, kw_only=True):
     bounded: bool = False
 
 
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """An artifact with its preview."""
+
+    ref: ArtifactRef
+    run: str
+    """The run that made it."""
+    text: str | None = None
+    image: bool = False
+    there: bool = True
+    cut: bool = False
+
+
 class Detail(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that the panel shows of an operation."""
 
@@ -116,7 +129,7 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
     child: Execution | None = None
     items: Items | None = None
     logs: tuple[Mapping[str, Any], ...] = ()
-    artifacts: tuple[ArtifactRef, ...] = ()
+    artifacts: tuple[Shown, ...] = ()
     approval: str | None = None
     asked: Requested | None = None
     """The question to a person, if the operation is one."""
@@ -126,16 +139,6 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
         """Whether it is a callback that waits for an answer from outside."""
         op = self.op
         return op.type is Type.CALLBACK and op.status is Status.STARTED and op.sub_type not in KEPT and op.callback_id is not None
-
-
-class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """An artifact with its preview."""
-
-    ref: ArtifactRef
-    text: str | None = None
-    image: bool = False
-    there: bool = True
-    cut: bool = False
 
 
 class OperationSource:
@@ -155,7 +158,6 @@ class OperationSource:
         if child is not None and not self._viewer.may_see(child):
             child = None
         lines = store.attempts(header.id, op.place)
-        accepted = accepted_in(store, header) if op.sub_type in (ATTEMPT, NODE) else None
         return Detail(
             op=op,
             verb=entry.verb,
@@ -169,8 +171,8 @@ class OperationSource:
             call=self._call(header, op, entry, veil),
             child=child,
             items=self._items(tree, at, entry, children, items_at),
-            logs=self._logs(header, op, accepted),
-            artifacts=_artifacts(op),
+            logs=tuple(logs_of(self._viewer, header, tree.operations, veil).get(op.id, ())),
+            artifacts=tuple(self._artifacts(header, tree, at, op, child)),
             approval=approval_id(header.id, op.id) if op.sub_type == APPROVAL else None,
             asked=self._asked(header, op, entry, veil),
         )
@@ -241,7 +243,7 @@ class OperationSource:
             return self._runs_of_map(tree, at, children, start)
         if entry.op.sub_type not in (SubType.MAP.value, SubType.PARALLEL.value):
             return None
-        below = [one for one in tree.entries[at + 1 : entry.end] if one.above == at]
+        below = [one for one in tree.entries[at + 1 : entry.end] if one.above == at and not one.is_line]
         rows = [
             Item(
                 number=start + number,
@@ -261,7 +263,7 @@ class OperationSource:
         entry, found = tree.entries[at], list[Execution]()
         for one in tree.entries[at + 1 : entry.end]:
             child = children.get(one.op.id)
-            if child is None or one.op.sub_type != RUN:
+            if child is None or one.op.sub_type != RUN or one.is_line:
                 continue
             if child.function != tree.header.function:
                 found.append(child)
@@ -284,24 +286,20 @@ class OperationSource:
 
     # --- logs and artifacts
 
-    def _logs(self, header: Execution, op: Operation, accepted: AcceptedRequest | None) -> tuple[Mapping[str, Any], ...]:
-        """The lines that a step of a function or an attempt of a worker logged. A worker's lines are in its response, so they are known
-        only when the run is over."""
-        if accepted is None:
-            served = self._viewer.served
-            return () if served is None else tuple(line for line in served.logs(header) if line.get("operationId") == op.id)
-        if op.sub_type != ATTEMPT or header.status is not ExecutionStatus.SUCCEEDED:
-            return ()
-        number = (op.name or "").removeprefix("attempt-")
-        logs = Veil(self._viewer, header).value(list(response_of(self._viewer.store, header, accepted).logs))
-        return tuple(line for line in logs if str(line.get("attempt", "1")) == number)
-
     def artifacts(self, header: Execution) -> list[Shown]:
         """The artifacts of a run's response, each with a preview."""
         accepted = accepted_in(self._viewer.store, header)
         if accepted is None or header.status is not ExecutionStatus.SUCCEEDED:
             return []
-        return [self._shown(accepted.tenant, ref) for ref in response_of(self._viewer.store, header, accepted).artifacts[:100]]
+        refs, veil = response_of(self._viewer.store, header, accepted).artifacts, Veil(self._viewer, header)
+        return [self._shown(accepted.tenant, header.id, ref, veil) for ref in refs[:_MOST_ARTIFACTS]]
+
+    def _artifacts(self, header: Execution, tree: Tree, at: int, op: Operation, child: Execution | None) -> list[Shown]:
+        """The artifacts of the run that an operation asked for; those of this run, for its last attempt."""
+        if op.sub_type == RUN and child is not None:
+            return self.artifacts(child)
+        is_last = op.sub_type == ATTEMPT and not any(one.op.sub_type == ATTEMPT for one in tree.entries[tree.entries[at].end :])
+        return self.artifacts(header) if is_last else []
 
     def artifact(self, header: Execution, artifact: str) -> tuple[ArtifactRef, int]:
         """An artifact of the run's tenant, and its bytes as an open file."""
@@ -311,24 +309,28 @@ class OperationSource:
         return kept.find(accepted.tenant, artifact), kept.open(accepted.tenant, artifact)
 
     def _kept(self) -> Artifacts | None:
-        """The artifacts in the folder beside the file of the store; None if there is no such folder."""
+        """The artifacts that the server of this console keeps. A console without a server reads the folder beside the file of the store; None
+        if there is no such folder."""
+        served = self._viewer.served
+        if served is not None and served.workers is not None:
+            return served.workers.artifacts
         folder = Path(f"{self._viewer.where}.workers") / "artifacts"
         return Artifacts(Folder(folder), 1 << 62) if folder.is_dir() else None
 
-    def _shown(self, tenant: str, ref: ArtifactRef) -> Shown:
+    def _shown(self, tenant: str, run: str, ref: ArtifactRef, veil: Veil) -> Shown:
         kept = self._kept()
         if kept is None:
-            return Shown(ref=ref, there=False)
+            return Shown(ref=ref, run=run, there=False)
         if ref.media_type in IMAGES and ref.size_bytes <= MOST_IMAGE:
-            return Shown(ref=ref, image=True)
+            return Shown(ref=ref, run=run, image=True)
         if not ref.media_type.startswith(_TEXTS) or ref.size_bytes > 64 * _PREVIEW:
-            return Shown(ref=ref)
+            return Shown(ref=ref, run=run)
         with contextlib.suppress(HoldfastError, OSError):
             descriptor = kept.open(tenant, ref.artifact_id)
             with os.fdopen(descriptor, "rb") as file:
                 text = file.read(_PREVIEW).decode("utf-8", "replace")
-            return Shown(ref=ref, text=text, cut=ref.size_bytes > _PREVIEW)
-        return Shown(ref=ref, there=False)
+            return Shown(ref=ref, run=run, text=veil.text(text), cut=ref.size_bytes > _PREVIEW)
+        return Shown(ref=ref, run=run, there=False)
 
 
 def _found(tree: Tree, operation: str) -> tuple[int, Entry]:
@@ -358,12 +360,3 @@ def attempts_of(lines: Sequence[HistoryEntry], veil: Veil) -> list[Attempted]:
         if isinstance(retry, dict) and retry.get("NextAttemptDelaySeconds") is not None:
             last.detail = f"next attempt after {retry['NextAttemptDelaySeconds']} s"
     return found[:_MOST_ATTEMPTS]
-
-
-def _artifacts(op: Operation) -> tuple[ArtifactRef, ...]:
-    if op.sub_type != RUN or (text := op.result if op.error is None else op.error.data) is None:
-        return ()
-    try:
-        return response_from(text).artifacts[:20]
-    except (msgspec.MsgspecError, ValueError):
-        return ()

@@ -13,7 +13,7 @@ from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.model.operations import Kind
 from holdfast.model.standing import Standing
 from holdfast.service.why import MOST_OPERATIONS, Why, why
-from holdfast.store.browsing import Browse, BrowsedRow, Completed, Facet
+from holdfast.store.browsing import MAX_SCAN, Browse, BrowsedRow, Completed, Facet
 
 PAGE = 50
 MOST_LOOKED = 10_000
@@ -87,16 +87,17 @@ class RunsSource:
 
     def facets(self, query: Query) -> FacetCounts:
         """The counts of each facet. For a facet with a chosen value, its values are counted without that choice, so that a person sees what
-        adding another value brings."""
-        store = self._viewer.store
-        whole = store.facets(self._asked(query), READ_SECONDS)
+        adding another value brings. All counts together look at no more executions than one search may."""
+        store, counted = self._viewer.store, 1 + sum(bool(query.of(key)) for key in FACETS)
+        scan, seconds = MAX_SCAN // counted, READ_SECONDS / counted
+        whole = store.facets(self._asked(query, scan=scan), seconds)
         shown: dict[str, tuple[FacetValue, ...]] = {}
         for key, field in FACETS.items():
             chosen = query.of(key)
             counts: Mapping[str, int] = whole.counts.get(Facet(field), {})
             if chosen:
-                asked = self._asked(query.without(key))
-                counts = store.facets(asked, READ_SECONDS).counts.get(Facet(field), {})
+                asked = self._asked(query.without(key), scan=scan)
+                counts = store.facets(asked, seconds).counts.get(Facet(field), {})
             values = [FacetValue(value, count, value in chosen) for value, count in list(counts.items())[:MOST_VALUES]]
             values += [FacetValue(value, counts.get(value, 0), True) for value in chosen if value not in {one.value for one in values}]
             shown[key] = tuple(values)
@@ -124,9 +125,9 @@ class RunsSource:
         """Forget a saved view."""
         self._viewer.store.remove_view(self._viewer.owner, name)
 
-    def _asked(self, query: Query, *, beyond: str | None = None, limit: int = PAGE) -> Browse:
+    def _asked(self, query: Query, *, beyond: str | None = None, limit: int = PAGE, scan: int = MAX_SCAN) -> Browse:
         asked = query.browse(self._viewer.now)
-        return msgspec.structs.replace(asked, tenant=self._viewer.tenant, beyond=beyond, limit=limit)
+        return msgspec.structs.replace(asked, tenant=self._viewer.tenant, beyond=beyond, limit=limit, scan=scan)
 
     def _rows(self, found: Sequence[BrowsedRow]) -> Iterator[RunRow]:
         left = MOST_LOOKED

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from holdfast.console.sources.run_logs import logs_of
 from holdfast.console.sources.run_secrets import Veil
 from holdfast.console.sources.timeline_tree import Choice, Entry, Tree
 from holdfast.console.sources.timeline_words import Said
@@ -32,6 +33,8 @@ shows are read."""
 _MOST_CHILDREN: Final = 1_000
 _MOST_READ: Final = 4 * 1024 * 1024
 _RANGE: Final = 50
+_LATE_MS: Final = 2_000
+"""So long after an operation has changed, lines that it logged may still be on their way."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -50,7 +53,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     x0: int = 0
     x1: int = 0
     bar: str = ""
-    """wait, group or work."""
+    """wait, group or work; nothing for a line of a log."""
     took: int | None = None
     """How long it took, in milliseconds; if it has not ended, how long it has taken until now."""
     going: bool = False
@@ -98,7 +101,7 @@ class Trees:
         """The tree of an execution at its present revision, and the executions that its operations started."""
         with self._lock:
             kept = self._kept.get(header.id)
-        if kept is not None and kept[0].header.revision == header.revision and kept[0].header.status is header.status:
+        if kept is not None and _is_fresh(kept[0], header):
             made = kept
         else:
             made = _made(viewer, header, None if kept is None else kept[0]), _children(viewer.store, header)
@@ -112,6 +115,12 @@ class Trees:
         return made
 
 
+def _is_fresh(tree: Tree, header: Execution) -> bool:
+    if tree.header.revision != header.revision or tree.header.status is not header.status:
+        return False
+    return not tree.has_logs or tree.until >= header.touched_at + _LATE_MS
+
+
 def _made(viewer: Viewer, header: Execution, before: Tree | None) -> Tree:
     store, now, veil = viewer.store, viewer.now, Veil(viewer, header)
     whole = header.operations <= _WHOLE_OPERATIONS and header.stored <= _WHOLE_BYTES
@@ -119,7 +128,8 @@ def _made(viewer: Viewer, header: Execution, before: Tree | None) -> Tree:
     if header.graph is not None and (text := store.graph(header.graph)) is not None:
         kinds = {node.name: kind_of(node) for node in graph_from(text).nodes}
     if whole:
-        return Tree(header, store.operations(header.id), kinds, now, veil, whole=True)
+        operations = store.operations(header.id)
+        return Tree(header, operations, kinds, now, veil, whole=True, logs=logs_of(viewer, header, operations, veil))
     if before is None:
         return Tree(header, store.outline(header.id), kinds, now, veil, whole=False)
     known = {op.place: op for op in before.operations}
@@ -157,11 +167,14 @@ class TimelineSource:
         shown = [tree.entries[number] for number in rows[at : at + limit]]
         self._read(tree, shown)
         end = header.ended_at or max(now, header.touched_at)
-        made = tuple(self._row(tree, entry, choice, children.get(entry.op.id), scale.place, end) for entry in shown)
+        made = tuple(
+            _line(entry) if entry.is_line else self._row(tree, entry, choice, children.get(entry.op.id), scale.place, end)
+            for entry in shown
+        )
         return Slice(
             revision=header.revision,
             total=len(rows),
-            operations=len(tree.entries),
+            operations=tree.counts.total(),
             counts=dict(tree.counts),
             at=at,
             rows=made,
@@ -217,7 +230,7 @@ class TimelineSource:
             attempts=op.attempt if op.attempt > 1 or (op.ended_at is None and op.attempt) else 0,
             x0=place(op.started_at),
             x1=place(finish),
-            bar="wait" if op.type in (Type.WAIT, Type.CALLBACK) else "group" if entry.kids else "work",
+            bar="wait" if op.type in (Type.WAIT, Type.CALLBACK) else "group" if entry.kids > entry.lines else "work",
             took=finish - op.started_at,
             going=op.ended_at is None and not tree.is_over,
             tokens=said.tokens,
@@ -226,6 +239,12 @@ class TimelineSource:
             held_tokens=said.held_tokens if op.ended_at is None else 0,
             run=run if run != tree.header.id else "",
         )
+
+
+def _line(entry: Entry) -> Row:
+    """The row of a line that an operation logged."""
+    tail = "" if entry.said is None else entry.said.tail
+    return Row(place=entry.op.place, id=entry.op.id, depth=entry.depth, verb=entry.verb, name=entry.name, tail=tail, standing="")
 
 
 def _waited(op: Operation) -> str:

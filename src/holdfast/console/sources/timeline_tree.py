@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from holdfast.console.sources.run_secrets import Veil
 from holdfast.console.sources.timeline_scale import Scale
-from holdfast.console.sources.timeline_words import BATCHES, Said, counted, name_of, said_of, stands, verb_of
+from holdfast.console.sources.timeline_words import BATCHES, LOG, Said, counted, logged, name_of, said_of, stands, verb_of
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.operations import APPROVAL, CANCEL, SERVED, Operation, SubType, Type
-from holdfast.pipelines.record.operations import TIME_AT, node_time_at
+from holdfast.pipelines.record.operations import REUSED, TIME_AT, node_time_at
 from holdfast.workers.run_operations import ATTEMPT, EFFECTS, INTENT, NODE, RECEIPT, REQUEST
 
 _CROWD: Final = 50
@@ -27,6 +27,8 @@ _CLOSED: Final = frozenset({SubType.MAP.value, SubType.MAP_ITERATION.value})
 _MOST_DEPTH: Final = 64
 _MOST_TURNS: Final = 6
 _KEPT_VIEWS: Final = 6
+_MOST_LINES: Final = 20
+"""The lines of an operation that have rows of their own; its panel has more."""
 _OPEN: Final = ("person", "running", "retrying", "waiting")
 _BAD: Final = frozenset({"failed", "stopped", "blocked", "quarantined"})
 
@@ -42,6 +44,8 @@ class Entry(msgspec.Struct, kw_only=True, gc=False):
     """The number of the entry that it stands under; -1 at the top."""
     depth: int = 0
     kids: int = 0
+    lines: int = 0
+    """Of the rows under it, those that it logged."""
     kids_ok: int = 0
     kids_bad: int = 0
     end: int = 0
@@ -54,6 +58,11 @@ class Entry(msgspec.Struct, kw_only=True, gc=False):
     """Whether its standing was taken over from a row under it."""
     said: Said | None = None
     """What its payloads say; None as long as they have not been read."""
+
+    @property
+    def is_line(self) -> bool:
+        """Whether it is a line that its operation logged."""
+        return self.verb == LOG
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -73,30 +82,42 @@ class Tree:
     """The rows of one execution at one revision."""
 
     def __init__(
-        self, header: Execution, operations: Sequence[Operation], kinds: Mapping[str, str], now: int, veil: Veil, *, whole: bool
+        self,
+        header: Execution,
+        operations: Sequence[Operation],
+        kinds: Mapping[str, str],
+        now: int,
+        veil: Veil,
+        *,
+        whole: bool,
+        logs: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
     ) -> None:
-        """`kinds`: the kind of each node of a pipeline. `whole`: whether the operations were read with their payloads."""
+        """`kinds`: the kind of each node of a pipeline. `whole`: whether the operations were read with their payloads. `logs`: the lines of
+        each operation that logged any; None if they were not read."""
         self.header = header
         self.operations = operations
         self.is_over = header.status is not ExecutionStatus.RUNNING
         self.entries: list[Entry] = []
         self._kinds = kinds
         self._veil = veil
+        self.has_logs = logs is not None
         self._views: dict[Choice, list[int]] = {}
-        self._build(operations, whole)
-        self.by_place = {entry.op.place: at for at, entry in enumerate(self.entries)}
-        self.by_id = {entry.op.id: at for at, entry in enumerate(self.entries)}
-        self.counts = Counter(entry.standing for entry in self.entries)
+        self._build(operations, whole, logs or {})
+        own = [(at, entry) for at, entry in enumerate(self.entries) if not entry.is_line]
+        self.by_place = {entry.op.place: at for at, entry in own}
+        self.by_id = {entry.op.id: at for at, entry in own}
+        self.counts = Counter(entry.standing for _, entry in own)
         self.until = now
         self.scale = self.measured(now)
 
     # --- building
 
-    def _build(self, operations: Sequence[Operation], whole: bool) -> None:
+    def _build(self, operations: Sequence[Operation], whole: bool, logs: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
         hidden, intents = self._hidden(operations)
         found: list[Entry] = []
         number: dict[str, int] = {}
         homes: dict[str, int] = {}
+        taken: dict[str | None, list[Entry]] = {}
         rounds: Counter[str | None] = Counter()
         attempt = -1
         for op in operations:
@@ -107,9 +128,13 @@ class Tree:
             entry.intent = intents.get(op.id)
             if op.type is Type.CONTEXT and op.sub_type == NODE:
                 homes[op.name or ""] = len(found)
+                for early in taken.pop(op.name, ()):  # what a node takes over is written before the node itself
+                    early.above = len(found)
                 rounds[op.name] += 1
                 if rounds[op.name] > 1:
                     entry.name = f"{entry.name} (round {rounds[op.name]})"
+            if op.sub_type == REUSED and entry.above < 0:
+                taken.setdefault(op.name, []).append(entry)
             if op.sub_type == ATTEMPT:
                 attempt = len(found)
             number[op.id] = len(found)
@@ -118,8 +143,19 @@ class Tree:
             by_place = {op.place: op for op in operations}
             for entry in found:
                 self.say(entry, None if entry.intent is None else by_place.get(entry.intent))
+        for operation, lines in logs.items():
+            if operation in number:
+                found += self._lines(found[number[operation]], number[operation], lines)
         self._order(found)
         self._pass_up()
+
+    def _lines(self, entry: Entry, at: int, lines: Sequence[Mapping[str, Any]]) -> list[Entry]:
+        """Rows of what an operation logged. They stand under its row, after what else does."""
+        told = [logged(line) for line in lines[:_MOST_LINES]]
+        if len(lines) > _MOST_LINES:
+            told.append(("", f"… {len(lines) - _MOST_LINES:,} more"))
+        entry.lines = len(told)
+        return [Entry(op=entry.op, verb=LOG, name=level, standing="", above=at, said=Said(tail=message)) for level, message in told]
 
     def _pass_up(self) -> None:
         """Set the standing of rows from the rows under them. A row that has not ended gets the standing of what it waits for; a map that
@@ -183,7 +219,7 @@ class Tree:
             position[at] = len(self.entries)
             self.entries.append(entry)
             self._count(entry)
-            entry.closed = entry.kids > _CROWD or (entry.kids > 0 and entry.op.sub_type in _CLOSED)
+            entry.closed = entry.kids - entry.lines > _CROWD or (entry.kids > 0 and entry.op.sub_type in _CLOSED)
             open_rows.append(entry)
             stack.append(-1)
             stack.extend(reversed(below.get(at, ())))
@@ -225,7 +261,9 @@ class Tree:
         spans = []
         for entry in self.entries:
             op = entry.op
-            if entry.kids:
+            if entry.is_line:
+                continue
+            if entry.kids > entry.lines:
                 spans.append((op.started_at, op.started_at))
                 if op.ended_at is not None:
                     spans.append((op.ended_at, op.ended_at))
@@ -296,7 +334,7 @@ class Tree:
         """The result of a row, in a few words."""
         if entry.op.sub_type in BATCHES and entry.kids:
             what = "item" if entry.op.sub_type == SubType.MAP.value else "branch"
-            return counted(entry.kids, entry.kids_ok, entry.kids_bad, what)
+            return counted(entry.kids - entry.lines, entry.kids_ok, entry.kids_bad, what)
         return "" if entry.said is None else entry.said.tail
 
 

@@ -13,11 +13,14 @@ import msgspec
 
 from holdfast.contract.protocol import response_from
 from holdfast.model import reading
+from holdfast.model.error_text import brief_class
 from holdfast.model.ledger import nanos_of
 from holdfast.model.operations import APPROVAL, ENQUEUE, RUN, Failure, Operation, Status, SubType, Type
 from holdfast.pipelines.record.operations import REUSED
 from holdfast.pipelines.record.results import settled_of
+from holdfast.pipelines.record.reused import reused_in
 from holdfast.workers.approvals import decision_of
+from holdfast.workers.attempt import AttemptResult
 from holdfast.workers.calls import Intent, Receipt
 from holdfast.workers.run_operations import ATTEMPT, CHOICE, INHERITED, NODE, RECEIPT, STEP
 
@@ -53,6 +56,10 @@ _BY_TYPE: Final[Mapping[Type, str]] = {
     Type.CALLBACK: "callback",
     Type.CHAINED_INVOKE: "invoke",
 }
+LOG: Final = "log"
+"""The verb of a line that an operation logged."""
+_MOST_LEVEL: Final = 10
+_MOST_LINE: Final = 300
 BATCHES: Final = frozenset({SubType.MAP.value, SubType.PARALLEL.value})
 """Contexts whose children are branches or items; their row shows counts."""
 _ENDS: Final[Mapping[Status, str]] = {
@@ -62,6 +69,7 @@ _ENDS: Final[Mapping[Status, str]] = {
     Status.CANCELLED: "stopped",
     Status.STOPPED: "stopped",
 }
+_attempts = reading.decoder(AttemptResult)
 _receipts = reading.decoder(Receipt)
 _intents = reading.decoder(Intent)
 
@@ -113,6 +121,11 @@ def said_of(op: Operation, intent: Operation | None = None) -> Said:
     try:
         if op.sub_type == RECEIPT:
             return _call(op, intent)
+        if op.sub_type == ATTEMPT and (ended := attempt_in(op)) is not None:
+            return _attempt(ended)
+        if op.sub_type == REUSED and op.type is Type.STEP and op.result is not None:
+            taken = reused_in(op)
+            return Said(tail=f"→ of run {taken.of}", run=taken.run_id or taken.of)
         if op.sub_type == RUN and op.type is Type.CHAINED_INVOKE:
             return _run(op)
         if op.sub_type == NODE and op.type is Type.CONTEXT and op.ended_at is not None:
@@ -122,6 +135,18 @@ def said_of(op: Operation, intent: Operation | None = None) -> Said:
     except (msgspec.MsgspecError, ValueError):
         pass
     return Said(tail=_plain_tail(op))
+
+
+def attempt_in(op: Operation) -> AttemptResult | None:
+    """The result of an attempt of a worker; None while it goes on."""
+    return None if op.result is None or op.error is not None else _attempts.decode(op.result)
+
+
+def _attempt(ended: AttemptResult) -> Said:
+    if ended.error is not None:
+        told = clear(f"{ended.error.error_code}: {ended.error.message}", MOST_TAIL)
+        return Said(tail=f"→ {told}", standing="failed")
+    return Said(tail="" if ended.outputs is None else f"→ {brief(json.dumps(ended.outputs, ensure_ascii=False))}")
 
 
 def _plain_tail(op: Operation) -> str:
@@ -185,9 +210,15 @@ def counted(total: int, ok: int, failed: int, what: str = "item") -> str:
     )
 
 
+def logged(line: Mapping[str, Any]) -> tuple[str, str]:
+    """The level and the text of a line of a log. Fields that the author gave it follow its message."""
+    level, message = str(line.get("level") or "info").lower(), str(line.get("message") or "")
+    return clear(level, _MOST_LEVEL), clear(" ".join(message.split()), _MOST_LINE)
+
+
 def failure_line(error: Failure) -> str:
     """An error on one line."""
-    kind = (error.type or "").rpartition(".")[2]
+    kind = brief_class(error.type or "")
     told = " ".join((error.message or "").split())
     return clear(f"{kind}: {told}" if kind and told else kind or told or "failed", MOST_TAIL)
 
@@ -206,7 +237,7 @@ def _unmarked(value: Any) -> Any:
     if not isinstance(value, dict) or value.keys() != {"t", "v"}:
         return value
     inner = value["v"]
-    if value["t"] == "m" and isinstance(inner, dict):
+    if value["t"] in ("m", "br") and isinstance(inner, dict):
         return {key: _unmarked(one) for key, one in inner.items()}
     if value["t"] in ("l", "t") and isinstance(inner, list):
         return [_unmarked(one) for one in inner]

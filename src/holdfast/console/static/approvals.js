@@ -24,7 +24,7 @@
     if (!list || chosen().length || list.querySelector("details[open]")) return true;
     if (list.contains(document.activeElement) && document.activeElement.matches("input, textarea, select, button")) return true;
     return [...list.querySelectorAll("input:not([type=hidden]):not([type=checkbox]), textarea, select")]
-      .some((field) => ("defaultValue" in field ? field.value !== field.defaultValue : field.selectedIndex > 0));
+      .some((field) => field.hasAttribute("style") || ("defaultValue" in field ? field.value !== field.defaultValue : field.selectedIndex > 0));
   };
   document.addEventListener("holdfast:tick", () => { if (!busy()) htmx.trigger(inbox(), "refresh"); });
   document.addEventListener("htmx:after:swap", count);

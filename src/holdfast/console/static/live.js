@@ -30,6 +30,10 @@
   setInterval(ages, 1000);
   document.addEventListener("htmx:after:swap", ages);
 
+  // --- on a narrow screen, the name of this page may lie beside the part of the menu that is seen
+  const here = document.querySelector(".top nav [aria-current]");
+  if (here) here.parentElement.scrollLeft = here.offsetLeft + here.offsetWidth - here.parentElement.offsetLeft - here.parentElement.clientWidth;
+
   // --- ticks: the server says that something changed, and each live part asks for itself again
   const follow = () => {
     const parts = () => document.querySelectorAll("[data-live]");

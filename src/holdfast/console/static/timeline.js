@@ -12,6 +12,7 @@
   const search = home.querySelector("input[type=search]");
   const errors = home.querySelector("input[type=checkbox]");
   const told = home.querySelector(".tl-told");
+  const LOUD = { warning: "retrying", error: "failed", critical: "failed" };
   const BAD = new Set(["failed", "stopped", "blocked", "quarantined"]);
 
   const make = (tag, name, parent) => {
@@ -103,7 +104,9 @@
       return;
     }
     at.setAttribute("aria-level", String(data.d + 1));
-    row.tail.className = BAD.has(data.s) ? "tl-tail s-" + data.s : "tl-tail";
+    const loud = data.v === "log" ? LOUD[data.n] : BAD.has(data.s) && data.s;
+    row.tail.className = loud ? "tl-tail s-" + loud : "tl-tail";
+    at.classList.toggle("tl-log", data.v === "log");
     row.code.style.paddingLeft = 8 + Math.min(data.d, 12) * 16 + "px";
     row.verb.textContent = data.v;
     row.name.textContent = data.n;
@@ -116,12 +119,12 @@
     if (data.k) at.setAttribute("aria-expanded", String(!data.c)); else at.removeAttribute("aria-expanded");
     row.mark.setAttribute("class", "mark s-" + data.s);
     row.use.setAttribute("href", "#mark-" + data.s);
-    at.setAttribute("aria-label", data.v + " " + data.n + " " + data.t + ", " + data.s + ", " + data.u);
+    at.setAttribute("aria-label", [data.v + " " + data.n + " " + data.t, data.s, data.u].filter(Boolean).join(", "));
     row.open.hidden = !data.r;
     if (data.r) row.open.href = home.dataset.page.replace(/[^/]*$/, "") + data.r;
     row.cost.textContent = data.m || "";
     row.took.textContent = data.u;
-    row.bar.hidden = false;
+    row.bar.hidden = !data.b;
     row.bar.className = "tl-bar " + data.b + " s-" + data.s;
     row.bar.style.left = data.x / 100 + "%";
     row.bar.style.width = Math.max(data.y - data.x, 0) / 100 + "%";
@@ -231,7 +234,7 @@
     latest = found;
     const words = found.told + (found.total !== found.operations && (search.value || errors.checked) ? " · " + found.total.toLocaleString("en") + " shown" : "");
     if (told.textContent !== words) told.textContent = words;
-    none.textContent = search.value || errors.checked ? "Nothing matches." : "No operation has begun yet.";
+    none.textContent = search.value || errors.checked ? "Nothing matches." : found.over ? "It ended without an operation." : "No operation has begun yet.";
     const scale = JSON.stringify([found.ticks, found.folds]);
     if (scale === drawn) return;
     drawn = scale;
@@ -282,7 +285,8 @@
       if (found.at % size === 0) keep(found.at / size, found);
     } else {
       keep(Math.floor(found.at / size), found);
-      const moved = found.rows.findIndex((row) => row.i === chosenId); // rows may have begun above it
+      const still = (found.rows[selected - found.at] || {}).i === chosenId;
+      const moved = still ? -1 : found.rows.findIndex((row) => row.i === chosenId); // rows may have begun above it
       if (selected >= 0 && moved >= 0) selected = found.at + moved;
       fit();
     }
@@ -401,13 +405,14 @@
 
   // --- live: a tick says that something has changed. A slow answer is not asked for more often than it can be given.
   let held = 0, last = 0;
+  const writes = () => panel.querySelector("details[open] form") || [...panel.querySelectorAll("input:not([type=hidden]), textarea")]
+    .some((field) => field === document.activeElement || field.value !== field.defaultValue || field.hasAttribute("style")); // typed, or resized
   const refresh = () => {
     held = 0;
     last = performance.now();
     reload();
     const shown = panel.querySelector(".side-in");
-    const writes = panel.contains(document.activeElement) && document.activeElement.matches("input, textarea");
-    if (shown && shown.dataset.going && !writes && !panel.querySelector("details[open] form")) load(here(selectedId));
+    if (shown && shown.dataset.going && !writes()) load(here(selectedId));
   };
   const soon = () => {
     if (held || !latest) return;

@@ -52,6 +52,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """From how many earlier runs the new run inherits receipts of writes."""
     may_cost_usd: Decimal | None = None
     """The most that the restart may cost; None if there is no estimate."""
+    may_use_tokens: int | None = None
+    """The most tokens that the restart may use; None if there is no estimate."""
 
     @property
     def last_cost_usd(self) -> Decimal:

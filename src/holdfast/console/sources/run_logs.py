@@ -1,0 +1,53 @@
+"""What the steps of a function and the attempts of a worker logged, by the operation that wrote it.
+
+The server keeps what functions log; a console without one has none of it. What a worker logs is in the result of its attempt, and in the
+response when the run is over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from holdfast.console.sources.run_secrets import Veil
+from holdfast.console.sources.timeline_words import attempt_in
+from holdfast.console.sources.viewer import Viewer
+from holdfast.model.execution import Execution, ExecutionStatus
+from holdfast.model.operations import Operation
+from holdfast.workers.run_lookup import accepted_in, response_of
+from holdfast.workers.run_operations import ATTEMPT
+
+Line: TypeAlias = Mapping[str, Any]
+"""A record with `level` and `message`."""
+_MOST_LINES: Final = 10_000
+"""Of one execution."""
+
+
+def logs_of(viewer: Viewer, header: Execution, operations: Iterable[Operation], veil: Veil) -> dict[str, list[Line]]:
+    """The lines of each operation that logged any."""
+    found: dict[str, list[Line]] = {}
+    accepted = accepted_in(viewer.store, header)
+    if accepted is None:
+        for line in () if viewer.served is None else viewer.served.logs(header)[:_MOST_LINES]:
+            found.setdefault(str(line.get("operationId")), []).append(line)
+    elif header.status is ExecutionStatus.RUNNING:
+        for op in operations:
+            if op.sub_type == ATTEMPT and (lines := _ended(op)):
+                found[op.id] = veil.value(list(lines))
+    elif header.status is ExecutionStatus.SUCCEEDED:
+        by_number = {(op.name or "").removeprefix("attempt-"): op.id for op in operations if op.sub_type == ATTEMPT}
+        for line in veil.value(list(response_of(viewer.store, header, accepted).logs[:_MOST_LINES])):
+            attempt = by_number.get(str(line.get("attempt", "1")))
+            if attempt is not None:
+                found.setdefault(attempt, []).append(line)
+    return found
+
+
+def _ended(op: Operation) -> Sequence[Line]:
+    with contextlib.suppress(msgspec.MsgspecError, ValueError):
+        ended = attempt_in(op)
+        return () if ended is None else ended.logs
+    return ()
