@@ -54,7 +54,7 @@ class Pages:
 
 
 def _when_others_ran(page: Page, route: Route) -> None:
-    """Let a request go on when htmx is there, a timer that htmx may have set has fired, and what htmx may have asked for then is answered."""
+    """Let a request go on when htmx is there, and had the time to begin by a timer and to get an answer from the server."""
     while not page.evaluate("'htmx' in window"):
         continue
     page.evaluate("new Promise(fired => setTimeout(fired)).then(() => fetch(location)).then(() => fetch(location)).then(() => 0)")

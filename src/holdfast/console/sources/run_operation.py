@@ -309,7 +309,7 @@ class OperationSource:
         return kept.find(accepted.tenant, artifact), kept.open(accepted.tenant, artifact)
 
     def _kept(self) -> Artifacts | None:
-        """The artifacts that the server of this console keeps. A console without a server reads the folder beside the file of the store; None
+        """The artifacts that the server of this console keeps. Without a server: those in the folder beside the file of the store, or None
         if there is no such folder."""
         served = self._viewer.served
         if served is not None and served.workers is not None:
