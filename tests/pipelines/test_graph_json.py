@@ -52,6 +52,14 @@ def test_the_whole_graph_is_read_back() -> None:
     assert WHOLE.node("tidy") is WHOLE.nodes[9]
 
 
+def test_what_equals_a_default_is_left_out_whichever_object_it_is() -> None:
+    said = {"kind": "human", "name": "h", "show": 1, "votes": 1, "question": "", "on_reject": "fail", "within_seconds": 604800, "then": []}
+    graph = msgspec.structs.replace(WHOLE, nodes=(HumanNode(name="h", show=1),), gives={})
+    told = json.loads(graph_text(graph))
+    assert told["nodes"] == [{"kind": "human", "name": "h", "show": 1}]
+    assert graph_id(graph_from(json.dumps(told | {"nodes": [said]}))) == graph_id(graph)
+
+
 def test_the_id_depends_on_what_the_graph_says_and_not_on_how() -> None:
     spaced = json.dumps(json.loads(TEXT), indent=2)
     said = json.loads(TEXT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ from holdfast.store.seam import Filter
 from holdfast.testing import pipeline_kit
 from holdfast.workers.body.errors import WorkerError
 from holdfast.workers.run_lookup import Asker, find_run
-from holdfast.workers.tools.seam import Effect, ToolFailed
+from holdfast.workers.tools.seam import Effect, Reservation, ToolFailed, Usage
 from tests.pipelines.stage import LOCAL, PatientClock, Stage, graph_of, stage, worker
 from tests.pipelines.templates import out, ref
 from tests.postgres import new_schema
@@ -592,6 +593,30 @@ async def test_two_runs_are_compared_node_by_node(tmp_path: Path) -> None:
     assert (check.a.verdict, check.b.verdict, check.a.state, check.b.state) == ("allow", "block", "ok", "blocked")
     assert "verdict" in check.differs
     assert (same.is_same, told.is_same) == (True, False)
+
+
+async def test_a_comparison_tells_how_long_each_node_took_and_what_it_cost(tmp_path: Path) -> None:
+    model = Counted("model", Effect.READ, lambda number: {}, reservation=Reservation(20, Decimal(1)), usage=Usage(7, 2, Decimal("0.25")))
+    clock = PatientClock()
+
+    async def think(inputs: Inputs, ctx: Any) -> Inputs:
+        for number in range(inputs["times"]):
+            await ctx.tools.model(number=number)
+            clock.move_to(clock.now() + 1000)
+        return {}
+
+    thinker = worker("think", think, model, grants=(ToolGrant("model"),))
+    graph = pipeline(WorkerNode(name="think", worker="think", inputs={"times": ref("inputs", "times")}))
+    async with stage(graph, thinker, folder=tmp_path, clock=clock) as made:
+        one, three = [(await made.run({"times": times})).run_id for times in (1, 3)]
+        told = compare_runs(made.engine._engine.store, one, three, LOCAL)
+    (node,) = told.nodes
+    assert node.a is not None
+    assert node.b is not None
+    assert [(side.duration_ms, side.cost_usd, side.tokens, len(side.runs)) for side in (node.a, node.b)] == [
+        (1000, Decimal("0.25"), 9, 1),
+        (3000, Decimal("0.75"), 27, 1),
+    ]
 
 
 def paying(*, maps: bool) -> Pipeline:

@@ -31,6 +31,7 @@ def graph_text(graph: Graph) -> str:
     `graph_from` reads an equal graph from it.
     """
     written = msgspec.to_builtins(graph, builtin_types=(Decimal,))
+    _leave_out_defaults(graph, written)
     for node in written["nodes"]:
         caps = node.pop("caps", {})
         if (cost := caps.get("max_cost_usd")) is not None:
@@ -38,6 +39,24 @@ def graph_text(graph: Graph) -> str:
         if caps:
             node["caps"] = caps
     return codec.dumps({**written, "format": graph.format})
+
+
+def _leave_out_defaults(value: Any, written: Any) -> None:
+    """Leave out what equals its default. msgspec leaves out only what is the very object of the default: 604800 may be another one."""
+    if isinstance(value, msgspec.Struct):
+        for field in msgspec.structs.fields(value):
+            own = getattr(value, field.name)
+            if field.encode_name in written and field.default is not msgspec.NODEFAULT and own == field.default:
+                del written[field.encode_name]
+            elif field.encode_name in written:
+                _leave_out_defaults(own, written[field.encode_name])
+    elif isinstance(value, tuple):
+        for each, text in zip(value, written, strict=True):
+            _leave_out_defaults(each, text)
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            if isinstance(each, tuple | msgspec.Struct):
+                _leave_out_defaults(each, written[key])
 
 
 def graph_id(graph: Graph) -> str:
