@@ -338,9 +338,11 @@ async def test_an_attempt_has_its_log_and_a_run_its_artifacts_with_a_preview(sce
         ]
         attempt = next(row["i"] for row in rows if row["v"] == "attempt")
         asked = next(row["i"] for row in (await slice_of(browser, above.id))["rows"] if row["v"] == "run")
+        page = picture = ""
         for path in (f"{run.id}?part=panel&op={attempt}", f"{above.id}?part=panel&op={asked}", f"{run.id}?tab=data"):
             page = (await browser.get(f"runs/{path}")).text
             assert "fine" in page, path
+            assert attempt not in path or "sha256" not in page, "the output is what the worker gave"
             assert "<b>fine" not in page, path
             assert "s3cr3t" not in page, path
             (picture,) = re.findall(r'<img class="preview" src="[^"]*(runs/[^"]+)"', page)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.console.pages.run_wire import marks
 from holdfast.console.served import Served
 from holdfast.console.sources.timeline import Slice, TimelineSource, Trees
 from holdfast.console.sources.timeline_scale import WIDTH, Scale
@@ -63,6 +64,11 @@ def test_an_execution_that_has_only_begun_has_an_axis() -> None:
     scale = Scale(START, START, [])
     assert scale.place(START) == 0
     assert scale.ticks() == [(0, 0)]
+
+
+def test_marks_of_the_axis_that_would_say_the_same_say_how_much_later_they_are() -> None:
+    ticks = [(0, 0), (900, 2_211_000), (1_800, 2_211_050), (2_700, 2_211_100), (3_600, 2_212_000)]
+    assert [label for _, label in marks(ticks)] == ["0", "36 m 51 s", "+50 ms", "+100 ms", "36 m 52 s"]
 
 
 def test_many_folds_never_take_the_whole_axis() -> None:

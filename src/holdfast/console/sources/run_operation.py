@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.console.sources.run_logs import logs_of
+from holdfast.console.sources.run_logs import attempt_result, logs_of
 from holdfast.console.sources.run_secrets import Veil
 from holdfast.console.sources.timeline import Trees
 from holdfast.console.sources.timeline_tree import Entry, Tree
@@ -28,6 +28,7 @@ from holdfast.store.seam import Filter
 from holdfast.store.values import HistoryEntry
 from holdfast.workers.approvals import Requested, approval_id, request_of
 from holdfast.workers.artifacts import Artifacts
+from holdfast.workers.attempt import AttemptResult
 from holdfast.workers.calls import Intent, Receipt
 from holdfast.workers.run_lookup import accepted_in, response_of
 from holdfast.workers.run_operations import ATTEMPT, NODE, RECEIPT
@@ -157,15 +158,15 @@ class OperationSource:
         child = children.get(op.id)
         if child is not None and not self._viewer.may_see(child):
             child = None
-        lines = store.attempts(header.id, op.place)
+        lines, ended = store.attempts(header.id, op.place), attempt_result(op)
         return Detail(
             op=op,
             verb=entry.verb,
             name=entry.name,
             standing=entry.standing,
             input=self._input(lines, veil, child),
-            output=None if op.result is None else bare(op.result),
-            error=op.error,
+            output=_output(op, ended),
+            error=op.error if ended is None or ended.error is None else Failure(ended.error.message, ended.error.error_code),
             line=None if op.error is None else place_of(op.error),
             attempts=tuple(attempts_of(lines, veil)),
             call=self._call(header, op, entry, veil),
@@ -330,6 +331,13 @@ class OperationSource:
                 text = file.read(_PREVIEW).decode("utf-8", "replace")
             return Shown(ref=ref, run=run, text=veil.text(text), cut=ref.size_bytes > _PREVIEW)
         return Shown(ref=ref, run=run, there=False)
+
+
+def _output(op: Operation, ended: AttemptResult | None) -> str | None:
+    """What came out. Of an attempt of a worker, its outputs: what it logged and kept stands beside them."""
+    if ended is not None:
+        return None if ended.outputs is None else codec.dumps(ended.outputs)
+    return None if op.result is None else bare(op.result)
 
 
 def _found(tree: Tree, operation: str) -> tuple[int, Entry]:
