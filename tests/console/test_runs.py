@@ -112,6 +112,10 @@ async def test_the_search_completes_qualifiers_and_their_values_from_data(scene:
         assert (await browser.get("runs/-/complete?key=status&prefix=fa")).json() == ["status:failed"]
         assert (await browser.get("runs/-/complete?key=function&prefix=or")).json() == ["function:order"]
         assert (await browser.get("runs/-/complete?key=error&prefix=V")).json() == ["error:ValueError"]
+        assert (await browser.get("runs/-/complete?key=version&prefix=$")).json() == ["version:$LATEST"]
+        assert (await browser.get("runs/-/complete?key=since&prefix=2")).json() == ["since:24h"]
+        assert (await browser.get("runs/-/complete?key=&prefix=i")).json() == ["is:"]
+        assert (await browser.get("runs/-/complete?key=is&prefix=")).json() == ["is:any"]
         assert (await browser.get("runs/-/complete?key=nonsense&prefix=V")).json() == []
 
 
