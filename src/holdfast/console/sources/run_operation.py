@@ -21,7 +21,7 @@ from holdfast.model import codec, reading
 from holdfast.model.error_text import place_of
 from holdfast.model.errors import ExecutionNotFound, HoldfastError
 from holdfast.model.execution import Execution, ExecutionStatus
-from holdfast.model.history import EventType, carries_error
+from holdfast.model.history import FRAMES, Event, EventType, carries_error
 from holdfast.model.ledger import nanos_of
 from holdfast.model.operations import APPROVAL, KEPT, RUN, Failure, Operation, Status, SubType, Type
 from holdfast.store.seam import Filter
@@ -159,6 +159,9 @@ class OperationSource:
         if child is not None and not self._viewer.may_see(child):
             child = None
         lines, ended = store.attempts(header.id, op.place), attempt_result(op)
+        error = None if op.error is None else _with_frames(op.error, lines[-1].event if lines else None)
+        if ended is not None and ended.error is not None:
+            error = Failure(ended.error.message, ended.error.error_code, stack_trace=ended.error.frames or None)
         return Detail(
             op=op,
             verb=entry.verb,
@@ -166,8 +169,8 @@ class OperationSource:
             standing=entry.standing,
             input=self._input(lines, veil, child),
             output=_output(op, ended),
-            error=op.error if ended is None or ended.error is None else Failure(ended.error.message, ended.error.error_code),
-            line=None if op.error is None else place_of(op.error),
+            error=error,
+            line=None if error is None else place_of(error),
             attempts=tuple(attempts_of(lines, veil)),
             call=self._call(header, op, entry, veil),
             child=child,
@@ -347,6 +350,14 @@ def _found(tree: Tree, operation: str) -> tuple[int, Entry]:
     return found
 
 
+def _with_frames(error: Failure, event: Event | None) -> Failure:
+    """An error with its stack: the one that its runtime sent, else the author's lines that the engine has kept."""
+    frames = None if event is None else (event.detail or {}).get(FRAMES)
+    if error.stack_trace is not None or not isinstance(frames, list):
+        return error
+    return msgspec.structs.replace(error, stack_trace=tuple(map(str, frames)))
+
+
 def attempts_of(lines: Sequence[HistoryEntry], veil: Veil) -> list[Attempted]:
     """The attempts that the events of an operation tell of, in order."""
     found: list[Attempted] = []
@@ -361,7 +372,7 @@ def attempts_of(lines: Sequence[HistoryEntry], veil: Veil) -> list[Attempted]:
             found.append(last := Attempted(number=len(found) + 1))
         last.ended, last.ended_at = event.type.value, event.at
         if event.payload is not None and carries_error(event.type):
-            failure = codec.failure_from(event.payload)
+            failure = _with_frames(codec.failure_from(event.payload), event)
             last.error, last.line = veil.failure(failure), place_of(failure)
         retry = (event.detail or {}).get("RetryDetails")
         if isinstance(retry, dict) and retry.get("NextAttemptDelaySeconds") is not None:
