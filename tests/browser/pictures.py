@@ -8,6 +8,7 @@ they are made but for times and ids.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sys
@@ -57,8 +58,14 @@ def main() -> None:
     path = shutil.which("chromium")
     assert path is not None, "make browser"
     FOLDER.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder, sample(Path(folder)) as url, sync_playwright() as playwright:
-        fill(Path(folder) / "holdfast.db")
+    with tempfile.TemporaryDirectory() as configuration, tempfile.TemporaryDirectory() as folder:
+        os.environ["XDG_CONFIG_HOME"] = configuration  # the sample's folder is trusted there
+        _all(Path(folder), path, wanted)
+
+
+def _all(folder: Path, path: str, wanted: list[str]) -> None:
+    with sample(folder) as url, sync_playwright() as playwright:
+        fill(folder / "holdfast.db")
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page()
         first = _approved(page, url)
@@ -66,7 +73,7 @@ def main() -> None:
         _take(browser, url, before, run=first, other=first)
         second = _restarted(page, url, first)
         _take(browser, url, [name for name in wanted if name not in OVER | KEYED], run=second, other=first)
-        _take_keyed(browser, Path(folder) / "keyed.db", [name for name in wanted if name in KEYED])
+        _take_keyed(browser, folder / "keyed.db", [name for name in wanted if name in KEYED])
         browser.close()
 
 

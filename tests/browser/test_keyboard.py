@@ -80,3 +80,12 @@ def test_a_run_is_read_and_found_without_a_mouse(pages: Pages, tmp_path: Path) -
         page.keyboard.press("Enter")
         expect(page).to_have_url(re.compile("q=status%3Aok"))
         expect(page.locator("#rows tbody tr")).to_have_count(1)
+
+
+def test_on_a_phone_no_time_of_a_row_is_cut(pages: Pages, tmp_path: Path) -> None:
+    run = stored(tmp_path / "one.db")
+    with console(tmp_path / "one.db") as url:
+        page = pages.open(f"{url}/console/runs/{run}", width=390)
+        expect(page.locator("#timeline .tl-row:visible")).to_have_count(2)
+        cut = "[...document.querySelectorAll('.tl-row:not([hidden]) .tl-took')].filter(cell => cell.scrollWidth > cell.clientWidth).length"
+        assert page.evaluate(cut) == 0

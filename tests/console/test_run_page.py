@@ -111,6 +111,28 @@ async def test_input_result_and_events_are_tabs_with_the_names_of_aws(scene: Sce
         assert execution in json.dumps(document)
 
 
+async def test_an_error_has_its_stack_and_the_line_of_the_authors_code(scene: Scene) -> None:
+    line = _line_of('raise ConnectionError("the card service')
+    async with scene.browser() as browser:
+        execution = await ran(scene, {"flaky": True})
+        (row,) = (await slice_of(browser, execution))["rows"]
+        panel = plain((await browser.get(f"runs/{execution}?part=panel&op={row['i']}")).text)
+        assert f"at {__file__}:{line} in charge" in panel
+        assert f'Stack File "{__file__}", line {line}, in charge' in panel
+        failed = await ran(scene, {"fails": "no money"}, "order-18")
+        assert f"ValueError: no money at {__file__}:{_line_of('raise ValueError(str(event')} in order" in await browser.text(
+            f"runs/{failed}"
+        )
+        for run in (execution, failed):
+            events = (await browser.get(f"runs/{run}?tab=events")).text.partition('class="events"')[2]
+            assert "Failed" in events
+            assert __file__ not in events, "AWS has no such detail"
+
+
+def _line_of(code: str) -> int:
+    return next(number for number, line in enumerate(Path(__file__).read_text().splitlines(), 1) if line.strip().startswith(code))
+
+
 async def test_an_operation_that_has_no_row_has_a_panel_and_one_that_is_not_there_has_no_page(scene: Scene) -> None:
     execution = await ran(scene, {})
     async with scene.browser() as browser:
@@ -338,9 +360,11 @@ async def test_an_attempt_has_its_log_and_a_run_its_artifacts_with_a_preview(sce
         ]
         attempt = next(row["i"] for row in rows if row["v"] == "attempt")
         asked = next(row["i"] for row in (await slice_of(browser, above.id))["rows"] if row["v"] == "run")
+        page = picture = ""
         for path in (f"{run.id}?part=panel&op={attempt}", f"{above.id}?part=panel&op={asked}", f"{run.id}?tab=data"):
             page = (await browser.get(f"runs/{path}")).text
             assert "fine" in page, path
+            assert attempt not in path or "sha256" not in page, "the output is what the worker gave"
             assert "<b>fine" not in page, path
             assert "s3cr3t" not in page, path
             (picture,) = re.findall(r'<img class="preview" src="[^"]*(runs/[^"]+)"', page)
@@ -352,6 +376,28 @@ async def test_an_attempt_has_its_log_and_a_run_its_artifacts_with_a_preview(sce
         assert "attachment" in got.headers["content-disposition"]
         assert "sandbox" in got.headers["content-security-policy"]
         await browser.get(f"runs/{run.id}/artifact/{'0' * 32}", expect=422)
+
+
+async def broken_body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+    await ctx.step(lambda: 1, "count")
+    ctx.log("about to fail")
+    return {"n": 1 // inputs["n"]}
+
+
+async def test_an_attempt_that_failed_has_its_line_its_stack_and_its_log(scene: Scene, tmp_path: Path) -> None:
+    graph = msgspec.structs.replace(graph_of(WorkerNode(name="one", worker="w", inputs={"n": 0})), steps=None)
+    async with stage(graph, worker("w", broken_body), folder=tmp_path, where=scene.where, clock=PatientClock()) as made:
+        await made.run()
+    (run,) = scene.store.list(Filter(function="w", limit=10))
+    line = _line_of('return {"n": 1 // inputs')
+    async with scene.browser() as browser:
+        rows = (await slice_of(browser, run.id))["rows"]
+        assert [row["v"] for row in rows] == ["attempt", "step", "log"]
+        assert rows[0]["t"].startswith("→ worker_crashed: ZeroDivisionError")
+        panel = plain((await browser.get(f"runs/{run.id}?part=panel&op={rows[0]['i']}")).text)
+        assert f"at {__file__}:{line} in broken_body" in panel
+        assert "about to fail" in panel
+        assert __file__ not in (await browser.text(f"runs/{run.id}?tab=data")), "the caller does not get it"
 
 
 async def test_what_the_contract_marks_as_secret_is_nowhere_on_the_page(scene: Scene, tmp_path: Path) -> None:

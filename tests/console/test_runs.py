@@ -11,7 +11,7 @@ import pytest
 import holdfast
 from holdfast import AsyncDurableContext, Duration, durable_execution
 from holdfast.model.errors import HoldfastError
-from holdfast.store.browsing import MAX_SCAN, Browse
+from holdfast.store.browsing import MAX_SCAN, Browse, Facets
 from tests.console.scene import Scene, plain, reached
 
 
@@ -91,7 +91,12 @@ async def test_all_counts_of_one_question_together_look_at_no_more_than_one_sear
 ) -> None:
     looks: list[Browse] = []
     real = scene.store.facets
-    monkeypatch.setattr(scene.store, "facets", lambda wanted, *given: looks.append(wanted) or real(wanted, *given))
+
+    def noted(wanted: Browse, *given: Any) -> Facets:
+        looks.append(wanted)
+        return real(wanted, *given)
+
+    monkeypatch.setattr(scene.store, "facets", noted)
     async with scene.browser() as browser:
         for question in ("", "status:failed", "status:failed error:a tenant:b queue:c version:none function:d pipeline:e worker:f"):
             looks.clear()
@@ -107,6 +112,10 @@ async def test_the_search_completes_qualifiers_and_their_values_from_data(scene:
         assert (await browser.get("runs/-/complete?key=status&prefix=fa")).json() == ["status:failed"]
         assert (await browser.get("runs/-/complete?key=function&prefix=or")).json() == ["function:order"]
         assert (await browser.get("runs/-/complete?key=error&prefix=V")).json() == ["error:ValueError"]
+        assert (await browser.get("runs/-/complete?key=version&prefix=$")).json() == ["version:$LATEST"]
+        assert (await browser.get("runs/-/complete?key=since&prefix=2")).json() == ["since:24h"]
+        assert (await browser.get("runs/-/complete?key=&prefix=i")).json() == ["is:"]
+        assert (await browser.get("runs/-/complete?key=is&prefix=")).json() == ["is:any"]
         assert (await browser.get("runs/-/complete?key=nonsense&prefix=V")).json() == []
 
 

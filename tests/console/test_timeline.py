@@ -6,16 +6,19 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
+from holdfast.console.pages.run_wire import marks
 from holdfast.console.served import Served
 from holdfast.console.sources.timeline import Slice, TimelineSource, Trees
 from holdfast.console.sources.timeline_scale import WIDTH, Scale
 from holdfast.console.sources.timeline_tree import Choice
 from holdfast.console.sources.timeline_words import bare, brief, clear, counted
 from holdfast.console.sources.viewer import Viewer
+from holdfast.model.clock import VirtualClock
 from holdfast.model.error_text import brief_class
-from holdfast.model.execution import Execution
+from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.ids import id_at
 from holdfast.model.operations import SubType
 from holdfast.workers.run_lookup import Asker
@@ -63,6 +66,11 @@ def test_an_execution_that_has_only_begun_has_an_axis() -> None:
     scale = Scale(START, START, [])
     assert scale.place(START) == 0
     assert scale.ticks() == [(0, 0)]
+
+
+def test_marks_of_the_axis_that_would_say_the_same_say_how_much_later_they_are() -> None:
+    ticks = [(0, 0), (900, 2_211_000), (1_800, 2_211_050), (2_700, 2_211_100), (3_600, 2_212_000)]
+    assert [label for _, label in marks(ticks)] == ["0", "36 m 51 s", "+50 ms", "+100 ms", "36 m 52 s"]
 
 
 def test_many_folds_never_take_the_whole_axis() -> None:
@@ -158,6 +166,25 @@ async def test_what_an_operation_logged_stands_under_its_row(scene: Scene) -> No
     assert rows(closed)[:2] == ["step charge → receipt-42", "wait cool-down 30 s"]
     searched = logging(scene, lines).slice(header, trees, Choice(text="are \\x1b"))
     assert [row.verb for row in searched.rows] == ["step", "log"]
+
+
+async def test_the_log_of_an_execution_that_goes_on_is_read_every_few_seconds_only(scene: Scene) -> None:
+    over = order(scene)
+    trees, reads = Trees(), list[str]()
+    found, clock = viewer(scene), VirtualClock(over.touched_at)
+
+    def read(header: Execution) -> Sequence[dict[str, Any]]:
+        reads.append(header.status.value)
+        return ()
+
+    found.clock, found.served = clock, Served(asyncio.get_running_loop(), logs=read)
+    going = msgspec.structs.replace(over, status=ExecutionStatus.RUNNING, ended_at=None)
+    for revision, passed in enumerate((0, 100, 1_800, 100, 100)):
+        clock.move_to(clock.now() + passed)
+        trees.of(found, msgspec.structs.replace(going, revision=revision))
+    assert len(reads) == 2
+    trees.of(found, over)
+    assert reads == ["RUNNING", "RUNNING", "SUCCEEDED"], "the last lines of one that is over are not missed"
 
 
 async def test_of_many_lines_the_first_have_rows_and_the_rest_is_counted(scene: Scene) -> None:

@@ -88,7 +88,7 @@ def failed(state: ExecutionState, error: BaseException) -> Outcome:
     if through is not error:  # the error was raised elsewhere, so only the exception that carried it has the line
         described = msgspec.structs.replace(described, message=f"{described.message}{refused_at(error, through)}")
     tell_raised(state, error, described)
-    return Outcome(OutcomeStatus.FAILED, error=described)
+    return Outcome(OutcomeStatus.FAILED, error=described, place=_place(through))
 
 
 def crashed(error: BaseException, through: BaseException | None = None) -> Outcome:
@@ -96,9 +96,12 @@ def crashed(error: BaseException, through: BaseException | None = None) -> Outco
 
     `through` is the exception that passed through the author's code, where that is another one.
     """
-    line = raised_at(through or error)
-    place = None if line is None else str(line)
-    return Outcome(OutcomeStatus.CRASHED, error=ErrorObject.from_exception(error).to_failure(), place=place)
+    return Outcome(OutcomeStatus.CRASHED, error=ErrorObject.from_exception(error).to_failure(), place=_place(through or error))
+
+
+def _place(error: BaseException) -> str | None:
+    line = raised_at(error)
+    return None if line is None else str(line)
 
 
 def mismatched(error: NonDeterministicExecutionError) -> Outcome:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import deque
+from pathlib import Path
 from typing import Final
 
 from holdfast.model.operations import Failure
@@ -10,6 +12,11 @@ from holdfast.model.operations import Failure
 _OFFICIAL: Final = "aws_durable_execution_sdk_python."
 _OURS: Final = "holdfast.durable."
 _SHOWN: Final = 500
+_PACKAGE: Final = str(Path(__file__).resolve().parents[1])
+_MOST_NAME: Final = 300
+MOST_FRAMES: Final = 20
+MOST_FRAME: Final = 3 * _MOST_NAME
+"""The most characters of a frame."""
 _DOTTED: Final = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+", re.ASCII)
 _PYTHON_FRAME: Final = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<name>\S+))?')
 
@@ -46,6 +53,19 @@ def place_of(error: Failure) -> str | None:
         last = frames[-1]
         return f"{last['file']}:{last['line']}" + (f" in {last['name']}" if last["name"] else "")
     return lines[0].splitlines()[0]
+
+
+def frames_of(error: BaseException) -> tuple[str, ...]:
+    """The lines outside Holdfast that an error passed through, as a traceback has them, the innermost last: at most `MOST_FRAMES`."""
+    found = deque[str](maxlen=MOST_FRAMES)
+    trace = error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if not code.co_filename.startswith((_PACKAGE, "<")):
+            told = f'File "{code.co_filename[-_MOST_NAME:]}", line {trace.tb_lineno}, in {code.co_name[-_MOST_NAME:]}'
+            found.append(told.encode("utf-8", "replace").decode())  # a name of a file may be no text
+        trace = trace.tb_next
+    return tuple(found)
 
 
 def ordinal(number: int) -> str:

@@ -259,7 +259,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     again_seconds: int | None = None
     """When an invocation that crashed is tried again, if its host has a rule of its own."""
     place: str | None = None
-    """The line of the author's code at which it crashed, if its host knows. It is kept in the history, and never on the wire."""
+    """The line of the author's code at which it crashed or failed, if its host knows. It is kept in the history, and never on the wire."""
     parked: bool = False
     """Whether the execution succeeded, but its response says that the run failed. If it came from a queue, it is parked like a failed one.
     """

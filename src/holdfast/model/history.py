@@ -60,11 +60,14 @@ KIND: Final = "Kind"
 """The detail of ExecutionStarted that marks an execution as a worker's run. AWS has no such detail, so it is never on the wire."""
 PLACE: Final = "Place"
 """The detail of InvocationCompleted with the line of the author's code that failed. AWS has no such detail; it is never on the wire."""
+FRAMES: Final = "Frames"
+"""The detail of a failed operation with the lines of the author's code that the error passed through, the innermost last. AWS has no such
+detail; it is never on the wire."""
 SCHEDULE: Final = "Schedule"
 """The detail of ExecutionStarted that names the occurrence which started the execution. AWS has no such detail; it is never on the wire."""
 RESTART: Final = "Restart"
 """The detail of ExecutionStarted that names the execution which this one restarts. AWS has no such detail; it is never on the wire."""
-_OUR_OWN: Final = frozenset({KIND, PLACE, SCHEDULE, RESTART})
+_OUR_OWN: Final = frozenset({KIND, PLACE, FRAMES, SCHEDULE, RESTART})
 
 BY_ACTION: Final[Mapping[tuple[Type, Action], EventType]] = {
     (Type.CONTEXT, Action.START): E.CONTEXT_STARTED,

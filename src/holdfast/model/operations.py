@@ -192,6 +192,8 @@ class Update(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     payload: str | None = None
     error: Failure | None = None
     """The error. A START of sub-type `Run` may have one too: it says why the run was refused, and the operation fails in the same write."""
+    frames: tuple[str, ...] = ()
+    """FAIL and RETRY: the lines of the author's code that the error passed through, the innermost last. Not on the wire: AWS keeps none."""
     replay_children: bool = False
     delay_seconds: int | None = None
     """STEP RETRY: seconds until the next attempt."""

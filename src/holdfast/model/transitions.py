@@ -6,7 +6,7 @@ Pure: (view, updates, now) become a change, or an error and nothing. docs/intern
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -14,7 +14,7 @@ from holdfast.model import codec
 from holdfast.model.draft import Draft
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import Birth
-from holdfast.model.history import BY_ACTION, EventType
+from holdfast.model.history import BY_ACTION, FRAMES, EventType
 from holdfast.model.ids import Arn
 from holdfast.model.operations import OPEN, Action, Failure, Operation, Status, Type, Update
 from holdfast.model.seal import Seal
@@ -291,7 +291,7 @@ def _retried(draft: Draft, update: Update, before: Operation | None) -> Operatio
     # A retry with a state is a poll that went well: its event is a success, and the operation continues.
     error = None if update.error is None else codec.readable(update.error)
     if error is not None:
-        number = draft.log(EventType.STEP_FAILED, update.id, codec.failure_text(error), retry)
+        number = draft.log(EventType.STEP_FAILED, update.id, codec.failure_text(error), _with_frames(retry, update))
     else:
         number = draft.log(EventType.STEP_SUCCEEDED, update.id, update.payload, retry)
     return msgspec.structs.replace(
@@ -306,6 +306,10 @@ def _retried(draft: Draft, update: Update, before: Operation | None) -> Operatio
     )
 
 
+def _with_frames(detail: dict[str, Any] | None, update: Update) -> dict[str, Any] | None:
+    return detail if not update.frames else {**(detail or {}), FRAMES: list(update.frames)}
+
+
 def _closed(draft: Draft, update: Update, before: Operation | None, status: Status) -> Operation:
     attempt = before.attempt if before is not None else 0
     detail = None
@@ -317,7 +321,7 @@ def _closed(draft: Draft, update: Update, before: Operation | None, status: Stat
         error = Failure()
     result = update.payload if status is SUCCEEDED else None
     payload = result if error is None else codec.failure_text(error)
-    number = draft.log(BY_ACTION[update.type, update.action], update.id, payload, detail)
+    number = draft.log(BY_ACTION[update.type, update.action], update.id, payload, _with_frames(detail, update))
     born = before if before is not None else _born(draft, update, number)
     return Operation(
         id=born.id,

@@ -260,7 +260,7 @@ class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
                 except CodecFailed:
                     return life.quarantine_unread(draft)
             case OutcomeStatus.FAILED:
-                life.complete_invocation(draft)
+                life.complete_invocation(draft, place=outcome.place)
                 return life.close(draft, ExecutionStatus.FAILED, codec.failure_text(outcome.error or Failure()))
             case OutcomeStatus.CRASHED:
                 life.complete_invocation(draft, outcome.error or Failure(), outcome.place)

@@ -7,6 +7,7 @@ from typing import Annotated, Any, TypeAlias, get_args
 import msgspec
 
 from holdfast.model import reading
+from holdfast.model.error_text import MOST_FRAME, MOST_FRAMES
 from holdfast.model.errors import HoldfastError
 from holdfast.workers.body.errors import ERROR_CODE
 
@@ -21,7 +22,7 @@ class _Frame(msgspec.Struct, frozen=True, tag_field="op", forbid_unknown_fields=
     pass
 
 
-class BodyError(msgspec.Struct, frozen=True, kw_only=True):
+class BodyError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The error of a body, as the body sends it."""
 
     error_code: Annotated[str, msgspec.Meta(pattern=ERROR_CODE)]
@@ -32,6 +33,8 @@ class BodyError(msgspec.Struct, frozen=True, kw_only=True):
     retry_after_seconds: float | None = None
     details: Any = None
     type: str | None = None
+    frames: Annotated[tuple[Annotated[str, msgspec.Meta(max_length=MOST_FRAME)], ...], msgspec.Meta(max_length=MOST_FRAMES)] = ()
+    """The lines of the author's code that the error passed through, the innermost last. People see them; responses never have them."""
 
 
 class Ready(_Frame, frozen=True, tag="ready"):

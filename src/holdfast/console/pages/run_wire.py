@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -26,7 +27,7 @@ def slice_json(found: Slice) -> bytes:
         "counts": found.counts,
         "at": found.at,
         "rows": [_row(row) for row in found.rows],
-        "ticks": [[place, since(passed)] for place, passed in found.ticks],
+        "ticks": marks(found.ticks),
         "folds": [[x0, x1, idle(ms), f"{span(ms)} idle"] for x0, x1, ms in found.folds],
         "told": told(found),
         "now": found.now,
@@ -58,6 +59,20 @@ def spent(row: Row) -> str | None:
     parts = [f"{row.tokens:,} tok"] if row.tokens else []
     parts += [usd(row.cost)] if row.cost else []
     return " · ".join(parts) or None
+
+
+def marks(ticks: Sequence[tuple[int, int]]) -> list[tuple[int, str]]:
+    """The marks of the axis. Where two would say the same, the later one says how much later it is."""
+    found: list[tuple[int, str]] = []
+    first = 0
+    for place, passed in ticks:
+        label = since(passed)
+        if found and label == since(first):
+            label = f"+{since(passed - first)}"
+        else:
+            first = passed
+        found.append((place, label))
+    return found
 
 
 def since(ms: int) -> str:

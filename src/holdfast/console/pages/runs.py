@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.console.query import FACETS, Query, query_from
+from holdfast.console.query import FACETS, TIMES, Query, query_from
 from holdfast.console.rendering import address
 from holdfast.console.site import Site, redirect
 from holdfast.console.visit import Visit
@@ -61,7 +61,7 @@ class RunsPages:
         """Values for a qualifier that a person types."""
         key, prefix = visit.text("key"), visit.text("prefix")[:200]
         if not key:
-            return _words([f"{name}:" for name in (*FACETS, "since", "until") if name.startswith(prefix)])
+            return _words([f"{name}:" for name in (*FACETS, *TIMES, "is") if name.startswith(prefix)])
         return _words([f"{key}:{value}" for value in visit.source.runs.complete(key, prefix)])
 
     def save_view(self, visit: Visit) -> Reply:

@@ -15,7 +15,7 @@ from holdfast.model import codec
 from holdfast.model.error_text import brief_class, place_of
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import Execution, ExecutionStatus, State
-from holdfast.model.history import event_to_wire
+from holdfast.model.history import PLACE, EventType, event_to_wire
 from holdfast.model.ledger import nanos_of
 from holdfast.model.operations import KEPT, Failure, Kind, Operation, Status
 from holdfast.model.schedules import Occurrence, occurrence_in
@@ -49,6 +49,8 @@ _MOST_EXPORTED: Final = 100_000
 """A run with more operations is not exported in one reply."""
 _MOST_GRAPH: Final = 5_000
 """If a run has more operations, the top of its page is made without reading them all."""
+_LATEST_EVENTS: Final = 3
+"""The end of the last invocation is among this many events at the end of a history."""
 
 
 class Near(msgspec.Struct, frozen=True, kw_only=True):
@@ -199,8 +201,15 @@ class RunSource:
         told = ": ".join(part for part in (brief_class(failure.type or ""), failure.message) if part)
         inside = failed_in(self._viewer.store, header, failure) if header.operations <= _MOST_GRAPH else None
         told += "" if inside is None else f" (in {inside})"
-        place = place_of(failure)
+        place = place_of(failure) or self._place(header)
         return (told if place is None else f"{told} at {place}") or None
+
+    def _place(self, header: Execution) -> str | None:
+        """The line of the author's code at which the last invocation failed, if it is known."""
+        last = self._viewer.store.history(header.id, max(0, header.events - _LATEST_EVENTS))
+        found = [line.event.detail for line in last if line.event.type is EventType.INVOCATION_COMPLETED]
+        place = (found[-1] or {}).get(PLACE) if found else None
+        return place if isinstance(place, str) else None
 
     def _near(
         self, header: Execution, restart: tuple[str, str | None] | None, accepted: AcceptedRequest | None, children: Sequence[Execution]

@@ -7,7 +7,7 @@ response when the run is over.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -17,6 +17,7 @@ from holdfast.console.sources.timeline_words import attempt_in
 from holdfast.console.sources.viewer import Viewer
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.operations import Operation
+from holdfast.workers.attempt import AttemptResult
 from holdfast.workers.run_lookup import accepted_in, response_of
 from holdfast.workers.run_operations import ATTEMPT
 
@@ -35,8 +36,9 @@ def logs_of(viewer: Viewer, header: Execution, operations: Iterable[Operation], 
             found.setdefault(str(line.get("operationId")), []).append(line)
     elif header.status is ExecutionStatus.RUNNING:
         for op in operations:
-            if op.sub_type == ATTEMPT and (lines := _ended(op)):
-                found[op.id] = veil.value(list(lines))
+            ended = attempt_result(op)
+            if ended is not None and ended.logs:
+                found[op.id] = veil.value(list(ended.logs))
     elif header.status is ExecutionStatus.SUCCEEDED:
         by_number = {(op.name or "").removeprefix("attempt-"): op.id for op in operations if op.sub_type == ATTEMPT}
         for line in veil.value(list(response_of(viewer.store, header, accepted).logs[:_MOST_LINES])):
@@ -46,8 +48,8 @@ def logs_of(viewer: Viewer, header: Execution, operations: Iterable[Operation], 
     return found
 
 
-def _ended(op: Operation) -> Sequence[Line]:
+def attempt_result(op: Operation) -> AttemptResult | None:
+    """The result of an attempt of a worker; None of any other operation, while the attempt goes on, and if it cannot be read."""
     with contextlib.suppress(msgspec.MsgspecError, ValueError):
-        ended = attempt_in(op)
-        return () if ended is None else ended.logs
-    return ()
+        return attempt_in(op) if op.sub_type == ATTEMPT else None
+    return None

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.console.sources.run_logs import logs_of
+from holdfast.console.sources.run_logs import attempt_result, logs_of
 from holdfast.console.sources.run_secrets import Veil
 from holdfast.console.sources.timeline import Trees
 from holdfast.console.sources.timeline_tree import Entry, Tree
@@ -21,13 +21,14 @@ from holdfast.model import codec, reading
 from holdfast.model.error_text import place_of
 from holdfast.model.errors import ExecutionNotFound, HoldfastError
 from holdfast.model.execution import Execution, ExecutionStatus
-from holdfast.model.history import EventType, carries_error
+from holdfast.model.history import FRAMES, Event, EventType, carries_error
 from holdfast.model.ledger import nanos_of
 from holdfast.model.operations import APPROVAL, KEPT, RUN, Failure, Operation, Status, SubType, Type
 from holdfast.store.seam import Filter
 from holdfast.store.values import HistoryEntry
 from holdfast.workers.approvals import Requested, approval_id, request_of
 from holdfast.workers.artifacts import Artifacts
+from holdfast.workers.attempt import AttemptResult
 from holdfast.workers.calls import Intent, Receipt
 from holdfast.workers.run_lookup import accepted_in, response_of
 from holdfast.workers.run_operations import ATTEMPT, NODE, RECEIPT
@@ -157,16 +158,19 @@ class OperationSource:
         child = children.get(op.id)
         if child is not None and not self._viewer.may_see(child):
             child = None
-        lines = store.attempts(header.id, op.place)
+        lines, ended = store.attempts(header.id, op.place), attempt_result(op)
+        error = None if op.error is None else _with_frames(op.error, lines[-1].event if lines else None)
+        if ended is not None and ended.error is not None:
+            error = Failure(ended.error.message, ended.error.error_code, stack_trace=ended.error.frames or None)
         return Detail(
             op=op,
             verb=entry.verb,
             name=entry.name,
             standing=entry.standing,
             input=self._input(lines, veil, child),
-            output=None if op.result is None else bare(op.result),
-            error=op.error,
-            line=None if op.error is None else place_of(op.error),
+            output=_output(op, ended),
+            error=error,
+            line=None if error is None else place_of(error),
             attempts=tuple(attempts_of(lines, veil)),
             call=self._call(header, op, entry, veil),
             child=child,
@@ -333,11 +337,26 @@ class OperationSource:
         return Shown(ref=ref, run=run, there=False)
 
 
+def _output(op: Operation, ended: AttemptResult | None) -> str | None:
+    """What came out. Of an attempt of a worker, its outputs: what it logged and kept stands beside them."""
+    if ended is not None:
+        return None if ended.outputs is None else codec.dumps(ended.outputs)
+    return None if op.result is None else bare(op.result)
+
+
 def _found(tree: Tree, operation: str) -> tuple[int, Entry]:
     found = tree.find(operation)
     if found is None:
         raise ExecutionNotFound(f"There is no operation {operation!r:.100} in this run.")
     return found
+
+
+def _with_frames(error: Failure, event: Event | None) -> Failure:
+    """An error with its stack: the one that its runtime sent, else the author's lines that the engine has kept."""
+    frames = None if event is None else (event.detail or {}).get(FRAMES)
+    if error.stack_trace is not None or not isinstance(frames, list):
+        return error
+    return msgspec.structs.replace(error, stack_trace=tuple(map(str, frames)))
 
 
 def attempts_of(lines: Sequence[HistoryEntry], veil: Veil) -> list[Attempted]:
@@ -354,7 +373,7 @@ def attempts_of(lines: Sequence[HistoryEntry], veil: Veil) -> list[Attempted]:
             found.append(last := Attempted(number=len(found) + 1))
         last.ended, last.ended_at = event.type.value, event.at
         if event.payload is not None and carries_error(event.type):
-            failure = codec.failure_from(event.payload)
+            failure = _with_frames(codec.failure_from(event.payload), event)
             last.error, last.line = veil.failure(failure), place_of(failure)
         retry = (event.detail or {}).get("RetryDetails")
         if isinstance(retry, dict) and retry.get("NextAttemptDelaySeconds") is not None:

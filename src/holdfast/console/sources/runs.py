@@ -23,6 +23,10 @@ MOST_VALUES = 12
 """The page shows at most this many values of a facet, the most frequent first."""
 
 
+_FIXED: Mapping[str, Sequence[str]] = {"since": ("1h", "24h", "7d", "30d"), "until": ("1h", "24h", "7d", "30d"), "is": ("any",)}
+"""The values of a qualifier that no execution has."""
+
+
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     """One row of the list."""
 
@@ -107,6 +111,11 @@ class RunsSource:
         """Values of a qualifier that begin with a text."""
         if key == "status":
             return [one.value for one in Standing if one.value.startswith(prefix)]
+        if key in _FIXED:
+            return [one for one in _FIXED[key] if one.startswith(prefix)]
+        if key == "version":  # no index has versions: those of the newest executions
+            counted = self._viewer.store.facets(Browse(tenant=self._viewer.tenant), READ_SECONDS).counts
+            return [one for one in counted.get(Facet.VERSION, {}) if one.startswith(prefix)][:MOST_VALUES]
         field = {"worker": "function"}.get(key, FACETS.get(key, key))
         if field not in set(Completed):
             return []

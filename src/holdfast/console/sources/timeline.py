@@ -15,7 +15,7 @@ from holdfast.console.sources.run_secrets import Veil
 from holdfast.console.sources.timeline_tree import Choice, Entry, Tree
 from holdfast.console.sources.timeline_words import Said
 from holdfast.console.sources.viewer import Viewer
-from holdfast.model.execution import Execution
+from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.operations import RUN, Operation, Type
 from holdfast.pipelines.graph.graph import kind_of
 from holdfast.pipelines.graph.text import graph_from
@@ -118,7 +118,15 @@ class Trees:
 def _is_fresh(tree: Tree, header: Execution) -> bool:
     if tree.header.revision != header.revision or tree.header.status is not header.status:
         return False
-    return not tree.has_logs or tree.until >= header.touched_at + _LATE_MS
+    return tree.logs is None or tree.logs_at >= header.touched_at + _LATE_MS
+
+
+def _known_logs(header: Execution, before: Tree | None, now: int) -> Tree | None:
+    """The tree of before, if its logs will do: while an execution goes on, they are read every few seconds only, because that may take a
+    while."""
+    if before is None or before.logs is None or header.status is not ExecutionStatus.RUNNING:
+        return None
+    return before if now - before.logs_at < _LATE_MS else None
 
 
 def _made(viewer: Viewer, header: Execution, before: Tree | None) -> Tree:
@@ -128,8 +136,11 @@ def _made(viewer: Viewer, header: Execution, before: Tree | None) -> Tree:
     if header.graph is not None and (text := store.graph(header.graph)) is not None:
         kinds = {node.name: kind_of(node) for node in graph_from(text).nodes}
     if whole:
-        operations = store.operations(header.id)
-        return Tree(header, operations, kinds, now, veil, whole=True, logs=logs_of(viewer, header, operations, veil))
+        operations, earlier = store.operations(header.id), _known_logs(header, before, now)
+        logs = logs_of(viewer, header, operations, veil) if earlier is None else earlier.logs
+        tree = Tree(header, operations, kinds, now, veil, whole=True, logs=logs)
+        tree.logs_at = now if earlier is None else earlier.logs_at
+        return tree
     if before is None:
         return Tree(header, store.outline(header.id), kinds, now, veil, whole=False)
     known = {op.place: op for op in before.operations}

@@ -100,7 +100,9 @@ class Tree:
         self.entries: list[Entry] = []
         self._kinds = kinds
         self._veil = veil
-        self.has_logs = logs is not None
+        self.logs = logs
+        self.logs_at = now
+        """When the logs were read."""
         self._views: dict[Choice, list[int]] = {}
         self._build(operations, whole, logs or {})
         own = [(at, entry) for at, entry in enumerate(self.entries) if not entry.is_line]

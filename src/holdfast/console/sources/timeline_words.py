@@ -139,7 +139,8 @@ def said_of(op: Operation, intent: Operation | None = None) -> Said:
 
 def attempt_in(op: Operation) -> AttemptResult | None:
     """The result of an attempt of a worker; None while it goes on."""
-    return None if op.result is None or op.error is not None else _attempts.decode(op.result)
+    text = op.result if op.error is None else op.error.data
+    return None if text is None else _attempts.decode(text)
 
 
 def _attempt(ended: AttemptResult) -> Said:

@@ -18,6 +18,7 @@ from holdfast.durable.lambda_service import ErrorObject
 from holdfast.durable.operation.step import raise_recorded, recalled, remembered
 from holdfast.durable.plan import Look, Plan, Record, Run
 from holdfast.durable.scope import Scope
+from holdfast.model.error_text import frames_of
 from holdfast.model.operations import Action, Operation, Status
 
 T = TypeVar("T")
@@ -69,7 +70,8 @@ def contained(at: Identity, scope: Scope, body: Callable[[Scope], Plan[T]], conf
         described = ErrorObject.from_exception(error)
         tell_raised(scope.state, error, described.to_failure(), at)
         if not config.is_virtual:
-            yield Record(at.update(Action.FAIL, error=described.to_failure()), wait=not scope.state.ends_ride)
+            failed = at.update(Action.FAIL, error=described.to_failure(), frames=frames_of(error))
+            yield Record(failed, wait=not scope.state.ends_ride)
         elif hooks is not None:
             hooks.context_ended(at, error=described)
         described.raise_as_operation_error(ChildContextError)

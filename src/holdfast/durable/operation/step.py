@@ -25,6 +25,7 @@ from holdfast.durable.retries import RetryPresets
 from holdfast.durable.scope import Scope
 from holdfast.durable.serdes import SerDes, deserialize, serialize
 from holdfast.durable.types import StepContext
+from holdfast.model.error_text import frames_of
 from holdfast.model.operations import Action, Operation, Status
 
 T = TypeVar("T")
@@ -121,14 +122,14 @@ def raise_recorded(seen: Operation, kind: type[DurableOperationError]) -> NoRetu
 
 def _retry_or_fail(at: Identity, scope: Scope, config: StepConfig, error: Exception, attempt: int) -> Plan[None]:
     described = ErrorObject.from_exception(error)
-    failure = described.to_failure()
+    failure, frames = described.to_failure(), frames_of(error)
     # A value that cannot be written, or a body that takes other arguments, fails again in every attempt: the strategy is not asked.
     never = isinstance(error, SerDesError) or (isinstance(error, TypeError) and is_refusal(error))
     decision = None if never else (config.retry_strategy or _default_strategy)(error, attempt)
     if decision is None or not decision.should_retry:
-        yield Record(at.update(Action.FAIL, error=failure))
+        yield Record(at.update(Action.FAIL, error=failure, frames=frames))
         tell_attempt(scope.state, at, error, failure, attempt, None)
         described.raise_as_operation_error(StepError)
     delay = max(1, argument_checks.whole(decision.delay_seconds, "step", "the delay that its retry strategy asks for"))
-    yield Record(at.update(Action.RETRY, error=failure, delay_seconds=delay))
+    yield Record(at.update(Action.RETRY, error=failure, frames=frames, delay_seconds=delay))
     tell_attempt(scope.state, at, error, failure, attempt, delay)

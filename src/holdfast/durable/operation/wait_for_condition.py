@@ -16,6 +16,7 @@ from holdfast.durable.scope import Scope
 from holdfast.durable.serdes import deserialize
 from holdfast.durable.types import WaitForConditionCheckContext
 from holdfast.durable.waits import WaitForConditionConfig, WaitForConditionDecision
+from holdfast.model.error_text import frames_of
 from holdfast.model.operations import Action, Operation, Status
 
 T = TypeVar("T")
@@ -45,7 +46,7 @@ def wait_for_condition(at: Identity, scope: Scope, check: Check[T], config: Wait
             if isinstance(error, InvocationError) and error.is_retryable():
                 raise
             described = ErrorObject.from_exception(error)
-            yield Record(at.update(Action.FAIL, error=described.to_failure()))
+            yield Record(at.update(Action.FAIL, error=described.to_failure(), frames=frames_of(error)))
             described.raise_as_operation_error(WaitForConditionError)
         if not decision.should_continue:
             yield Record(at.update(Action.SUCCEED, payload=text))

@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.hosts.sandbox.inside.launch import passed_limit
 from holdfast.model import codec
+from holdfast.model.error_text import frames_of
 from holdfast.model.errors import HoldfastError
 
 ERROR_CODE = r"\A[a-z][a-z0-9_]{0,63}\Z"
@@ -61,6 +62,7 @@ def _told(error: BaseException) -> dict[str, Any]:
             "error_code": passed_limit(error) or "worker_crashed",
             "message": f"{type(error).__name__}: {error}"[:2000].encode(errors="backslashreplace").decode(),
             "type": type(error).__name__,
+            "frames": frames_of(error),
         }
     told = {
         "error_code": error.error_code,
@@ -70,5 +72,6 @@ def _told(error: BaseException) -> dict[str, Any]:
         "partial": None if error.partial is None else dict(error.partial),
         "retry_after_seconds": error.retry_after_seconds,
         "details": error.details,
+        "frames": frames_of(error),
     }
     return {key: value for key, value in told.items() if value is not None}
