@@ -80,6 +80,23 @@ def test_a_runner_takes_its_queue_and_tenant_prints_what_it_hosts_and_leaves_on_
     assert finished(scene) == ["mine"]
 
 
+def test_a_runner_declares_the_schedules_of_its_files_and_of_the_operators_file(scene: Scene) -> None:
+    scene.functions.write_text(FUNCTIONS + '\nfrom holdfast import Schedule\nnightly = Schedule("nightly", send, cron="0 2 * * *")\n')
+    (scene.folder / "operator.toml").write_text('[schedules.weekly]\nrun = "other"\ncron = "0 6 * * MON"\n')
+    holdfast = Program(scene.folder)
+    process = holdfast.begin("runner", "mail.py", "--config", "operator.toml", "--store", scene.store)
+
+    def declared() -> list[tuple[str, str, object]]:
+        lines = holdfast("schedules", "list", "--json", "--store", scene.store).stdout.splitlines()
+        return [(one["name"], one["origin"], one["input"]) for one in map(json.loads, lines)]
+
+    try:
+        until(lambda: declared() == [("nightly", "code", {}), ("weekly", "toml", {})] or None)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+
+
 def test_no_more_run_at_once_than_the_runner_is_told(scene: Scene) -> None:
     scene.push(*({"id": number, "waits": True} for number in range(6)), options=["--key-field", "id"])
     holdfast = Program(scene.folder)

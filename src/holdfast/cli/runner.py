@@ -20,6 +20,7 @@ from holdfast.cli import completion
 from holdfast.cli.arguments import CodecOption, ConfigOption, StorePlace, TrustOption
 from holdfast.cli.operators_queues import operators_queues
 from holdfast.cli.serve import DRAIN_SECONDS, set_function_log_level, told_to_leave
+from holdfast.cli.serve_schedules import schedules_of_file
 from holdfast.cli.serve_workers import IsolationOption, ServeWorkers
 from holdfast.cli.terminal import print_table, printable, say, warn_of_root
 from holdfast.model.errors import FunctionNotFound, InvalidParameter
@@ -193,6 +194,7 @@ async def _run(order: RunnerOptions, found: FoundTargets, workers: ServeWorkers 
 
 def _opening(order: RunnerOptions, found: FoundTargets, workers: ServeWorkers | None, measured: FunctionSignals) -> Opening:
     operators = operators_queues(order.config, trust=order.trust) if workers is None else workers.queues
+    schedules = schedules_of_file(order.isolation, order.config, trust=order.trust) if workers is None else ()
     settings = Settings(
         codec=order.place.codec(),
         observers=measured.observers,
@@ -201,7 +203,8 @@ def _opening(order: RunnerOptions, found: FoundTargets, workers: ServeWorkers | 
         queues=declared_together(found.queues, operators),
     )
     functions = [one for one in found.inline if order.chosen is None or one.name in order.functions]
-    opening = open_engine(order.place.where, functions=functions, settings=settings)
+    opening = open_engine(order.place.where, functions=functions, schedules=found.schedules, settings=settings)
+    opening.operators_schedules = schedules
     if workers is not None:
         workers.runtime.chosen = order.chosen and frozenset((*order.workers, *order.pipelines))
         opening.runtime = workers.runtime
