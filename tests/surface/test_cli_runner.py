@@ -64,7 +64,22 @@ def test_a_runner_takes_its_queue_and_tenant_prints_what_it_hosts_and_leaves_on_
     for queue, tenant, name in (("emails", "acme", "mine"), ("emails", "other", "theirs"), ("reports", "acme", "elsewhere")):
         scene.push({"id": name}, queue=queue, options=["--tenant", tenant, "--key-field", "id"])
     holdfast = Program(scene.folder)
-    words = ["runner", "mail.py", "--function", "send", "--queue", "emails", "--tenant", "acme", "--at-once", "2", "--store", scene.store]
+    words = [
+        "runner",
+        "mail.py",
+        "--function",
+        "send",
+        "--queue",
+        "emails",
+        "--queue",
+        "email",
+        "--tenant",
+        "acme",
+        "--at-once",
+        "2",
+        "--store",
+        scene.store,
+    ]
     process = holdfast.begin(*words)
     try:
         until(lambda: finished(scene) == ["mine"])
@@ -75,7 +90,9 @@ def test_a_runner_takes_its_queue_and_tenant_prints_what_it_hosts_and_leaves_on_
     told = out.splitlines()
     assert told[0].startswith("running what waits in ")
     assert [line.split() for line in told[1:3]] == [["RUNS", "VERSION", "KIND"], ["send", "$LATEST", "function"]]
-    assert told[3:] == ["only queues emails", "only tenants acme", "at most 2 at once"]
+    assert told[3:] == ["only queues email, emails", "only tenants acme", "at most 2 at once"]
+    waits = "warning: queue email is not in this store; the runner waits for runs that are pushed into it. Did you mean `emails`?"
+    assert [line for line in err.splitlines() if line.startswith("warning: queue")] == [waits]
     assert "leaving: waiting until running work can be stopped" in err
     assert finished(scene) == ["mine"]
 

@@ -30,9 +30,10 @@ from holdfast.service.drain import drained
 from holdfast.service.engines import Opening
 from holdfast.service.engines import open as open_engine
 from holdfast.service.function_signals import FunctionSignals
+from holdfast.service.queue_desk import meant_queue
 from holdfast.service.settings import Settings
 from holdfast.store.backends import shown
-from holdfast.store.seam import Hosted
+from holdfast.store.seam import Hosted, Store
 
 if TYPE_CHECKING:
     from holdfast.lambda_api.templates.descriptions import FoundTargets
@@ -186,6 +187,7 @@ async def _run(order: RunnerOptions, found: FoundTargets, workers: ServeWorkers 
     async with measured, opening:
         _check_pipelines(order, workers)
         _print_hosted(order, opening.engine.registry.hosted())
+        _warn_of_queues(order, opening.engine.store)
         await leaving.wait()
         say("leaving: waiting until running work can be stopped")
         if not await drained(opening.engine, DRAIN_SECONDS):
@@ -216,6 +218,14 @@ def _check_pipelines(order: RunnerOptions, workers: ServeWorkers | None) -> None
     unknown = sorted(set(order.pipelines) - known)
     if unknown:
         raise FunctionNotFound(f"--pipeline: the targets have no {', '.join(unknown)}. Known: {', '.join(sorted(known)) or 'none'}.")
+
+
+def _warn_of_queues(order: RunnerOptions, store: Store) -> None:
+    """Say which queues of --queue are not in the store: a runner that waits for a misspelled one looks like one that has nothing to do."""
+    for queue in sorted((order.only or Only()).queues):
+        if store.queue(queue) is None:
+            near = meant_queue(store, queue)
+            say(f"warning: queue {queue} is not in this store; the runner waits for runs that are pushed into it.{near}")
 
 
 def _print_hosted(order: RunnerOptions, hosted: Sequence[Hosted]) -> None:

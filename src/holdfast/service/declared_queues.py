@@ -7,7 +7,6 @@ an operator sets later with `holdfast queues set` wins over both.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
