@@ -123,8 +123,8 @@ def test_runs_of_a_pipeline_are_pushed_from_the_command_line_and_an_engine_runs_
     lines = "".join(json.dumps(one) + "\n" for one in ({"n": 1, "id": "a"}, {"n": "x", "id": "b"}, {"n": 2, "id": "c"}))
     ended = scene("push", "sums", str(file), "-", "--key-field", "id", input=lines)
     assert ended.exit_code == 1
-    assert ended.stderr.splitlines()[0].startswith("line 2: error[schema_mismatch]: The inputs do not fit: ")
-    assert ended.stderr.splitlines()[-1] == "queue sums: pushed 2, 1 lines were refused"
+    assert ended.stderr.splitlines()[1].startswith("line 2: error[schema_mismatch]: The inputs do not fit: ")
+    assert ended.stderr.splitlines()[-1] == "queue sums: pushed 2, 1 line was refused"
     with holdfast.open(scene.store, workers=[file], worker_settings=INLINE) as engine:
         found = sorted(engine.list(Filter(queue="sums")), key=lambda header: header.id)
         assert [engine.get(header.id).result()["outputs"] for header in found] == [{"n": 3}, {"n": 4}]

@@ -27,6 +27,7 @@ def test_a_push_writes_each_line_and_names_lines_with_mistakes_by_their_number(q
     ended = queues("push", "emails", f"{queues.functions}:send", f"@{file}", "--key-field", "id")
     assert ended.exit_code == 1
     assert ended.stderr.splitlines() == [
+        "note: queue emails is new here, and has no limits until a runner or a program declares it.",
         "line 2: error[payload_not_json]: The payload is not JSON: Expecting value: line 1 column 1 (char 0)",
         "line 4: error[invalid_parameter]: The input has no text or whole number in 'id'.",
         "queue emails: pushed 2, 2 lines were refused",
@@ -55,7 +56,7 @@ def test_a_full_queue_ends_a_push_and_says_when_to_come_back(queues: Scene) -> N
     text = "".join(json.dumps({"id": number}) + "\n" for number in range(5))
     ended = queues("push", "emails", f"{queues.functions}:send", "-", "--key-field", "id", input=text)
     assert isinstance(ended.exception, QueueFull)
-    assert ended.stderr == "pushed 1, 1 were there already; the same command goes on where this one ended\n"
+    assert ended.stderr == "pushed 1, 1 was there already; the same command goes on where this one ended\n"
     assert "it takes at most 2. Try again in 60 s." in str(ended.exception)
     assert queues.document("show", "emails")["waiting"] == 2
 
@@ -135,6 +136,14 @@ def test_a_queue_that_is_not_there_is_refused(queues: Scene) -> None:
         ended = queues(verb, "emials")
         assert isinstance(ended.exception, HoldfastError)
         assert ended.exception.code == "queue_not_found"
+        assert str(ended.exception) == "There is no queue 'emials' here. Did you mean `emails`?"
+
+
+def test_a_push_into_a_queue_that_the_store_does_not_have_says_so_and_names_a_similar_one(queues: Scene) -> None:
+    new = "note: queue {} is new here, and has no limits until a runner or a program declares it."
+    assert new.format("emails") in queues.push({})
+    assert "note:" not in queues.push({})
+    assert f"{new.format('emials')} Did you mean `emails`?" in queues.push({}, queue="emials")
 
 
 def test_parked_runs_are_listed_with_code_and_message_and_redriven_under_the_same_name(queues: Scene) -> None:
@@ -196,8 +205,9 @@ def test_runs_of_a_worker_are_pushed_after_its_contract_has_accepted_them_and_no
     ended = queues("push", "messages", "queue-based-worker", "-", "--key-field", "idempotency_key", input=text)
     assert ended.exit_code == 1
     assert ended.stderr.splitlines() == [
+        "note: queue messages is new here, and has no limits until a runner or a program declares it.",
         "line 3: error[invalid_parameter]: The input has no text or whole number in 'idempotency_key'.",
-        "queue messages: pushed 2, 1 were there already, 1 lines were refused",
+        "queue messages: pushed 2, 1 was there already, 1 line was refused",
     ]
     wrong = queues("push", "messages", "queue-based-worker", "-", input='{"message": 3}\n')
     assert wrong.stderr.startswith("line 1: error[schema_mismatch]: The inputs do not fit: ")

@@ -64,7 +64,22 @@ def test_a_runner_takes_its_queue_and_tenant_prints_what_it_hosts_and_leaves_on_
     for queue, tenant, name in (("emails", "acme", "mine"), ("emails", "other", "theirs"), ("reports", "acme", "elsewhere")):
         scene.push({"id": name}, queue=queue, options=["--tenant", tenant, "--key-field", "id"])
     holdfast = Program(scene.folder)
-    words = ["runner", "mail.py", "--function", "send", "--queue", "emails", "--tenant", "acme", "--at-once", "2", "--store", scene.store]
+    words = [
+        "runner",
+        "mail.py",
+        "--function",
+        "send",
+        "--queue",
+        "emails",
+        "--queue",
+        "email",
+        "--tenant",
+        "acme",
+        "--at-once",
+        "2",
+        "--store",
+        scene.store,
+    ]
     process = holdfast.begin(*words)
     try:
         until(lambda: finished(scene) == ["mine"])
@@ -75,9 +90,28 @@ def test_a_runner_takes_its_queue_and_tenant_prints_what_it_hosts_and_leaves_on_
     told = out.splitlines()
     assert told[0].startswith("running what waits in ")
     assert [line.split() for line in told[1:3]] == [["RUNS", "VERSION", "KIND"], ["send", "$LATEST", "function"]]
-    assert told[3:] == ["only queues emails", "only tenants acme", "at most 2 at once"]
+    assert told[3:] == ["only queues email, emails", "only tenants acme", "at most 2 at once"]
+    waits = "warning: queue email is not in this store; the runner waits for runs that are pushed into it. Did you mean `emails`?"
+    assert [line for line in err.splitlines() if line.startswith("warning: queue")] == [waits]
     assert "leaving: waiting until running work can be stopped" in err
     assert finished(scene) == ["mine"]
+
+
+def test_a_runner_declares_the_schedules_of_its_files_and_of_the_operators_file(scene: Scene) -> None:
+    scene.functions.write_text(FUNCTIONS + '\nfrom holdfast import Schedule\nnightly = Schedule("nightly", send, cron="0 2 * * *")\n')
+    (scene.folder / "operator.toml").write_text('[schedules.weekly]\nrun = "other"\ncron = "0 6 * * MON"\n')
+    holdfast = Program(scene.folder)
+    process = holdfast.begin("runner", "mail.py", "--config", "operator.toml", "--store", scene.store)
+
+    def declared() -> list[tuple[str, str, object]]:
+        lines = holdfast("schedules", "list", "--json", "--store", scene.store).stdout.splitlines()
+        return [(one["name"], one["origin"], one["input"]) for one in map(json.loads, lines)]
+
+    try:
+        until(lambda: declared() == [("nightly", "code", {}), ("weekly", "toml", {})] or None)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
 
 
 def test_no_more_run_at_once_than_the_runner_is_told(scene: Scene) -> None:

@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 from holdfast.cli.sample import Sample, sample_of, source_folder
+from holdfast.model.errors import InvalidParameter
 from holdfast.service.trust import TrustBook, configuration_folder
 from tests.surface.serve_program import PATIENCE_SECONDS, Program, until
 
@@ -116,6 +117,25 @@ def test_the_copy_of_the_sample_is_private_and_a_changed_copy_stays(folder: Path
     (sample.folder / "rules.py").write_text("RULES = []\n")
     sample.fill()
     assert (sample.folder / "rules.py").read_text() == "RULES = []\n"
+
+
+def test_a_sample_that_cannot_be_written_is_refused_with_what_to_do(folder: Path) -> None:
+    command = [sys.executable, "-m", "holdfast.cli", "dev", "--no-open", "--port", "0", "--store", str(folder / "nowhere" / "x.db")]
+    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("error[invalid_parameter]: The sample, ")
+    assert ended.stderr.endswith(
+        "could not be written: No such file or directory. Its folder lies beside the store: name a store elsewhere with --store.\n"
+    )
+
+
+@pytest.mark.parametrize("case", ["{", "[]", '{"urls": []}', '{"urls": ["https://vendor.example/"]}'])
+def test_a_case_of_the_sample_that_was_changed_too_much_is_told_with_what_to_do(folder: Path, case: str) -> None:
+    sample = sample_of(str(folder / "holdfast.db"))
+    sample.fill()
+    (sample.folder / "case.json").write_text(case)
+    with pytest.raises(InvalidParameter, match=r"case\.json cannot be used: .* to begin anew\."):
+        _ = sample.port
 
 
 def test_the_web_of_the_sample_moves_to_another_port_if_its_own_is_taken(folder: Path) -> None:

@@ -59,6 +59,11 @@ def test_a_schedule_is_added_shown_changed_and_removed(holdfast: Program) -> Non
     assert noted[::-1] == ["add schedule", "add schedule", "pause schedule", "resume schedule", "remove schedule"]
 
 
+def test_a_schedule_without_an_input_gives_an_empty_object(holdfast: Program) -> None:
+    assert holdfast.document("schedules", "add", "s", "greet", "--every", "1h", "--json")["input"] == {}
+    assert holdfast.document("schedules", "add", "t", "greet", "--every", "1h", "--input", "null", "--json")["input"] is None
+
+
 def test_what_was_asked_for_runs_with_the_next_runner_and_its_execution_names_the_schedule(holdfast: Program) -> None:
     holdfast("schedules", "add", "s", "greet", "--cron", "0 0 1 1 *", "--input", '{"who": "ada"}')
     assert "asked for one run" in holdfast("schedules", "run-now", "s").stderr

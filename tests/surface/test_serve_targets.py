@@ -72,6 +72,16 @@ def test_functions_of_a_python_file_run_in_the_server_itself(serve: Programs, ta
     assert 'holdfast_executions_closed_total{function="greet",status="SUCCEEDED"} 2.0' in told.text, "no worker is served here"
 
 
+def test_a_server_declares_the_schedules_of_a_python_file(serve: Programs, tmp_path: Path) -> None:
+    (tmp_path / "reports.py").write_text(
+        "from holdfast import Schedule, durable_execution\n\n\n@durable_execution\ndef report(event, context):\n    return event\n\n\n"
+        'nightly = Schedule("nightly", report, cron="0 2 * * *", input={"team": "sales"})\n'
+    )
+    server = serve("reports.py")
+    found = httpx.get(f"{server.url}/v1/schedules/nightly").json()
+    assert (found["run"], found["origin"], found["input"]) == ("report", "code", {"team": "sales"})
+
+
 def test_official_and_own_functions_invoke_each_other(serve: Programs, tmp_path: Path) -> None:
     (tmp_path / "caller.yaml").write_text(TEMPLATE)
     server = serve("caller.yaml", "greeting.py")

@@ -11,7 +11,8 @@ import pytest
 import holdfast
 from holdfast import DurableContext, Limits, Queue, durable_execution
 from holdfast.model.errors import InvalidParameter
-from holdfast.service.declared_queues import declared_together, queues_beside
+from holdfast.service.declared_beside import queues_beside
+from holdfast.service.declared_queues import declared_together
 from holdfast.service.operator_settings import read_operator
 from holdfast.service.worker_runtime import WorkerSettings
 from holdfast.store.backends import open_store

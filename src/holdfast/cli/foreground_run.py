@@ -22,7 +22,8 @@ from holdfast.model.clock import SystemClock, monotonic
 from holdfast.model.errors import ExecutionQuarantined, FunctionNotFound, Unsuccessful
 from holdfast.model.execution import State
 from holdfast.model.ids import checked_name, id_at
-from holdfast.service.declared_queues import declared_together, queues_beside
+from holdfast.service.declared_beside import queues_beside
+from holdfast.service.declared_queues import declared_together
 from holdfast.service.engines import OpenEngine, Opening
 from holdfast.service.engines import open as open_engine
 from holdfast.service.execution_descriptions import Description

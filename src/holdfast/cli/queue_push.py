@@ -83,6 +83,9 @@ class PushCommand(msgspec.Struct, frozen=True, kw_only=True):
             bar = stack.enter_context(_Bar(self.file))
             if not sys.stderr.isatty():
                 stack.enter_context(working(f"pushing into queue {self.options.queue}"))
+            if not client.queues.is_known(self.options.queue):
+                near = client.queues.meant(self.options.queue)
+                say(f"note: queue {self.options.queue} is new here, and has no limits until a runner or a program declares it.{near}")
             lines = _lines(opened, bar)
             pushing = client.queues.push(target, lines, self.options) if isinstance(target, str | PushTarget) else target.push(lines)
             try:
@@ -145,8 +148,8 @@ class _Counted:
                 self.there += 1
 
     def told(self) -> str:
-        there = f", {self.there:,} were there already" if self.there else ""
-        refused = f", {self.refusals:,} lines were refused" if self.refusals else ""
+        there = f", {self.there:,} {'was' if self.there == 1 else 'were'} there already" if self.there else ""
+        refused = f", {self.refusals:,} {'line was' if self.refusals == 1 else 'lines were'} refused" if self.refusals else ""
         return f"pushed {self.new:,}{there}{refused}"
 
     def note(self, client: Client, queue: str) -> None:

@@ -20,6 +20,7 @@ from holdfast.cli import completion
 from holdfast.cli.arguments import CodecOption, ConfigOption, StorePlace, TrustOption
 from holdfast.cli.operators_queues import operators_queues
 from holdfast.cli.serve import DRAIN_SECONDS, set_function_log_level, told_to_leave
+from holdfast.cli.serve_schedules import schedules_of_file
 from holdfast.cli.serve_workers import IsolationOption, ServeWorkers
 from holdfast.cli.terminal import print_table, printable, say, warn_of_root
 from holdfast.model.errors import FunctionNotFound, InvalidParameter
@@ -29,9 +30,10 @@ from holdfast.service.drain import drained
 from holdfast.service.engines import Opening
 from holdfast.service.engines import open as open_engine
 from holdfast.service.function_signals import FunctionSignals
+from holdfast.service.queue_desk import meant_queue
 from holdfast.service.settings import Settings
 from holdfast.store.backends import shown
-from holdfast.store.seam import Hosted
+from holdfast.store.seam import Hosted, Store
 
 if TYPE_CHECKING:
     from holdfast.lambda_api.templates.descriptions import FoundTargets
@@ -186,6 +188,7 @@ async def _run(order: RunnerOptions, found: FoundTargets, workers: ServeWorkers 
     async with measured, opening:
         _check_pipelines(order, workers)
         _print_hosted(order, opening.engine.registry.hosted())
+        _warn_of_queues(order, opening.engine.store)
         await leaving.wait()
         say("leaving: waiting until running work can be stopped")
         if not await drained(opening.engine, DRAIN_SECONDS):
@@ -194,6 +197,7 @@ async def _run(order: RunnerOptions, found: FoundTargets, workers: ServeWorkers 
 
 def _opening(order: RunnerOptions, found: FoundTargets, workers: ServeWorkers | None, measured: FunctionSignals) -> Opening:
     operators = operators_queues(order.config, trust=order.trust) if workers is None else workers.queues
+    schedules = schedules_of_file(order.isolation, order.config, trust=order.trust) if workers is None else ()
     settings = Settings(
         codec=order.place.codec(),
         observers=measured.observers,
@@ -202,7 +206,8 @@ def _opening(order: RunnerOptions, found: FoundTargets, workers: ServeWorkers | 
         queues=declared_together(found.queues, operators),
     )
     functions = [one for one in found.inline if order.chosen is None or one.name in order.functions]
-    opening = open_engine(order.place.where, functions=functions, settings=settings)
+    opening = open_engine(order.place.where, functions=functions, schedules=found.schedules, settings=settings)
+    opening.operators_schedules = schedules
     if workers is not None:
         workers.runtime.chosen = order.chosen and frozenset((*order.workers, *order.pipelines))
         opening.runtime = workers.runtime
@@ -214,6 +219,14 @@ def _check_pipelines(order: RunnerOptions, workers: ServeWorkers | None) -> None
     unknown = sorted(set(order.pipelines) - known)
     if unknown:
         raise FunctionNotFound(f"--pipeline: the targets have no {', '.join(unknown)}. Known: {', '.join(sorted(known)) or 'none'}.")
+
+
+def _warn_of_queues(order: RunnerOptions, store: Store) -> None:
+    """Say which queues of --queue are not in the store: a runner that waits for a misspelled one looks like one that has nothing to do."""
+    for queue in sorted((order.only or Only()).queues):
+        if store.queue(queue) is None:
+            near = meant_queue(store, queue)
+            say(f"warning: queue {queue} is not in this store; the runner waits for runs that are pushed into it.{near}")
 
 
 def _print_hosted(order: RunnerOptions, hosted: Sequence[Hosted]) -> None:

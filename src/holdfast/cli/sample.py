@@ -47,23 +47,42 @@ class Sample(msgspec.Struct, frozen=True):
 
     def inputs(self) -> dict[str, Any]:
         """The inputs of the run that `holdfast dev` starts."""
-        found: dict[str, Any] = json.loads((self.folder / "case.json").read_text(encoding="utf-8"))
+        try:
+            found: dict[str, Any] = json.loads((self.folder / "case.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise self._changed_too_much(str(error)) from None
         return found
 
     @property
     def port(self) -> int:
         """The port of the sample's web server, read from the copy. A run that continues later asks the same port."""
-        return int(self.inputs()["urls"][0].split("/")[2].rpartition(":")[2])
+        try:
+            return int(self.inputs()["urls"][0].split("/")[2].rpartition(":")[2])
+        except (LookupError, TypeError, ValueError, AttributeError):
+            raise self._changed_too_much("its urls do not begin with the address of the sample's web") from None
+
+    def _changed_too_much(self, why: str) -> InvalidParameter:
+        return InvalidParameter(f"{self.folder / 'case.json'} cannot be used: {why}. Correct it, or remove {self.folder} to begin anew.")
 
     def fill(self) -> None:
         """Copy the sample to its folder. An existing copy is kept, because the user may have changed it."""
         source = source_folder()
         if (self.folder / "vendor_research.py").exists():
             return
-        private.own_folder(self.folder)
-        shutil.copytree(source, self.folder, ignore=_LEFT, dirs_exist_ok=True)
-        for path in (self.folder, *self.folder.rglob("*")):
-            path.chmod(private.FOLDER if path.is_dir() else private.FILE)
+        with self._written():
+            private.own_folder(self.folder)
+            shutil.copytree(source, self.folder, ignore=_LEFT, dirs_exist_ok=True)
+            for path in (self.folder, *self.folder.rglob("*")):
+                path.chmod(private.FOLDER if path.is_dir() else private.FILE)
+
+    @contextlib.contextmanager
+    def _written(self) -> Iterator[None]:
+        """Whatever is written into the copy: if it cannot be, the user chooses another place for the store."""
+        try:
+            yield
+        except OSError as error:
+            why = f"The sample, {self.folder}, could not be written: {error.strerror or error}."
+            raise InvalidParameter(f"{why} Its folder lies beside the store: name a store elsewhere with --store.") from None
 
     @contextlib.contextmanager
     def web(self) -> Iterator[str]:
@@ -73,11 +92,12 @@ class Sample(msgspec.Struct, frozen=True):
         serving.start()
         try:
             address = f"127.0.0.1:{site.server_port}"
-            for name in _WITH_ADDRESSES:
-                file = self.folder / name
-                text = file.read_text(encoding="utf-8")
-                if (changed := _ADDRESS.sub(address, text)) != text:
-                    file.write_text(changed, encoding="utf-8")
+            with self._written():
+                for name in _WITH_ADDRESSES:
+                    file = self.folder / name
+                    text = file.read_text(encoding="utf-8")
+                    if (changed := _ADDRESS.sub(address, text)) != text:
+                        file.write_text(changed, encoding="utf-8")
             yield f"http://{address}"
         finally:
             site.shutdown()

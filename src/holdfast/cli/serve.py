@@ -220,7 +220,7 @@ async def _serve(order: ServeOptions, found: FoundTargets, workers: ServeWorkers
             app = make_app(service.api, more=more, limits=limits, gate=gate)
             for described in found.deployed:
                 await service.deploy(described, service.first_look)
-            declare_served(service, workers, schedules)
+            declare_served(service, workers, found.schedules, schedules)
             async with listening(app, listener, drain_seconds=_ANSWER_SECONDS):
                 url = url_of(order.host, listener.getsockname()[1])
                 print_served(order.place.where, service, url, gate, workers, deploys=order.allow_deploy)

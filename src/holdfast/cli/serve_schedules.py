@@ -1,4 +1,4 @@
-"""The schedules of `holdfast serve`: those of the operator's file, and those of the pages of its workers."""
+"""The schedules of `holdfast serve` and `holdfast runner`: those of Python files, of the operator's file, and of the pages of workers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def schedules_of_file(isolation: str | None, config: Path | None, *, trust: bool) -> Sequence[Schedule]:
-    """The schedules of the operator's file, for a server without workers. The file of the current folder is used only if the folder is
+    """The schedules of the operator's file, for a command without workers. The file of the current folder is used only if the folder is
     trusted."""
     from holdfast.cli.consent import Consent, operators_settings
     from holdfast.service.operator_files import operator_files
@@ -27,10 +27,10 @@ def schedules_of_file(isolation: str | None, config: Path | None, *, trust: bool
     return settings.schedules
 
 
-def declare_served(service: Serving, workers: ServeWorkers | None, of_file: Sequence[Schedule]) -> None:
+def declare_served(service: Serving, workers: ServeWorkers | None, of_code: Sequence[Schedule], of_file: Sequence[Schedule]) -> None:
     """Declare the schedules of a server, and let its runner look at them."""
     from holdfast.service.schedules import declare_all
 
     declared = [(schedule, Origin.TOML) for schedule in of_file] if workers is None else workers.runtime.schedules()
-    declare_all(service.engine.store, service.engine.clock, declared)
+    declare_all(service.engine.store, service.engine.clock, [*((schedule, Origin.CODE) for schedule in of_code), *declared])
     service.engine.look()

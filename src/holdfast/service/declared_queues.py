@@ -7,7 +7,6 @@ an operator sets later with `holdfast queues set` wins over both.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
@@ -154,10 +153,3 @@ def declared_together(code: Iterable[Queue], operators: Mapping[str, QueueTable]
     for name, table in operators.items():
         found[name] = msgspec.structs.replace(found.get(name, Queue(name)), **table)
     return tuple(found.values())
-
-
-def queues_beside(functions: Iterable[object]) -> tuple[Queue, ...]:
-    """The queues that stand in the modules of these functions, each once."""
-    modules = dict.fromkeys(getattr(function, "__module__", "") for function in functions)
-    found = [value for module in modules for value in vars(sys.modules.get(module, object)).values() if isinstance(value, Queue)]
-    return tuple(queue for place, queue in enumerate(found) if not any(queue is other for other in found[:place]))

@@ -107,6 +107,8 @@ class Opening:
     ) -> None:
         self.runtime = runtime
         self._schedules = schedules
+        self.operators_schedules: Sequence[Schedule] = ()
+        """Schedules of the operator's file, for an engine without workers: those of a runtime are in its settings."""
         self.declares = True
         """Whether the engine writes its schedules into the store when it opens."""
         self._where, self._functions, self._subscribers, self._settings = where, functions, subscribers, settings
@@ -130,8 +132,8 @@ class Opening:
         return self._engine
 
     def _declared(self) -> list[tuple[Schedule, Origin]]:
-        of_pages = [] if self.runtime is None else self.runtime.schedules()
-        return [*((schedule, Origin.CODE) for schedule in self._schedules), *of_pages] if self.declares else []
+        of_file = [(schedule, Origin.TOML) for schedule in self.operators_schedules] if self.runtime is None else self.runtime.schedules()
+        return [*((schedule, Origin.CODE) for schedule in self._schedules), *of_file] if self.declares else []
 
     async def __aexit__(self, *_: object) -> None:
         assert self._engine is not None

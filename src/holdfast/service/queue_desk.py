@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from holdfast.contract.notes import meant
 from holdfast.model import codec
 from holdfast.model.audit import Actor, Note
 from holdfast.model.clock import Clock
@@ -23,6 +24,8 @@ from holdfast.service.redrives import Redriven, redrive
 from holdfast.store.seam import Store
 
 _PAGE: Final = 200
+_SIMILAR: Final = 1000
+"""Among how many queues a similar name is looked for."""
 _TRIES: Final = 20
 """A change is tried at most this often, if other processes change the queue at the same time."""
 
@@ -199,11 +202,24 @@ class QueueDesk:
     def _did(self, verb: str, queue: str, outcome: str) -> tuple[Note, ...]:
         return () if self._actor is None else self._actor.did(f"queue_{verb}", queue, outcome, self._clock.now())
 
+    def is_known(self, queue: str) -> bool:
+        """Whether the store has a queue of this name."""
+        return self._store.queue(checked_queue(queue)) is not None
+
+    def meant(self, queue: str) -> str:
+        """A sentence with the queue that was probably meant, after a space; empty if no name of the store is similar."""
+        return meant_queue(self._store, queue)
+
     def _needed(self, queue: str) -> QueueRow:
         row = self._store.queue(checked_queue(queue))
         if row is None:
-            raise QueueNotFound(f"There is no queue {queue!r:.100} here.")
+            raise QueueNotFound(f"There is no queue {queue!r:.100} here.{meant_queue(self._store, queue)}")
         return row
+
+
+def meant_queue(store: Store, queue: str) -> str:
+    """A sentence with the queue that was probably meant, after a space; empty if no name of the store is similar."""
+    return meant(queue, (row.name for row in store.queues()[:_SIMILAR]))
 
 
 def _next_admission(row: QueueRow, standing: QueueStanding, head: LaneStanding | None, now: int) -> str:

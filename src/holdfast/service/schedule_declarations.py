@@ -37,8 +37,8 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An interval instead: `30s`, `15m`, `2h`, `1d`."""
     zone: str = "UTC"
     """The zone of the wall times that `cron` names: `Europe/Berlin`."""
-    input: Any = None
-    """The input of a function, or the inputs of a worker; JSON."""
+    input: Any = {}
+    """The input of a function, or the inputs of a worker; JSON. Without it: `{}`."""
     version: int | str | None = None
     tenant: str | None = None
     overlap: str = "skip"

@@ -10,6 +10,7 @@ import msgspec
 from holdfast.durable.execution import DurableFunction
 from holdfast.lambda_api.functions.function_records import Config
 from holdfast.service.declared_queues import Queue
+from holdfast.service.schedule_declarations import Schedule
 
 
 class FolderCode(msgspec.Struct, frozen=True):
@@ -57,6 +58,8 @@ class FoundTargets(msgspec.Struct, frozen=True, kw_only=True):
     """Files with workers. The server never imports them."""
     queues: tuple[Queue, ...] = ()
     """Queues that Python files declare beside their functions."""
+    schedules: tuple[Schedule, ...] = ()
+    """Schedules that Python files declare beside their functions."""
     warnings: tuple[str, ...] = ()
     watched: tuple[Path, ...] = ()
     """Files and folders that are watched: a change there may change this result."""

@@ -13,7 +13,7 @@ from holdfast.lambda_api.templates.descriptions import DescribedFunction, Folder
 from holdfast.lambda_api.templates.discovery import discover
 from holdfast.library import find as find_ready
 from holdfast.model.errors import DuplicateFunction, ExtraMissing, FunctionNotLoadable, TemplateInvalid
-from holdfast.service.declared_queues import queues_beside
+from holdfast.service.declared_beside import each_once, queues_beside, schedules_beside
 from holdfast.service.function_loader import load_all
 from holdfast.service.worker_search import PAGE, declares_pipelines
 from holdfast.workers.tools.declarations import declarations_of
@@ -31,6 +31,7 @@ def find_all(targets: Sequence[str], parameters: Mapping[str, str], *, processes
         inline=tuple(one for part in parts for one in part.inline),
         workers=tuple(dict.fromkeys(path for part in parts for path in part.workers)),
         queues=tuple(queue for part in parts for queue in part.queues),
+        schedules=each_once(schedule for part in parts for schedule in part.schedules),
         warnings=tuple(warning for part in parts for warning in part.warnings),
         watched=tuple(path for part in parts for path in part.watched),
         parameters=frozenset(name for part in parts for name in part.parameters),
@@ -98,6 +99,7 @@ def _in_folder(folder: Path, parameters: Mapping[str, str], processes: bool) -> 
         inline=tuple(one for part in parts for one in part.inline),
         workers=tuple(workers),
         queues=tuple(queue for part in parts for queue in part.queues),
+        schedules=each_once(schedule for part in parts for schedule in part.schedules),
         warnings=tuple(warning for part in parts for warning in part.warnings),
         watched=(folder,),
     )
@@ -126,7 +128,7 @@ def _in_python(target: str, processes: bool, *, needed: bool = True) -> FoundTar
 
 def _inline(target: str) -> FoundTargets:
     functions = tuple(load_all(target).values())
-    return FoundTargets(inline=functions, queues=queues_beside(functions))
+    return FoundTargets(inline=functions, queues=queues_beside(functions), schedules=schedules_beside(functions))
 
 
 def _deployed(target: str) -> FoundTargets:
