@@ -1,4 +1,4 @@
-"""The inbox of approvals: what waits for a person, with everything that a person must know to decide, and the decisions."""
+"""The pages of approvals: what waits for a person, with everything that the person must know to decide, and the forms for the decisions."""
 
 from __future__ import annotations
 

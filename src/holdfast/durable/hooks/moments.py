@@ -42,7 +42,7 @@ from holdfast.model.ports import Invocation
 
 T = TypeVar("T")
 LEFT = SuspendExecution("The invocation is over.")
-"""The reason for the end of a function that raised nothing."""
+"""Stands for the exception of a function that ended without raising one."""
 
 
 class Body(msgspec.Struct, eq=False):

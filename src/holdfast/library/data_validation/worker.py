@@ -14,7 +14,7 @@ from holdfast.contract.paths import path_of_pointer
 from holdfast.library.data_validation.normalizing import normalized
 
 _MOST_ERRORS: Final = 200
-"""Errors that are listed; the others are counted."""
+"""At most this many errors are listed; the others are counted."""
 
 Problem = dict[str, Any]
 
