@@ -61,15 +61,15 @@ def test_a_file_without_our_pipeline_declares_none(source: str) -> None:
 @pytest.mark.parametrize(
     "line, told",
     [
-        ("p = Pipeline()", "names its page, or its id and its version"),
+        ("p = Pipeline()", "must name its page, or its id and its version"),
         ("p = Pipeline(name())", "page_or_id= must be a literal, because the file is read and not run; it is `name()`."),
         ("p = Pipeline(f'{x}.md')", "must be a literal"),
         ("p = Pipeline(*['x.md'])", "takes its page, or its id and its version"),
         ("p = Pipeline('x.md', **{})", "does not know **="),
         ("p = Pipeline('x.md', page_or_id='y.md')", "each once"),
         ("p = Pipeline('x.md', timeout='1h')", "timeout= stands in the page 'x.md', not in the file; write it there."),
-        ("p = Pipeline('x.md', gates='maybe')", "gates= is 'maybe'; it is 'advised' or 'required'."),
-        ("p = Pipeline('x.md', include='a')", "include= is 'a'; it is a list of texts."),
+        ("p = Pipeline('x.md', gates='maybe')", "gates= is 'maybe'; it must be 'advised' or 'required'."),
+        ("p = Pipeline('x.md', include='a')", "include= is 'a'; it must be a list of texts."),
         ("p = Pipeline('x')", "needs a version, a text, after its id"),
         ("p = Pipeline('x', '1')", "needs inputs=, the JSON Schema of its inputs."),
         ("p = Pipeline('x', '1', inputs={}, outputs=OUT)", "outputs= must be a literal"),

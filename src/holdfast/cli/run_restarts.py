@@ -70,7 +70,7 @@ def restart(
 
     inputs = None if input_ is None else read_json("--input", input_)
     if not isinstance(inputs, dict | None):
-        raise InvalidParameter("--input is a JSON object: the inputs by name.")
+        raise InvalidParameter("--input must be a JSON object: the inputs by name.")
     asked = RestartAsked(nodes=tuple(nodes or ()), inputs=inputs, resend=tuple(resend or ()))
     words = ["runs", "restart", run, *(word for node in nodes or () for word in ("--from", node))]
     words += [] if input_ is None else ["--input", input_]

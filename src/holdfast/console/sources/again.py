@@ -186,7 +186,7 @@ class AgainSource:
         if choice.text is not None:
             edited = with_secrets(_read(choice.text), self._shown(header, accepted), original)
             if not isinstance(edited, dict):
-                raise InvalidRequest("The inputs are a JSON object: {…}.")
+                raise InvalidRequest("The inputs must be a JSON object: {…}.")
             inputs = None if same(edited, original) else edited
         if not choice.place and inputs is None and not choice.resend:
             return RETRY

@@ -31,7 +31,7 @@ def contract_of_arguments(given: Mapping[str, Any]) -> Contract:
     check_contract(contract)
     purpose = given.get("purpose", "")
     if not isinstance(purpose, str):
-        raise PipelineInvalid(f"purpose= is {purpose!r:.80}; it is a text.")
+        raise PipelineInvalid(f"purpose= is {purpose!r:.80}; it must be a text.")
     caps = caps_of(None, given.get("max_tokens"), given.get("max_cost_usd"))
     limits = Limits(max_tokens=caps.max_tokens, max_cost_usd=caps.max_cost_usd)
     if given.get("timeout") is not None:

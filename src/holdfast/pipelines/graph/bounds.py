@@ -351,4 +351,4 @@ def _text(text: str | None, where: str, most: int = MAX_TEXT) -> _Flaws:
 
 def _range(value: int | None, least: int, most: int, where: str) -> _Flaws:
     if value is not None and not least <= value <= most:
-        yield f"{where.rpartition('.')[2]} is {str(value)[:40]}; it is at least {least} and at most {most}.", where
+        yield f"{where.rpartition('.')[2]} is {str(value)[:40]}; it must be at least {least} and at most {most}.", where

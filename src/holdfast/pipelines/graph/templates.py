@@ -160,21 +160,21 @@ def form_flaw(form: str, part: Mapping[str, Any]) -> str | None:
         case "$const":
             return None
         case "$concat":
-            return None if isinstance(part[form], list | tuple) else "`$concat` has a list of templates."
+            return None if isinstance(part[form], list | tuple) else "`$concat` must have a list of templates."
         case _:
             text, values = part["$text"], part.get("with", ())
             if not isinstance(text, str) or not isinstance(values, list | tuple):
-                return "`$text` is a text, and `with` is a list of templates."
+                return "`$text` must be a text, and `with` must be a list of templates."
             return None if text.count(PLACE) == len(values) else f"The text has {text.count(PLACE)} places and {len(values)} values."
 
 
 def _reference_flaw(part: Mapping[str, Any]) -> str | None:
     if not isinstance(part["$from"], str) or not 0 < len(part["$from"]) <= 64:
-        return "`$from` is the name of a node, `inputs`, `item` or `index`."
+        return "`$from` must be the name of a node, `inputs`, `item` or `index`."
     if (flaw := flaw_of(part.get("path", ()))) is not None:
         return f"The path of a reference to {part['$from']} {flaw}."
     if not isinstance(part.get("length", False), bool):
-        return "`length` is true or false."
+        return "`length` must be true or false."
     return None
 
 

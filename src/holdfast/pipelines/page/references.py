@@ -57,12 +57,12 @@ def _called(called: Called, maps: Collection[str]) -> Template:
     given, line = called.given, called.line
     if called.word.endswith(_DEFAULT):
         if len(given) != 1:
-            raise Unreadable(f".default(…) has one value, and {len(given)} are given.", line)
+            raise Unreadable(f".default(…) must have one value, and {len(given)} are given.", line)
         return {**_reference(called.word.removesuffix(_DEFAULT), line, maps), "default": constant(given[0])}
     match called.word:
         case "const":
             if len(given) != 1:
-                raise Unreadable(f"const(…) has one value, and {len(given)} are given.", line)
+                raise Unreadable(f"const(…) must have one value, and {len(given)} are given.", line)
             return {"$const": constant(given[0])}
         case "concat":
             return {"$concat": [template(each, maps) for each in given]}

@@ -109,7 +109,7 @@ class LanguageModel:
     def __init__(self, settings: ModelSettings | None = None) -> None:
         self._settings = settings or ModelSettings()
         if self._settings.cap_field not in (None, "max_tokens", "max_completion_tokens"):
-            raise InvalidParameter(f"cap_field is {self._settings.cap_field!r}: it is max_tokens or max_completion_tokens.")
+            raise InvalidParameter(f"cap_field is {self._settings.cap_field!r}: it must be max_tokens or max_completion_tokens.")
         self._redactor = self.streams = Redactor({"model_key": self._settings.api_key or ""})
         self._client: Any = None
 
