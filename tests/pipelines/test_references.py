@@ -98,7 +98,7 @@ def test_what_has_no_value_says_why_and_where(template: Any, reason: str, source
         (ref("inputs", length=1), "`length` must be true or false"),
         ({"$const": "x" * 70_000}, "more than 65536 bytes"),
         (ref("inputs", default="x" * 70_000), "more than 65536 bytes"),
-        ({"$concat": 1}, "`$concat` has a list"),
+        ({"$concat": 1}, "`$concat` must have a list"),
         ({"$text": "{} {}", "with": [1]}, "2 places and 1 values"),
         ({"$text": 1}, "`$text` is a text"),
     ],
