@@ -378,7 +378,7 @@ class Client:
 
     @contextlib.contextmanager
     def _noting_refusals(self, what: str, on: str) -> Iterator[None]:
-        """Note a refused decision in the audit log, too."""
+        """Write a refusal that happens inside this block into the audit log, and raise it again."""
         try:
             yield
         except Rejected as refused:
