@@ -39,7 +39,8 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 class Job:
-    """One action on many runs, and how many of them are done. Its thread changes the job; pages only read it."""
+    """One action on many runs, and how many of them are done. Its thread does the work and counts; pages read the counts and may cancel
+    it."""
 
     def __init__(self, name: str, source: BulkSource, verb: Verb, items: Sequence[Item], *, question: str, reason: str, now: int) -> None:
         self.name, self.source, self.verb, self.items = name, source, verb, tuple(items)

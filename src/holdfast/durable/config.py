@@ -93,7 +93,7 @@ class CompletionItemStatus:
 
 @dataclass(frozen=True)
 class CompletionStatus:
-    """How far a batch has come; `items[i]` is always branch i, whatever the order of finishing."""
+    """How far a batch has come; `items[i]` is always branch i, in any order of finishing."""
 
     success_count: int
     failure_count: int
@@ -265,7 +265,7 @@ class InvokeConfig(Generic[P, R]):
     serdes_result: SerDes[R] | None = None
     tenant_id: str | None = None
     cascade: bool = field(default=True, kw_only=True)
-    """Stop the invoked execution when this one is stopped or times out. On AWS the invoked execution is never stopped."""
+    """Whether the invoked execution is stopped when this one is stopped or times out. On AWS it is never stopped."""
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ _SAVED_SECONDS: Final = 1.0
 _STEP_SECONDS: Final = 0.01
 """Accounts change in steps of this length, because each step looks at all tenants."""
 _EXPECTED_SECONDS: Final = 0.05
-"""What the first body of a worker is expected to use."""
+"""How many CPU seconds the first body of a worker is expected to use."""
 _LEARNED: Final = 0.25
 """How far the expectation moves towards what the last body used."""
 

@@ -113,7 +113,7 @@ class Answer(msgspec.Struct, frozen=True):
     result: Any
     at: int
     beyond: int = 0
-    """Tokens that the call used beyond its reservation."""
+    """How many tokens the call used beyond its reservation."""
 
 
 def run_usage(usage: Usage, calls: int) -> RunUsage:

@@ -27,7 +27,7 @@ class InlineBody:
     def __init__(self, function: Callable[..., Any], timeout: float) -> None:
         self.isolation = {"isolation": "none"}
         self.over = False
-        """Set when the body has sent its last frame."""
+        """Whether the body has sent its last frame."""
         self._function = function
         self._loop = asyncio.get_running_loop()
         self._said: deque[Said | BodyEnd] = deque()

@@ -30,7 +30,7 @@ class GateVerdicts(msgspec.Struct, frozen=True, kw_only=True):
 
     gate: str
     shadow: bool
-    """Whether the gate is only a trial: the run goes on whatever the gate says."""
+    """Whether the gate is only a trial: its verdict is recorded, and the run goes on in any case."""
     counts: dict[str, dict[str, int]]
     """How often, by verdict and then by what a person decided after it."""
 

@@ -24,7 +24,7 @@ from holdfast.model.clock import monotonic
 
 DEFAULT_PROCESSES: Final = 512
 _NEW_KB: Final = 16 * 1024
-"""The memory that a new body counts as until its keeper has measured it."""
+"""A new body counts with this much memory until its keeper has measured it."""
 _LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 

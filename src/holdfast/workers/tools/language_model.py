@@ -35,7 +35,7 @@ from holdfast.workers.tools.secrets import Redactor
 from holdfast.workers.tools.token_estimate import estimated_input
 
 _LEAST_OUTPUT: Final = 16
-"""The fewest tokens of a useful answer: with fewer left, the budget is spent."""
+"""A useful answer has at least this many tokens: if fewer are left, the budget counts as spent."""
 _LAST_SECONDS: Final = 0.5
 """How long the server may take to end a stream after its last event."""
 
