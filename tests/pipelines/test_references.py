@@ -100,7 +100,7 @@ def test_what_has_no_value_says_why_and_where(template: Any, reason: str, source
         (ref("inputs", default="x" * 70_000), "more than 65536 bytes"),
         ({"$concat": 1}, "`$concat` must have a list"),
         ({"$text": "{} {}", "with": [1]}, "2 places and 1 values"),
-        ({"$text": 1}, "`$text` is a text"),
+        ({"$text": 1}, "`$text` must be a text"),
     ],
 )
 def test_a_wrong_form_is_told_with_its_place(template: Any, told: str) -> None:

@@ -39,7 +39,7 @@ def test_a_declaration_says_only_what_differs_from_the_defaults() -> None:
     [
         ({"at_once": 0}, "limits.at_once is 0"),
         ({"at_once": "5"}, "Expected `int | null`, got `str` - at `$.limits.at_once`"),
-        ({"rates": "often"}, "'often' is no rate"),
+        ({"rates": "often"}, "'often' is not a rate"),
         ({"rates": ["1/s", "2/m"]}, "limits one kind of unit twice"),
         ({"per_tenant": {"at_once": 2}}, "write it as Limits("),
         ({"waiting": "sleeps"}, "Invalid enum value 'sleeps'"),
