@@ -1,4 +1,4 @@
-"""Values: a text of a page becomes what the spec says it is, or a reason why it does not."""
+"""Values: turns a text of a page into the type that the spec names, or says why that is not possible."""
 
 from __future__ import annotations
 
