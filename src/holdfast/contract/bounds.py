@@ -81,7 +81,9 @@ def _given(block: JsonBlock | None, notes: Notes) -> tuple[dict[str, Given], dic
     if block is None:
         return own, retries
     if not isinstance(block.value, dict):
-        notes.error("constraints_invalid", CONSTRAINTS, block.line, 'The constraints are no JSON object. Write {"timeout_seconds": 60, …}.')
+        notes.error(
+            "constraints_invalid", CONSTRAINTS, block.line, 'The constraints are not a JSON object. Write {"timeout_seconds": 60, …}.'
+        )
         return own, retries
     for key, value in block.value.items():
         line = block.at(key)

@@ -129,7 +129,7 @@ def _pattern_flaw(value: Any) -> str | None:
 
     if not isinstance(value, str):
         return "`matches` needs a pattern, a text, as its value."
-    return None if matcher(value) else f"{value!r:.80} is no RE2 pattern of at most {MAX_CHARACTERS} characters."
+    return None if matcher(value) else f"{value!r:.80} is not an RE2 pattern of at most {MAX_CHARACTERS} characters."
 
 
 class _Nothing:

@@ -144,7 +144,7 @@ def _body(request: Request, *known: str) -> dict[str, Any]:
     try:
         body = msgspec.json.decode(request.content or b"{}")
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidRequest(f"The body is no JSON: {error}") from None
+        raise InvalidRequest(f"The body is not JSON: {error}") from None
     if not isinstance(body, dict):
         raise InvalidRequest("The body must be a JSON object.")
     unknown = [str(key)[:50] for key in body if known and key not in known]

@@ -130,7 +130,7 @@ def _unheard(frame: Frame, fd: int | None) -> None:
 
 
 def _copied(value: Any) -> Any:
-    """A frame as a socket would deliver it: refused if it is no JSON, and a copy of its own."""
+    """A frame as a socket would deliver it: refused if it is not JSON, and a copy of its own."""
     return msgspec.json.decode(codec.dumps(value, sort=False))
 
 

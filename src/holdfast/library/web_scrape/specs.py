@@ -100,7 +100,7 @@ class _Reader:
 
     def fields(self, spec: Any, where: _Where, depth: int) -> tuple[Field, ...]:
         if not isinstance(spec, Mapping):
-            self.problem(where, "its fields are no object of name and selector")
+            self.problem(where, "its fields are not an object of name and selector")
             return ()
         if depth > _DEEPEST:
             self.problem(where, f"is nested deeper than {_DEEPEST} records")
@@ -173,7 +173,7 @@ class _Reader:
                 _EMPTY.css(text)
                 return text
             except (SelectolaxError, ValueError):
-                self.problem(where, f"{text[:100]!r} is no CSS selector")
+                self.problem(where, f"{text[:100]!r} is not a CSS selector")
         elif source in ("json_ld", "json"):
             parts = tuple(part for part in text.replace("[", ".[").split(".") if part)
             if parts:

@@ -62,7 +62,7 @@ def _schema(schema: Any, what: str) -> dict[str, Any]:
         plain: dict[str, Any] = codec.loads(codec.dumps(schema))
         Checker(plain)
     except (HoldfastError, SchemaInvalid) as wrong:
-        raise PipelineInvalid(f"{what} is no JSON Schema: {wrong}") from None
+        raise PipelineInvalid(f"{what} is not a JSON Schema: {wrong}") from None
     if plain.get("type", "object") != "object":
         raise PipelineInvalid(f"{what} must describe an object, and says {plain['type']!r:.40}. Put the value under a name of its own.")
     return plain

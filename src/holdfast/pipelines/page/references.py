@@ -78,7 +78,7 @@ def _called(called: Called, maps: Collection[str]) -> Template:
 def _reference(text: str, line: int, maps: Collection[str]) -> dict[str, Any]:
     odd, word = _ODD_SOURCE.match(text), _SOURCE.match(text)
     if odd is None and word is None:
-        raise Unreadable(f"`{shown(text)}` is no reference and no value. {_FORMS}.", line)
+        raise Unreadable(f"`{shown(text)}` is neither a reference nor a value. {_FORMS}.", line)
     source = text_in(odd[1], line) if odd else word[0] if word else ""
     parts: list[Part] = []
     at = (odd or word).end()  # type: ignore[union-attr]

@@ -168,7 +168,8 @@ def is_ours(connection: sqlite3.Connection) -> bool:
 
 
 def _standing(connection: sqlite3.Connection, where: str, sql: Mapping[str, str]) -> SchemaStanding | None:
-    """Whether the store must be migrated; None when there are no tables yet. A file that is no store, or not for this code, is refused."""
+    """Whether the store must be migrated; None when there are no tables yet. A file that is not a store, or not for this code, is
+    refused."""
     (tables,) = connection.execute("PRAGMA schema_version").fetchone()
     if is_ours(connection):
         return LINEAGE.standing(where, numbers_of(connection, sql))

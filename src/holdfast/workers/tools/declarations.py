@@ -75,7 +75,7 @@ def parsed(source: str | bytes) -> ast.Module | Problem:
     try:
         return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        return Problem(getattr(error, "lineno", None) or 1, f"The file is no Python: {getattr(error, 'msg', error)}.")
+        return Problem(getattr(error, "lineno", None) or 1, f"The file is not Python: {getattr(error, 'msg', error)}.")
 
 
 class Flaw(Exception):
