@@ -68,8 +68,8 @@ class ExecutionState:
         self.mismatch: NonDeterministicExecutionError | None = None
         """The error that says that the code does not match the history."""
         self.quarantines = False
-        """Whether a mismatch quarantines the execution. After a mismatch the handler can make no more durable calls, even if it caught the
-        error."""
+        """Whether a mismatch quarantines the execution. If it does, the handler can make no more durable calls after a mismatch, even if it
+        caught the error."""
         self.unwritten_since = 0.0
         self.stragglers = stragglers
         self.hooks: Hooks | None = None

@@ -1,4 +1,4 @@
-"""The again desk: restarts of runs and executions, and comparisons of runs. It needs only a store and runs nothing itself; a runner takes
+"""The restart desk: restarts of runs and executions, and comparisons of runs. It needs only a store and runs nothing itself; a runner takes
 what it starts."""
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class GateVerdicts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def against(self) -> int:
-        """How often a person disagreed: rejected what the gate had passed, or approved what the gate had held back."""
+        """How often a person disagreed: rejected or edited what the gate had passed, or approved what the gate had blocked."""
         held = sum(self.cell(verdict, "approved") for verdict in ("block",))
         return self.cell("allow", "rejected") + self.cell("allow", "edited") + held
 
