@@ -238,7 +238,7 @@ def counted(result: Reused | None, reuse: Reuse) -> Reused | None:
 
 def linked(last: Reused, accepted: AcceptedRequest, *, is_whole: bool, is_fresh: bool) -> FamilyLink:
     """The link that follows the last run which did this work. It inherits only from runs of that run's family, because the keys of calls
-    are made from the family."""
+    are made from the family. Fresh work begins a new family and inherits nothing."""
     if is_fresh:
         family = sha256(f"{last.family}\0again\0{accepted.link}".encode()).hexdigest()
         return FamilyLink(family=family, number=last.link + 1)
