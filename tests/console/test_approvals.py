@@ -171,7 +171,7 @@ async def test_edited_arguments_are_validated_and_a_wrong_text_is_shown_again(tm
         assert "The edited text is not JSON" in plain(broken.text)
         assert "{&#34;text&#34;: </textarea>" in broken.text
         listed = await ann.post(f"approvals/{approval}/decide", verdict="approve", arguments="[1]", expect=422)
-        assert "are a JSON object" in plain(listed.text)
+        assert "must be a JSON object" in plain(listed.text)
         await ann.post(f"approvals/{approval}/decide", verdict="approve", arguments='{"text": "better"}', comment="mended")
         told = await ann.text(f"approvals/{approval}")
         assert at.audit("approve")[0] == "approve, as ann, edited"

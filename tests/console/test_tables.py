@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.console.admissions import SPAN_MS, SPANS, Admissions
+from holdfast.console.admission_counts import SPAN_MS, SPANS, AdmissionCounts
 from holdfast.console.tables import Bar, Spark, csv_text
 from holdfast.model.admission import Enqueue
 from holdfast.model.audit import Actor, NoteFilter
@@ -165,7 +165,7 @@ async def test_a_viewer_sees_no_buttons_and_may_not_act(scene: Scene) -> None:
 
 
 def test_admissions_are_counted_by_span_and_begin_with_the_first_look() -> None:
-    seen = Admissions()
+    seen = AdmissionCounts()
     assert sum(seen.look("q", 100, 0)) == 0
     assert seen.look("q", 103, 5)[-1] == 3
     assert seen.look("q", 104, 10)[-1] == 4

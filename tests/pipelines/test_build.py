@@ -118,7 +118,7 @@ async def test_the_contract_is_the_one_that_the_runner_read(folder: Path, packag
 @pytest.mark.parametrize(
     "source, told",
     [
-        (HEAD + 'p.worker("A", "w", {})\n', "trial.py, line 3: The node 'A': 'A' is no name of a node."),
+        (HEAD + 'p.worker("A", "w", {})\n', "trial.py, line 3: The node 'A': 'A' is not a name of a node."),
         (HEAD + "\n1 / 0\n", "trial.py, line 4: ZeroDivisionError: division by zero"),
         (HEAD + "import nowhere\n", "trial.py, line 3: ModuleNotFoundError: No module named 'nowhere'"),
         (HEAD + "def f():\n    raise ValueError('odd')\n\nf()\n", "trial.py, line 4: ValueError: odd"),
@@ -168,8 +168,8 @@ DRAFT = {"nodes": [], "gives": 1, "contract": {"worker_id": "x"}}
 SENT = {
     "a draft with a contract": (json.dumps({"op": "drafted", "drafts": [json.dumps(DRAFT)]}), ""),
     "a frame of another kind": (json.dumps({"op": "drafted", "drafts": [5]}), "sent something that is not a list of pipelines"),
-    "a frame that is no JSON": ("{", "did not write the pipeline: worker_crashed"),
-    "a draft that is no JSON": (json.dumps({"op": "drafted", "drafts": ["{"]}), "sent a wrong pipeline"),
+    "a frame that is not JSON": ("{", "did not write the pipeline: worker_crashed"),
+    "a draft that is not JSON": (json.dumps({"op": "drafted", "drafts": ["{"]}), "sent a wrong pipeline"),
     "a draft that is crowded": (json.dumps({"op": "drafted", "drafts": ["[" * 100_000]}), "more than 50000 objects and lists"),
     "too many drafts": (json.dumps({"op": "drafted", "drafts": ["{}"] * 100}), "sent something that is not a list of pipelines"),
     "an error of its own": (json.dumps({"op": "failed", "file": "../x\x1b[2J", "line": 1, "message": "\x1b[2J" * 9999}), "?[2J"),

@@ -140,7 +140,7 @@ CASES = [
     Case("unreachable_node", "b", graph(work("a"), work("b"), gives={"text": out("a", "text")})),
     Case("never_runs", "a", graph(ROUTE, work("a", after=(After("r", "a"), After("r", "b"))))),
     Case("unknown_label", "a", graph(ROUTE, work("a", after=(After("r", "c"),))), says="it has `a`, `b`"),
-    Case("unknown_label", "b", graph(work("a"), work("b", after=(After("a", "x"),))), says="is no route"),
+    Case("unknown_label", "b", graph(work("a"), work("b", after=(After("a", "x"),))), says="is not a route"),
     Case("unknown_label", "r", graph(RouteNode(name="r", labels=("a",), value=1, rules={"b": ()}), work("a", after=(After("r", "a"),)))),
     Case("unbounded_loop", "g", graph(work("a"), looped(rounds=0))),
     Case("unbounded_loop", "a", graph(work("a", worker="tested-pipeline")), says="the pipeline that it stands in"),
@@ -230,7 +230,7 @@ CASES = [
     # --- supervisors, loops, pipelines inside pipelines
     Case("unknown_worker", "s", graph(supervise(choices={"a": "gone"}), gives=OF_S), SUPERVISED),
     Case("unknown_worker", "s", graph(supervise(undo={"a": "gone"}), gives=OF_S), SUPERVISED),
-    Case("unknown_label", "b", graph(supervise(), work("b", after=(After("s", "a"),))), SUPERVISED, says="is no route"),
+    Case("unknown_label", "b", graph(supervise(), work("b", after=(After("s", "a"),))), SUPERVISED, says="is not a route"),
     Case("unbounded_loop", "s", graph(supervise(turns=0), gives=OF_S), SUPERVISED, says="`turns` is 0"),
     Case(
         "input_misfit", "s", graph(supervise("plain", inputs={"text": "x"}), gives={"text": "x"}), SUPERVISED, says="inputs.so_far is not"

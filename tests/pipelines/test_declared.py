@@ -61,15 +61,15 @@ def test_a_file_without_our_pipeline_declares_none(source: str) -> None:
 @pytest.mark.parametrize(
     "line, told",
     [
-        ("p = Pipeline()", "names its page, or its id and its version"),
+        ("p = Pipeline()", "must name its page, or its id and its version"),
         ("p = Pipeline(name())", "page_or_id= must be a literal, because the file is read and not run; it is `name()`."),
         ("p = Pipeline(f'{x}.md')", "must be a literal"),
         ("p = Pipeline(*['x.md'])", "takes its page, or its id and its version"),
         ("p = Pipeline('x.md', **{})", "does not know **="),
         ("p = Pipeline('x.md', page_or_id='y.md')", "each once"),
         ("p = Pipeline('x.md', timeout='1h')", "timeout= stands in the page 'x.md', not in the file; write it there."),
-        ("p = Pipeline('x.md', gates='maybe')", "gates= is 'maybe'; it is 'advised' or 'required'."),
-        ("p = Pipeline('x.md', include='a')", "include= is 'a'; it is a list of texts."),
+        ("p = Pipeline('x.md', gates='maybe')", "gates= is 'maybe'; it must be 'advised' or 'required'."),
+        ("p = Pipeline('x.md', include='a')", "include= is 'a'; it must be a list of texts."),
         ("p = Pipeline('x')", "needs a version, a text, after its id"),
         ("p = Pipeline('x', '1')", "needs inputs=, the JSON Schema of its inputs."),
         ("p = Pipeline('x', '1', inputs={}, outputs=OUT)", "outputs= must be a literal"),
@@ -79,7 +79,7 @@ def test_a_file_without_our_pipeline_declares_none(source: str) -> None:
         ("def f(): p = Pipeline('x.md')", "has no name that the runner can find"),
         ("p = Pipeline('x.md'); p = Pipeline('y.md')", "p is a pipeline already, in line 2"),
         ("p = Pipeline('x' * 5)", "must be a literal"),
-        ("p = (", "The file is no Python"),
+        ("p = (", "The file is not Python"),
     ],
 )
 def test_a_wrong_declaration_is_told_with_its_line(line: str, told: str) -> None:
@@ -105,9 +105,9 @@ def test_small_sources_with_large_literals_are_bounded() -> None:
     [
         ({"page_or_id": "no id"}, "no worker_id"),
         ({"version": ""}, "no version"),
-        ({"inputs": {"type": "wrong"}}, "inputs= is no JSON Schema"),
+        ({"inputs": {"type": "wrong"}}, "inputs= is not a JSON Schema"),
         ({"outputs": {"type": "array"}}, "outputs= must describe an object"),
-        ({"inputs": {"x": b"bytes"}}, "inputs= is no JSON Schema"),
+        ({"inputs": {"x": b"bytes"}}, "inputs= is not a JSON Schema"),
         ({"timeout": 5}, "timeout= is 5"),
         ({"purpose": 5}, "purpose= is 5"),
         ({"max_tokens": "x"}, "max_tokens= is 'x'"),

@@ -132,7 +132,7 @@ def test_a_restarted_pipeline_survives_the_death_of_its_runner_and_pays_nothing_
     assert {order: at.shop.effects_of(order) for order in day.effects} == day.effects
     at.shop.hold(day.first, "done")
     inputs = {**day.inputs, "fails": False}
-    header = at.client.again.restart(at.client.again.prepare(failed["run_id"], RestartAsked(inputs=inputs)))
+    header = at.client.restarts.restart(at.client.restarts.prepare(failed["run_id"], RestartAsked(inputs=inputs)))
     at.shop.wait_for(day.first, "done")
     at.runners[0].kill()
     at.shop.let_go(day.first, lost=True)

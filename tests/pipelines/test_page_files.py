@@ -121,7 +121,7 @@ async def test_problems_of_the_whole_have_the_lines_of_the_page(folder: Path) ->
         ("steps.py:quiet", "steps.py has no function quiet. A step calls a plain `def` at its top."),
         ("steps.py:later", "steps.py has no function later"),
         ("gone.py:loud", "There is no file gone.py beside the page"),
-        ("broken.py:loud", "broken.py, line 1: The file is no Python"),
+        ("broken.py:loud", "broken.py, line 1: The file is not Python"),
         (".hidden.py:loud", "names no function. Write `file.py:function`"),
         ("../steps.py:loud", "names no function. Write `file.py:function`"),
         ("loud", "names no function. Write `file.py:function`"),

@@ -39,7 +39,7 @@ PACKAGE = f"{'0' * 64}/file.py"
 
 
 def built_graph(graph: Graph) -> Graph:
-    """A graph as the builder makes it: its contract is whole, an empty path is no path, and steps have a package."""
+    """A graph as the builder makes it: its contract is whole, an empty path is not a path, and steps have a package."""
     has_steps = any(isinstance(node, StepNode) for node in graph.nodes)
     plain = msgspec.structs.replace(graph, contract=json_of(contract_in(graph)), steps=PACKAGE if has_steps else None)
     return graph_from(graph_text(plain).replace('"path":[],', "").replace(',"path":[]', ""))

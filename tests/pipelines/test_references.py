@@ -87,20 +87,20 @@ def test_what_has_no_value_says_why_and_where(template: Any, reason: str, source
 @pytest.mark.parametrize(
     "template, told",
     [
-        ({"$eval": "1"}, "`$eval` is no form of a template"),
+        ({"$eval": "1"}, "`$eval` is not a form of a template"),
         ({"a": 1, "$from": "inputs"}, "`a` does not belong to `$from`"),
-        ({"$from": 5}, "`$from` is the name of a node"),
-        ({"$from": "x" * 65}, "`$from` is the name of a node"),
+        ({"$from": 5}, "`$from` must be the name of a node"),
+        ({"$from": "x" * 65}, "`$from` must be the name of a node"),
         (ref("inputs", True), "has the part True"),
         (ref("inputs", -1), "has the index -1"),
         (ref("inputs", *["a"] * 33), "has 33 parts"),
-        ({"$from": "inputs", "path": "a"}, "is no list of parts"),
-        (ref("inputs", length=1), "`length` is true or false"),
+        ({"$from": "inputs", "path": "a"}, "is not a list of parts"),
+        (ref("inputs", length=1), "`length` must be true or false"),
         ({"$const": "x" * 70_000}, "more than 65536 bytes"),
         (ref("inputs", default="x" * 70_000), "more than 65536 bytes"),
-        ({"$concat": 1}, "`$concat` has a list"),
+        ({"$concat": 1}, "`$concat` must have a list"),
         ({"$text": "{} {}", "with": [1]}, "2 places and 1 values"),
-        ({"$text": 1}, "`$text` is a text"),
+        ({"$text": 1}, "`$text` must be a text"),
     ],
 )
 def test_a_wrong_form_is_told_with_its_place(template: Any, told: str) -> None:

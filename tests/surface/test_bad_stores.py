@@ -241,7 +241,7 @@ def test_damage_to_any_page_is_an_error_of_ours_wherever_it_is_met(good: bytes, 
                 _read_everything(str(where))
             except HoldfastError as trouble:
                 met[trouble.code] += 1
-    known = {"store_broken", "row_damaged", "store_unsuitable", "payload_not_json"}  # the last: a text that is no JSON any more
+    known = {"store_broken", "row_damaged", "store_unsuitable", "payload_not_json"}  # the last: a text that is not JSON any more
     assert met.keys() <= known
     assert met["store_broken"] + met["row_damaged"] > len(good) // _PAGE // 2, "hardly any damage was met"
 

@@ -81,7 +81,7 @@ def test_each_problem_of_a_page_has_its_file_and_line_and_the_exit_code_is_2(pro
     told = json.loads(program("check", "pages.md", "--json").stdout)
     (found,) = [problem for problem in told["pipelines"][0]["problems"] if problem["level"] == "error"]
     assert (found["code"], found["line"], told["ok"]) == ("unknown_kind", {"file": "pages.md", "line": at + 1}, False)
-    assert found["message"].startswith("Pipeline spec: `maps` is no kind of a node. Did you mean `map`?")
+    assert found["message"].startswith("Pipeline spec: `maps` is not a kind of a node. Did you mean `map`?")
 
 
 @pytest.mark.long

@@ -139,7 +139,7 @@ def test_no_more_run_at_once_than_the_runner_is_told(scene: Scene) -> None:
         (["--function", "sned"], "--function: the targets have no sned. Known: other, send."),
         (["--worker", "w"], "--worker: the targets have no w. Known: none."),
         (["--pipeline", "p"], "--pipeline: the targets have no p. Known: none."),
-        (["--queue", "e mails"], "is no name of a queue"),
+        (["--queue", "e mails"], "is not a name of a queue"),
         (["--store", ":memory:"], "A store in memory belongs to one program"),
     ],
 )

@@ -179,15 +179,15 @@ def test_every_status_has_its_exit_code(plain: Program, inputs: Any, exit_code: 
 @pytest.mark.parametrize(
     "words, told",
     [
-        (["--input", "[1]"], "error[invalid_parameter]: --input of a worker is a JSON object"),
+        (["--input", "[1]"], "error[invalid_parameter]: --input of a worker must be a JSON object"),
         (["--input", "{"], "error[payload_not_json]: --input: "),
         (["--input", "@none.json"], "error[invalid_parameter]: --input: none.json could not be read"),
-        (["--constraints", "3"], "error[invalid_parameter]: --constraints is a JSON object"),
+        (["--constraints", "3"], "error[invalid_parameter]: --constraints must be a JSON object"),
         (["--key", ""], "invalid_request: schema_mismatch: The request does not fit: /idempotency_key"),
         (["--detach"], "error[invalid_parameter]: --detach is for durable functions."),
         (["--constraints", '{"max_token": 3}'], "invalid_request"),
         (["--constraints", '{"max_tokens": 1000}'], "invalid_request: constraint_widened: "),
-        (["--isolation", "none"], "error[invalid_parameter]: --isolation is 'none'; it is all, process or inline."),
+        (["--isolation", "none"], "error[invalid_parameter]: --isolation is 'none'; it must be all, process or inline."),
     ],
 )
 def test_a_bad_request_is_exit_code_two_and_leaves_no_run(plain: Program, words: list[str], told: str) -> None:

@@ -22,7 +22,7 @@ from tests.surface.http_server import SilentHost, served
 
 @durable_execution(execution_timeout=900)
 def mistaken(event: Any, context: Any) -> None:
-    """Gives a step a name that is no text."""
+    """Gives a step a name that is not a text."""
     context.step(lambda _: None, name=5)
 
 

@@ -89,7 +89,7 @@ def test_what_was_asked_for_runs_with_the_next_runner_and_its_execution_names_th
         (("add", "x", "f", "--cron", "0 0 30 2 *"), "there is no such day in that month"),
         (("add", "x", "f"), "either a cron expression or an interval"),
         (("add", "x", "f", "--every", "5 minutes"), "Write an integer above 0"),
-        (("add", "x", "f", "--every", "1h", "--zone", "Nowhere"), "is no time zone"),
+        (("add", "x", "f", "--every", "1h", "--zone", "Nowhere"), "is not a time zone"),
         (("add", "x", "f", "--every", "1h", "--overlap", "sometimes"), "Write one of skip, queue, replace, allow"),
         (("add", "x", "f", "--every", "1h", "--catch-up", "all"), "needs overlap 'queue' or 'allow'"),
         (("add", "x", "f", "--every", "1h", "--catch-up", "all:0", "--overlap", "allow"), "Write 1 to 100"),

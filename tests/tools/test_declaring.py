@@ -109,7 +109,7 @@ def test_an_annotation_says_what_is_allowed(annotation: str, schema: Any) -> Non
     ("@tool\ndef f(call): ...\n@tool(name='f')\ndef g(call): ...", 5, "Two tools"),
     ("class A:\n    @tool\n    def f(self, call): ...", 4, "stand at the top"),
     ("@nothing.reconcile\ndef f(call): ...", 2, "not a tool of this file"),
-    ("@worker\ndef f(inputs, ctx): ...", 2, "names its page"),
+    ("@worker\ndef f(inputs, ctx): ...", 2, "must name its page"),
     ("@worker(PAGE)\ndef f(inputs, ctx): ...", 2, "must be a literal"),
     ("@worker('p.md', include='x')\ndef f(inputs, ctx): ...", 2, "list of texts"),
     ("def f(:", 2, "no Python"),

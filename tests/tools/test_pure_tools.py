@@ -66,7 +66,7 @@ def test_a_deep_page_keeps_its_text_and_its_end() -> None:
 
 
 def test_a_selector_that_is_none_is_named() -> None:
-    with pytest.raises(ToolFailed, match=r"select.price: 'p\[\[' is no CSS selector"):
+    with pytest.raises(ToolFailed, match=r"select.price: 'p\[\[' is not a CSS selector"):
         parse_html("<p>", select={"price": "p[["})
 
 

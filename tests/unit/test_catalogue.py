@@ -254,7 +254,7 @@ def test_code_that_nobody_names_is_removed_by_the_next_process(opened: Callable[
 
 def test_one_process_at_a_time_keeps_functions(opened: Callable[[], DeployedFunctions], tmp_path: Path, clock: Clock) -> None:
     opened().create("f", CONFIG, CODE)
-    with pytest.raises(StoreBusy, match="Another server has the functions in"):
+    with pytest.raises(StoreBusy, match="Another server uses the functions in"):
         DeployedFunctions(FunctionFolder(tmp_path / "store.functions"), clock=clock, ids=id_at)
 
 

@@ -75,7 +75,7 @@ CHANGED = [
     ('"url": {', "'url': {", "error", "json_invalid", "Input schema", "'url'", 'Write strings with "'),
     ('"max_tokens": 1500', '"max_tokens": 1500, "max_tokens": 2', "error", "json_duplicate_key",
      "Constraints", '"max_tokens"', "stands twice"),
-    ('"max_tokens": 1500', '"max_tokens": NaN', "error", "json_invalid", "Constraints", "{", "NaN is no JSON number"),
+    ('"max_tokens": 1500', '"max_tokens": NaN', "error", "json_invalid", "Constraints", "{", "NaN is not a JSON number"),
     ('"max_tokens": 1500', '"max_tokens": 1e999', "error", "json_invalid", "Constraints", "{", "too large"),
     ('"max_tokens": 1500', '"max_tokens": ' + "9" * 5000, "error", "json_invalid", "Constraints", "{", "too large"),
     ('"max_tokens": 1500', '"x": "\\ud800"', "error", "json_invalid", "Constraints", "{", "surrogate"),

@@ -40,7 +40,7 @@ def test_a_declaration_says_only_what_differs_from_the_defaults() -> None:
     [
         ({"at_once": 0}, "limits.at_once is 0"),
         ({"at_once": "5"}, "Expected `int | null`, got `str` - at `$.limits.at_once`"),
-        ({"rates": "often"}, "'often' is no rate"),
+        ({"rates": "often"}, "'often' is not a rate"),
         ({"rates": ["1/s", "2/m"]}, "limits one kind of unit twice"),
         ({"per_tenant": {"at_once": 2}}, "write it as Limits("),
         ({"waiting": "sleeps"}, "Invalid enum value 'sleeps'"),
@@ -54,7 +54,7 @@ def test_a_mistake_is_told_with_the_queue_and_its_member(members: dict[str, Any]
 
 
 def test_a_name_that_is_no_name_of_a_queue_is_refused() -> None:
-    with pytest.raises(InvalidParameter, match="is no name of a queue"):
+    with pytest.raises(InvalidParameter, match="is not a name of a queue"):
         Queue("e mails")
 
 
@@ -87,7 +87,7 @@ def test_the_operators_file_wins_member_by_member(tmp_path: Path) -> None:
             "[queues.emails.per_key] has most, which Holdfast does not know; it may have at_once, rates.",
         ),
         ("[queues.emails]\nper_key = 3", "per_key is 3; write a table"),
-        ('[queues."a b"]\nat_once = 3', "is no name of a queue"),
+        ('[queues."a b"]\nat_once = 3', "is not a name of a queue"),
         ("[queues.emails]\nat_once = -1", "limits.at_once is -1"),
     ],
 )

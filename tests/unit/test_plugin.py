@@ -204,8 +204,8 @@ def test_a_hook_that_is_a_coroutine_is_told_to_be_none(caplog: pytest.LogCapture
     "make, complaint",
     [
         (lambda: 1 // 0, "The plugin factory Making raised"),
-        (lambda: None, "made NoneType, which is no DurableInstrumentationPlugin"),
-        (object, "made object, which is no DurableInstrumentationPlugin"),
+        (lambda: None, "made NoneType, which is not a DurableInstrumentationPlugin"),
+        (object, "made object, which is not a DurableInstrumentationPlugin"),
     ],
 )
 def test_a_factory_that_makes_no_plugin_is_left_out(make: Any, complaint: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""A worker is no function: no payload starts or invokes it by its name, and an execution that was not accepted is no run."""
+"""A worker is not a function: no payload starts or invokes it by its name, and an execution that was not accepted is not a run."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ async def test_a_schedule_that_wants_inputs_which_do_not_fit_shows_why_nothing_r
     assert (line.outcome, told(line.at)) == ("refused", "2026-01-01 01:00")
     assert line.why is not None
     assert "The inputs do not fit" in line.why
-    assert desk.verbs.get("t").recent[0].why == "The inputs of a worker are a JSON object."
+    assert desk.verbs.get("t").recent[0].why == "The inputs of a worker must be a JSON object."
 
 
 async def test_an_occurrence_pays_its_workers_rate_and_one_beyond_it_is_refused(tmp_path: Path) -> None:

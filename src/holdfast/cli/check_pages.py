@@ -10,7 +10,7 @@ from holdfast.contract.page_reader import MAX_PAGE_BYTES, read
 from holdfast.contract.terms import Level, PageReading, Problem
 
 _MOST_LOOKED_AT: Final = 1024 * 1024
-"""As many bytes as a pipeline.md may have."""
+"""At most this many bytes of a page are read, because a pipeline.md has at most this many."""
 
 
 def read_page(file: Path, tools: list[str]) -> PageReading:

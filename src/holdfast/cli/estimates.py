@@ -37,7 +37,7 @@ class Estimated(msgspec.Struct, frozen=True):
         from holdfast.service.worker_search import served_files
 
         if self.inputs is not None and not isinstance(self.inputs, dict):
-            raise InvalidParameter("--input of a worker is a JSON object: its inputs by name.")
+            raise InvalidParameter("--input of a worker must be a JSON object: its inputs by name.")
         terms = run_terms_of(served_files([self.file]), self.place, self.isolation, self.config, trust=self.trust)
         told = asyncio.run(self._told(terms))
         if json_output:

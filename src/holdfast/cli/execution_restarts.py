@@ -47,7 +47,7 @@ def restart(
     with place.client() as client, contextlib.redirect_stdout(sys.stderr):
         function, found = load(target).function, client.find(execution)
         try:
-            prepared = client.again.prepare_execution(found.id, function, operation, given)
+            prepared = client.restarts.prepare_execution(found.id, function, operation, given)
         except NonDeterministicExecutionError as mismatch:
             say(f"error[{mismatch.code}]: {printable(str(mismatch))}")
             raise typer.Exit(ExitCode.UNSUCCESSFUL) from None
@@ -57,7 +57,7 @@ def restart(
         if not yes:
             words = ["executions", "restart", execution, target, "--from", operation, *([] if input_ is None else ["--input", input_])]
             agreed("Start the new execution?", place.command(*words, "--yes"))
-        header = client.again.restart_execution(prepared)
+        header = client.restarts.restart_execution(prepared)
     if json_output:
         print_document({"arn": arn_of(header), "id": header.id, "name": header.name, "restarts": found.id, "from": operation})
         return

@@ -55,7 +55,7 @@ class RunOptions(msgspec.Struct, frozen=True):
     name: str | None
     place: StorePlace
     again: bool = False
-    """Start the name again if its execution failed."""
+    """Whether the name is started again if its execution failed."""
     workers: WorkerOptions = WorkerOptions()
 
     @property

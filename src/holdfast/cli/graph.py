@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from holdfast.pipelines.graph.graph import Built
 
 _WIDE = 160
-"""The columns of a text that is not printed on a terminal."""
+"""A drawing that is not printed on a terminal may have this many columns."""
 
 
 class Form(StrEnum):

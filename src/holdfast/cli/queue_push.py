@@ -60,7 +60,7 @@ class PushCommand(msgspec.Struct, frozen=True, kw_only=True):
     ) -> PushCommand:
         """Make a push from the options. Raises an error if they contradict each other."""
         if same not in [word.value for word in Same]:
-            raise InvalidParameter(f"--same is {same!r:.50}; it is existing, replace or refuse.")
+            raise InvalidParameter(f"--same is {same!r:.50}; it must be existing, replace or refuse.")
         options = PushOptions(
             queue=checked_queue(queue),
             tenant=tenant,

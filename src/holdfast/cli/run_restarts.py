@@ -15,8 +15,8 @@ from holdfast.model.errors import InvalidParameter
 from holdfast.model.restart_errors import ConfirmationNeeded
 
 if TYPE_CHECKING:
-    from holdfast.pipelines.again.compare import Comparison, Difference, Side
-    from holdfast.pipelines.again.plan import Plan
+    from holdfast.pipelines.restart.compare import Comparison, Difference, Side
+    from holdfast.pipelines.restart.plan import Plan
     from holdfast.service.run_restarts import RestartAsked
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, as `holdfast run` and `holdfast runs list` print it.")]
@@ -70,7 +70,7 @@ def restart(
 
     inputs = None if input_ is None else read_json("--input", input_)
     if not isinstance(inputs, dict | None):
-        raise InvalidParameter("--input is a JSON object: the inputs by name.")
+        raise InvalidParameter("--input must be a JSON object: the inputs by name.")
     asked = RestartAsked(nodes=tuple(nodes or ()), inputs=inputs, resend=tuple(resend or ()))
     words = ["runs", "restart", run, *(word for node in nodes or () for word in ("--from", node))]
     words += [] if input_ is None else ["--input", input_]
@@ -80,7 +80,7 @@ def restart(
 
 def _restarted(run: str, asked: RestartAsked, words: list[str], place: StorePlace, *, yes: bool, json_output: bool) -> None:
     with place.client() as client:
-        desk = client.again
+        desk = client.restarts
         with working("looking at the run"):
             prepared = desk.prepare(client.find(run).id, asked)
         say_plan(prepared.plan)
@@ -128,7 +128,7 @@ def compare(
 ) -> None:
     """Compare two runs node by node: state, inputs, outputs, verdicts, time and cost. The exit code is 1 if something differs."""
     with working("comparing"), StorePlace.of(store, codec).client() as client:
-        told = client.again.compare(client.find(a).id, client.find(b).id)
+        told = client.restarts.compare(client.find(a).id, client.find(b).id)
     if json_output:
         print_document(told.document())
     else:

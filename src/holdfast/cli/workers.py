@@ -78,9 +78,9 @@ def run_worker(order: WorkerRunOptions, *, json_output: bool, detach: bool = Fal
     if detach:
         raise InvalidParameter("--detach is for durable functions. A worker that is left alone goes on with the same command and --key.")
     if not isinstance(order.inputs, dict):
-        raise InvalidParameter("--input of a worker is a JSON object: its inputs by name.")
+        raise InvalidParameter("--input of a worker must be a JSON object: its inputs by name.")
     if not isinstance(order.constraints, dict | None):
-        raise InvalidParameter('--constraints is a JSON object, such as {"max_tokens": 500}.')
+        raise InvalidParameter('--constraints must be a JSON object, such as {"max_tokens": 500}.')
     if estimate:
         return _estimated(order, json_output=json_output)
     from holdfast.cli.consent import run_terms_of

@@ -39,7 +39,8 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 class Job:
-    """One action on many runs, and how many of them are done. Its thread changes the job; pages only read it."""
+    """One action on many runs, and how many of them are done. Its thread does the work and counts; pages read the counts and may cancel
+    it."""
 
     def __init__(self, name: str, source: BulkSource, verb: Verb, items: Sequence[Item], *, question: str, reason: str, now: int) -> None:
         self.name, self.source, self.verb, self.items = name, source, verb, tuple(items)
@@ -109,7 +110,7 @@ class BulkJobs:
         with self._lock:
             going_on = [one.source.tenant for one, _ in self._jobs.values() if one.ended_at is None]
             if going_on.count(source.tenant) >= MOST_AT_ONCE or len(going_on) >= MOST_OF_ALL:
-                raise InvalidParameter(f"{MOST_AT_ONCE} actions on many runs are running already. Wait until one has ended, or cancel one.")
+                raise InvalidParameter("Too many actions on many runs are running already. Wait until one has ended, or cancel one.")
             self._jobs[job.name] = (job, thread)
             over = [name for name, (one, _) in self._jobs.items() if one.ended_at is not None]
             for name in over[: max(0, len(self._jobs) - KEPT)]:

@@ -61,7 +61,7 @@ def _heights(one: Slice, highest: float, room: float) -> list[tuple[str, float]]
     told = []
     for kind, value in one.parts:
         if _KIND.fullmatch(kind) is None:
-            raise ValueError(f"{kind!r:.50} is no kind of a part")
+            raise ValueError(f"{kind!r:.50} is not a kind of a part")
         if value > 0:
             told.append((kind, max(_LEAST, value / highest * room)))
     over = sum(tall for _, tall in told) - room

@@ -1,6 +1,6 @@
 """JSON as a page shows it: indented, coloured by kind, and cut where it is too long or too deep.
 
-The server renders it, because a browser would lose digits of large numbers. A text that is no JSON is shown as it is.
+The server renders it, because a browser would lose digits of large numbers. A text that is not JSON is shown as it is.
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ def filled(form: Form, given: Mapping[str, str]) -> tuple[Form, dict[str, Any] |
         except ValueError as wrong:
             return msgspec.structs.replace(form, whole=text, problem=f"This is not JSON: {wrong}"), None
         if not isinstance(value, dict):
-            return msgspec.structs.replace(form, whole=text, problem="The inputs are a JSON object: {…}."), None
+            return msgspec.structs.replace(form, whole=text, problem="The inputs must be a JSON object: {…}."), None
         return msgspec.structs.replace(form, whole=text), value
     inputs: dict[str, Any] = {}
     fields: list[FormField] = []

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 
 from holdfast.console.bulk_jobs import BulkJobs
 from holdfast.console.login import Login
-from holdfast.console.pages.again import AgainPages
 from holdfast.console.pages.approvals import ApprovalsPages
 from holdfast.console.pages.catalog import CatalogPages
 from holdfast.console.pages.compare import ComparePages
 from holdfast.console.pages.home import HomePages
+from holdfast.console.pages.restarts import RestartPages
 from holdfast.console.pages.run import RunPages
 from holdfast.console.pages.run_tests import RunTestPages
 from holdfast.console.pages.runs import RunsPages
@@ -67,7 +67,7 @@ class Console:
             HomePages(site),
             TablePages(site, self._bulk),
             CatalogPages(site),
-            AgainPages(site),
+            RestartPages(site),
             RunPages(site),
             ComparePages(site),
             RunTestPages(site),

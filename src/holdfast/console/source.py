@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from holdfast.console.sources.again import AgainSource
 from holdfast.console.sources.approvals import ApprovalsSource
 from holdfast.console.sources.audit import AuditSource
 from holdfast.console.sources.bulk import BulkSource
@@ -14,6 +13,7 @@ from holdfast.console.sources.cost import CostSource
 from holdfast.console.sources.home import HomeSource
 from holdfast.console.sources.keys import KeysSource
 from holdfast.console.sources.queues import QueuesSource
+from holdfast.console.sources.restarts import RestartSource
 from holdfast.console.sources.run import RunSource
 from holdfast.console.sources.run_operation import OperationSource
 from holdfast.console.sources.run_tests import RunTestSource
@@ -98,9 +98,9 @@ class Source:
         return StartingSource(self.viewer)
 
     @cached_property
-    def again(self) -> AgainSource:
+    def restarts(self) -> RestartSource:
         """Restarts and retries."""
-        return AgainSource(self.viewer)
+        return RestartSource(self.viewer)
 
     @cached_property
     def compare(self) -> CompareSource:

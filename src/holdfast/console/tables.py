@@ -39,7 +39,7 @@ class Number(msgspec.Struct, frozen=True):
     of: int | None = None
     unit: str = ""
     quiet: bool = True
-    """Zero is shown faintly, so that other numbers stand out."""
+    """Whether zero is shown in a pale colour, so that other numbers stand out."""
 
 
 class Money(msgspec.Struct, frozen=True):

@@ -81,7 +81,9 @@ def _given(block: JsonBlock | None, notes: Notes) -> tuple[dict[str, Given], dic
     if block is None:
         return own, retries
     if not isinstance(block.value, dict):
-        notes.error("constraints_invalid", CONSTRAINTS, block.line, 'The constraints are no JSON object. Write {"timeout_seconds": 60, …}.')
+        notes.error(
+            "constraints_invalid", CONSTRAINTS, block.line, 'The constraints are not a JSON object. Write {"timeout_seconds": 60, …}.'
+        )
         return own, retries
     for key, value in block.value.items():
         line = block.at(key)
@@ -91,7 +93,7 @@ def _given(block: JsonBlock | None, notes: Notes) -> tuple[dict[str, Given], dic
                 if _known(name, GROUPS["retries"], "`retries`", at, notes) and one is not None:
                     retries[name] = Given(one, at, CONSTRAINTS)
         elif key == "retries":
-            notes.error("bad_value", CONSTRAINTS, line, '`retries` is an object: {"max_attempts": 2, "backoff": "exponential"}.')
+            notes.error("bad_value", CONSTRAINTS, line, '`retries` must be an object: {"max_attempts": 2, "backoff": "exponential"}.')
         elif _known(key, BOUNDS, "the constraints", line, notes) and value is not None:
             own[key] = Given(value, line, CONSTRAINTS)
     return own, retries

@@ -128,7 +128,7 @@ class _Block:
 
 
 def _no_number(text: str) -> NoReturn:
-    raise _Unfit(f"{text} is no JSON number")
+    raise _Unfit(f"{text} is not a JSON number")
 
 
 def _number(text: str) -> float:

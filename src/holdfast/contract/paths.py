@@ -55,7 +55,7 @@ def _part(found: re.Match[str]) -> Part:
     except ValueError:
         name = EACH
     if name == EACH:
-        raise PathInvalid(f"{found[0]:.80} is no name of a field that can be reached. {_FORMS}.")
+        raise PathInvalid(f"{found[0]:.80} is not a name of a field that can be reached. {_FORMS}.")
     return str(name)
 
 
@@ -89,7 +89,7 @@ def _shown(part: Part) -> str:
 def flaw_of(path: Any) -> str | None:
     """Why a value is not a path, as the second half of a sentence; None if it is one."""
     if not isinstance(path, list | tuple):
-        return "is no list of parts"
+        return "is not a list of parts"
     if len(path) > MAX_PARTS:
         return f"has {len(path)} parts; at most {MAX_PARTS} are allowed"
     for part in path:

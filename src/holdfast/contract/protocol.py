@@ -46,7 +46,7 @@ class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     worker_id: str
     version: str | None = None
-    """The version as text, because 1.10 is not 1.1. None: the newest version that is served."""
+    """The version as text, because 1.10 is not 1.1. None: the version that was served last."""
     inputs: dict[str, Any]
     constraints: Constraints = Constraints()
     trace: Trace = Trace()

@@ -42,7 +42,7 @@ Operator: TypeAlias = Literal[
 """What a rule can ask. `matches` takes an RE2 pattern."""
 
 MAX_REASONS: Final = 100
-"""Reasons of one value; more are not listed."""
+"""At most this many reasons are listed for one value."""
 DEFAULT_CODE: Final = "rule_broken"
 MISSING: Final = "missing"
 
@@ -102,7 +102,7 @@ def holds(rules: Sequence[Rule], value: Any) -> bool:
 
 
 def flaw_of(rule: Rule) -> str | None:
-    """Why a rule can never hold, or is no rule, as a sentence; None for a rule that can be asked."""
+    """What is wrong with a rule that can never hold, as a sentence; None if the rule is valid."""
     try:
         path_of(rule.path)
     except PathInvalid as wrong:
@@ -129,7 +129,7 @@ def _pattern_flaw(value: Any) -> str | None:
 
     if not isinstance(value, str):
         return "`matches` needs a pattern, a text, as its value."
-    return None if matcher(value) else f"{value!r:.80} is no RE2 pattern of at most {MAX_CHARACTERS} characters."
+    return None if matcher(value) else f"{value!r:.80} is not an RE2 pattern of at most {MAX_CHARACTERS} characters."
 
 
 class _Nothing:

@@ -38,7 +38,7 @@ def examined(block: JsonBlock, section: str, notes: Notes) -> dict[str, Any] | N
     """The schema of a section, if it is one of draft 2020-12 for an object."""
     schema = block.value
     if not isinstance(schema, dict):
-        notes.error("schema_invalid", section, block.line, "The schema is no JSON object. Write an object with `type` and `properties`.")
+        notes.error("schema_invalid", section, block.line, "The schema is not a JSON object. Write an object with `type` and `properties`.")
         return None
     if (draft := schema.get("$schema", DRAFT)) not in (DRAFT, DRAFT + "#"):
         told = f"The schema is written for `{shown(draft)}`. Write it for draft 2020-12: `{DRAFT}`."

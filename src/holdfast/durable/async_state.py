@@ -27,7 +27,7 @@ from holdfast.model.verbs import Checkpointed
 
 T = TypeVar("T")
 Alone: TypeAlias = tuple[asyncio.Future[None], list[Update], tuple[Charge, ...], tuple[LedgerEntry, ...]]
-"""A write of its own: who waits for it, its updates, and what goes with them."""
+"""A write that shares no checkpoint with others: the future that waits for it, its updates, its charges and its ledger entries."""
 
 _MOST_UPDATES: Final = 500
 _EVICTED = "This execution is suspended and will come back. Not an error; let it pass."
@@ -77,11 +77,11 @@ class AsyncState(ExecutionState):
         self._alone: Sequence[Alone] = ()
         """Writes that share no checkpoint with other updates."""
         self._unsent = False
-        """The write under way waits for the end of the loop's tick, so that strands which run meanwhile join it."""
+        """Whether the present write waits for the end of the loop's tick, so that strands which run until then can join it."""
         self._owed = 0
         """How many updates of the write under way are not sent yet. A large write is sent in parts: other executions write in between."""
         self.cancelled = False
-        """The engine ended this invocation, so a cancellation does not come from user code."""
+        """Whether the engine ended this invocation. Then a cancellation does not come from user code."""
 
     # --- strands
 
@@ -133,11 +133,11 @@ class AsyncState(ExecutionState):
         return future
 
     def began(self) -> None:
-        """A strand was added."""
+        """Note that a strand was added."""
         self._running += 1
 
     def ended(self) -> None:
-        """A strand rests or is over."""
+        """Note that a strand rests or is over."""
         self._running -= 1
         if self._running == 0:
             self._quiet()

@@ -199,7 +199,7 @@ class BaseContext:
         self, function_name: str | Invocable, payload: Any, name: str | None, config: InvokeConfig[Any, T] | None
     ) -> tuple[Identity, Plan[T]]:
         config, name = config or InvokeConfig(), argument_checks.name(name, "invoke")
-        typing = hints.typing_of(getattr(function_name, "handler", None))  # of a function object
+        typing = hints.typing_of(getattr(function_name, "handler", None))  # only a function object has types
         function_name = argument_checks.address(_address(function_name), "invoke", "function_name")
         argument_checks.optional_text(config.tenant_id, "invoke", "tenant_id")
         at = self._scope.next_identity(Type.CHAINED_INVOKE, SubType.CHAINED_INVOKE.value, name)
@@ -260,7 +260,7 @@ class BaseContext:
 
 
 def _address(function: object) -> object:
-    """A function of this program by its name and version; anything else as it was given."""
+    """The name and version of a function of this program; any other target is returned unchanged."""
     if isinstance(function, str) or not callable(getattr(function, "handler", None)):
         return function
     return f"{getattr(function, 'name', '')}:{getattr(function, 'version', '')}"

@@ -66,7 +66,7 @@ class _Write:
         self.turn = _Gate()
         self.done = _Gate()
         self.even_if_empty = False
-        """A thread wants to read what changed, also when there is nothing to write."""
+        """Whether the write must happen even without updates, because a thread wants to read what changed."""
 
 
 class BlockingState(ExecutionState):
@@ -90,7 +90,7 @@ class BlockingState(ExecutionState):
         self._current: _Write | None = None
         """The write that is under way."""
         self._next: _Write | None = None
-        """The next write, for the threads that come meanwhile."""
+        """The next write, which threads join while the present one is under way."""
         self._blocked: dict[str, int] = {}
 
     def record(self, update: Update) -> None:

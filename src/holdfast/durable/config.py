@@ -44,7 +44,7 @@ class NestingType(Enum):
 
 
 class BatchItemStatus(Enum):
-    """Where one branch of a map or parallel stands. STARTED: it was still running when the batch ended."""
+    """The status of one branch of a map or parallel. STARTED: it was still running when the batch ended."""
 
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
@@ -93,7 +93,7 @@ class CompletionItemStatus:
 
 @dataclass(frozen=True)
 class CompletionStatus:
-    """How far a batch has come; `items[i]` is always branch i, whatever the order of finishing."""
+    """How far a batch has come; `items[i]` is always branch i, in any order of finishing."""
 
     success_count: int
     failure_count: int
@@ -106,7 +106,8 @@ class CompletionStatus:
 class CompletionConfig:
     """When a map or parallel is complete. Without any setting it stops at the first failure.
 
-    `min_successful`: stop at so many successes. `tolerated_failure_count` and `tolerated_failure_percentage` (of all branches): stop when
+    `min_successful`: stop after this many successes. `tolerated_failure_count` and `tolerated_failure_percentage` (of all branches): stop
+    when
     failures go *above* them. `should_complete` decides alone and excludes the other three; it is asked before the first branch starts and
     after every change. It must depend only on its argument, and after it has once said that the batch is complete, more progress must not
     change that: after a resume the branches report again, in any order.
@@ -141,17 +142,17 @@ class CompletionConfig:
 
     @staticmethod
     def first_successful() -> CompletionConfig:
-        """One success is enough."""
+        """A config with which one success is enough."""
         return CompletionConfig(min_successful=1)
 
     @staticmethod
     def all_completed() -> CompletionConfig:
-        """Every branch runs to its end, whatever fails."""
+        """A config with which every branch runs to its end, even if others fail."""
         return CompletionConfig(tolerated_failure_percentage=100)
 
     @staticmethod
     def all_successful() -> CompletionConfig:
-        """Every branch must succeed; the first failure ends the batch."""
+        """A config with which every branch must succeed; the first failure ends the batch."""
         return CompletionConfig(tolerated_failure_count=0, tolerated_failure_percentage=0)
 
 
@@ -264,7 +265,7 @@ class InvokeConfig(Generic[P, R]):
     serdes_result: SerDes[R] | None = None
     tenant_id: str | None = None
     cascade: bool = field(default=True, kw_only=True)
-    """Stop the invoked execution when this one is stopped or times out. On AWS the invoked execution is never stopped."""
+    """Whether the invoked execution is stopped when this one is stopped or times out. On AWS it is never stopped."""
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ class Duration:
 
 
 def _cut(value: float, unit: int) -> int:
-    """So many units in whole seconds."""
+    """The length of this many units, in whole seconds."""
     if isinstance(value, bool) or not isinstance(value, SupportsFloat):
         raise ValidationError(f"Duration: {argument_checks.shown(value)} is not a length of time; it must be a finite number.")
     try:

@@ -60,7 +60,7 @@ def enqueue_asked(
     head_start: object,
     units: object,
 ) -> EnqueueAsked:
-    """What is asked for, if the arguments can mean something. A wrong one raises on the author's own line."""
+    """Check the arguments, and make an EnqueueAsked of them. A wrong argument raises on the author's own line."""
     named = getattr(target, "name", None) if callable(target) else target
     if not isinstance(named, str) or not named:
         raise ValidationError(f"enqueue: the target is {argument_checks.shown(target)}. Give a durable function, or a name.")

@@ -108,7 +108,7 @@ class ValidationError(DurableExecutionsError):
 
     code = "validation_error"
     tells_line = False
-    """The message names the author's line already."""
+    """Whether the message already names the author's line."""
 
 
 class InvalidStateError(DurableExecutionsError):
@@ -142,7 +142,7 @@ class ExecutionError(UnrecoverableError):
 
     code = "execution_error"
     tells_line = False
-    """The message names the author's line already."""
+    """Whether the message already names the author's line."""
 
     def __init__(self, message: str, termination_reason: TerminationReason = TerminationReason.EXECUTION_ERROR) -> None:
         super().__init__(message, termination_reason)

@@ -26,8 +26,8 @@ _OnMismatch = Literal["quarantine", "fail"]
 class DurableFunction:
     """A handler with what an engine must know to run it.
 
-    Only the runtime itself sets `read`, `write` and `kind`: how text becomes the input, how the result becomes text (or an outcome
-    that also tells the queue of the execution something), and whether this is a function or a worker.
+    Only the runtime itself sets `read`, `write` and `kind`: how text becomes the input, how the result becomes text (or an outcome that
+    also has something for the execution's queue), and whether this is a function or a worker.
     """
 
     def __init__(

@@ -61,9 +61,8 @@ def succeeded(state: ExecutionState, scope: Scope, result: Any, write: Callable[
 
 
 def failed(state: ExecutionState, error: BaseException) -> Outcome:
-    """A handler raised. A suspension waits; an error of the invocation is tried again; any other error fails the execution.
-
-    A mismatch fails the execution too, unless the host quarantines it.
+    """The outcome of a handler that raised. After a suspension the execution waits; after an error of the invocation it is tried again; any
+    other error fails the execution. A mismatch fails the execution too, unless the host quarantines it.
     """
     if state.quarantines and state.mismatch is not None:
         return mismatched(state.mismatch)
@@ -105,7 +104,7 @@ def _place(error: BaseException) -> str | None:
 
 
 def mismatched(error: NonDeterministicExecutionError) -> Outcome:
-    """The code does not match the history: the execution waits until the code is mended."""
+    """The outcome of code that does not match the history: the execution waits until the code is mended."""
     return Outcome(OutcomeStatus.MISMATCHED, error=ErrorObject.from_exception(error).to_failure())
 
 

@@ -46,7 +46,7 @@ class Run(msgspec.Struct, frozen=True):
     func: Callable[..., Any]
     arguments: tuple[Any, ...] = ()
     inline: bool = False
-    """The code makes durable calls itself, so it must run where the plan runs."""
+    """Whether the code makes durable calls itself, so that it must run on the thread or loop of the plan."""
     timeout: float | None = None
     """Seconds of real time after which the call ends with a TimeoutError. A coroutine is cancelled; a thread cannot be, and goes on."""
 

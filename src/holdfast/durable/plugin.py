@@ -140,7 +140,7 @@ class UserFunctionStartInfo(OperationInfo):
     """A user's function begins: the body of a step, of a condition, of a context."""
 
     is_replay_children: bool = False
-    """The function runs again only because its result was too large to be stored."""
+    """Whether the function runs again only because its result was too large to be stored."""
 
 
 @dataclass(frozen=True)

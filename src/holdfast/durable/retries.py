@@ -21,7 +21,7 @@ class RetryStrategyConfig:
     """Delays that grow by a factor.
 
     An error is retried if its message contains one of `retryable_errors` (or matches it, if a compiled pattern), or if it is of one
-    of `retryable_error_types`. With neither given every error is.
+    of `retryable_error_types`. If neither is given, every error is retried.
     """
 
     max_attempts: int = 3
@@ -116,22 +116,22 @@ class RetryPresets:
 
     @classmethod
     def default(cls) -> RetryStrategy:
-        """What a step uses when it names no strategy: 6 attempts, 5 s doubling to a minute."""
+        """The strategy of a step that names none: 6 attempts; the delay is 5 s and doubles up to a minute."""
         return create_retry_strategy(RetryStrategyConfig(max_attempts=6, max_delay=Duration.from_minutes(1), backoff_rate=2))
 
     @classmethod
     def transient(cls) -> RetryStrategy:
-        """For trouble that passes quickly: 3 attempts, 5 s doubling, half of it by chance."""
+        """For failures that pass quickly: 3 attempts; the delay is 5 s and doubles, and half of it is random."""
         return create_retry_strategy(RetryStrategyConfig(max_attempts=3, backoff_rate=2, jitter_strategy=JitterStrategy.HALF))
 
     @classmethod
     def resource_availability(cls) -> RetryStrategy:
-        """For something that is not there yet: 5 attempts, 5 s doubling to five minutes."""
+        """For something that is not available yet: 5 attempts; the delay is 5 s and doubles up to five minutes."""
         return create_retry_strategy(RetryStrategyConfig(max_attempts=5, backoff_rate=2))
 
     @classmethod
     def critical(cls) -> RetryStrategy:
-        """For what must go through: 10 attempts, 1 s growing by half to a minute, no chance in it."""
+        """For work that must succeed: 10 attempts; the delay is 1 s and grows by half up to a minute, without a random part."""
         return create_retry_strategy(
             RetryStrategyConfig(
                 max_attempts=10,

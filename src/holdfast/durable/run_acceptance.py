@@ -51,8 +51,8 @@ def _run_port(state: ExecutionState, accept: Accept) -> RunPort:
 
 
 def _not_accepted(state: ExecutionState, error: Exception) -> BaseException:
-    """The error that says that the question got no answer. The author's code gets it only if the question can never be answered here;
-    else the invocation ends, and the next one asks again.
+    """The error for a run that was neither accepted nor refused. The author's code gets it only if no run can ever be accepted here;
+    otherwise the invocation ends, and the next one asks again.
     """
     if isinstance(error, RunUnavailable):
         return RunUnavailable(str(error))

@@ -12,7 +12,7 @@ from holdfast.model.typed import Unwritable, without_models
 
 
 def run_asked(worker: object, inputs: object, version: object, constraints: object) -> RunAsked:
-    """What is asked for, if the arguments can mean something."""
+    """Check the arguments, and make a RunAsked of them."""
     worker_id, named = _worker(worker)
     wanted = argument_checks.optional_text(version, "run", "version")
     if named is not None and wanted is not None and named != wanted:

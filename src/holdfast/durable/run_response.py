@@ -41,9 +41,9 @@ class RunUsage:
     cost_usd: Decimal = Decimal(0)
     tool_calls: int = 0
     cached_tokens: int = 0
-    """Of the input: tokens that the server had in its cache."""
+    """How many input tokens the server had in its cache."""
     reasoning_tokens: int = 0
-    """Of the output: tokens that the model thought with."""
+    """How many output tokens the model used for reasoning."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,13 +57,13 @@ class RunObservability:
     usage: RunUsage = field(default_factory=RunUsage)
     isolation: str | None = None
     partial: bool = False
-    """The outputs came with an error."""
+    """Whether the response has both outputs and an error."""
     log_fields: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunArtifact:
-    """A reference to a large value, which is stored apart."""
+    """A reference to a large value that is stored outside the response."""
 
     artifact_id: str
     name: str

@@ -102,13 +102,13 @@ class Scope:
         self.prefix = prefix if prefix is not None else parent_id
         self.replaying = replaying
         self.suspended = False
-        """A suspension passed through this context; code that calls it again has caught the suspension."""
+        """Whether a suspension passed through this context. If code calls the context again, it has caught the suspension."""
         self.continuing = False
-        """The handler called continue_as_new; code that goes on after that has caught the exception."""
+        """Whether the handler called continue_as_new. If its code goes on after that, it has caught the exception."""
         self.unstarted: Unstarteds | None = None
-        """Calls that were made and have not begun; None without any, because ten thousand contexts may wait in memory."""
+        """Calls that were made and have not begun. None if there are none, to save memory: ten thousand contexts may wait."""
         self.unread: tuple[Unread, ...] = ()
-        """Results of map and parallel in which branches failed."""
+        """Results of map and parallel with failed branches that the code has not read yet."""
         self._count = 0
         self._upcoming: str | None = None
         """The id of the next call, if it is known already: a replay looks one call ahead."""
@@ -192,7 +192,7 @@ class Scope:
             self.replaying = not resumed and self._upcoming in operations
 
     def passed(self, done: Operation) -> None:
-        """The current call went through more than one operation, and this is the last of them."""
+        """Note the last operation of the current call, if the call consists of several operations."""
         self._seen_at = max(self._seen_at, done.ended_at or done.started_at)
 
     def check_not_swallowed(self) -> None:
@@ -205,7 +205,7 @@ class Scope:
             raise not_awaited(forgotten)
 
     def asked(self, plan: Plan[Any], coroutine: Coroutine[Any, Any, Any], identity: Identity | None) -> None:
-        """A call of an `async def` handler was made; it begins when it is awaited."""
+        """Note that a call of an `async def` handler was made. It begins when it is awaited."""
         plan, call = remembered(plan, coroutine, identity)
         if self.unstarted is None:
             self.unstarted = {plan: call}
@@ -213,14 +213,14 @@ class Scope:
             self.unstarted[plan] = call
 
     def awaited(self, plan: Plan[Any]) -> None:
-        """A call is awaited, or run by a task."""
+        """Note that a call is awaited, or run by a task."""
         if self.unstarted is not None:
             self.unstarted.pop(plan, None)
             if not self.unstarted:
                 self.unstarted = None
 
     def tell_unread(self) -> None:
-        """The context's code has ended: warn about failed branches whose result it never read."""
+        """Warn about failed branches whose result the context's code never read. Called when that code has ended."""
         header = self.state.header
         for batch in self.unread:
             if is_unread(batch.result):

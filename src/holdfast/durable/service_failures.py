@@ -1,4 +1,4 @@
-"""What a failed call to the service costs: only this invocation, or the whole execution.
+"""Decides what a failed call to the service ends: only this invocation, or the whole execution.
 
 Pure: it reads what boto3 says about the failure. The exceptions built on it are in exceptions.py, which re-exports these names.
 """
@@ -15,7 +15,7 @@ SERVICE_ERROR = 500
 INVALID_PARAMETER_VALUE_EXCEPTION = "InvalidParameterValueException"
 INVALID_CHECKPOINT_TOKEN_PREFIX = "Invalid checkpoint token"
 
-# These come with status 502, yet no retry mends a key that a person has to repair.
+# These have the status 502, but a retry does not help, because a person must repair a key.
 _NEEDS_A_PERSON = frozenset({"KMSAccessDeniedException", "KMSDisabledException", "KMSInvalidStateException", "KMSNotFoundException"})
 
 
@@ -44,7 +44,8 @@ class DurableApiErrorCategory(Enum):
 
 
 def categorize(error: Mapping[str, Any] | None, metadata: Mapping[str, Any] | None) -> DurableApiErrorCategory:
-    """A caller's mistake (4xx) fails the execution; throttling, stale tokens and service trouble only this invocation."""
+    """The category of a failure. A mistake of the caller (4xx) fails the execution; throttling, stale tokens and errors of the service fail
+    only this invocation."""
     if not error:
         return DurableApiErrorCategory.INVOCATION
     code, text = error.get("Code") or "", error.get("Message") or ""

@@ -62,13 +62,14 @@ class ExecutionState:
         self.broken: BaseException | None = None
         """Why nothing can be written any more. The updates of a failed write are lost, so every strand gets this error."""
         self.suspended = False
-        """A suspension was raised; nothing may be recorded any more."""
+        """Whether a suspension was raised. Then nothing may be recorded any more."""
         self.misuse: str | None = None
-        """User code cancelled a durable call, which a replay could not repeat."""
+        """Whether user code cancelled a durable call, which a replay could not repeat."""
         self.mismatch: NonDeterministicExecutionError | None = None
         """The error that says that the code does not match the history."""
         self.quarantines = False
-        """A mismatch quarantines the execution. The handler makes no more durable calls then, also when it caught the error."""
+        """Whether a mismatch quarantines the execution. If it does, the handler can make no more durable calls after a mismatch, even if it
+        caught the error."""
         self.unwritten_since = 0.0
         self.stragglers = stragglers
         self.hooks: Hooks | None = None
@@ -84,7 +85,7 @@ class ExecutionState:
 
     @property
     def ends_ride(self) -> bool:
-        """Whether the end of a context goes with the next write, and the code goes on without it."""
+        """Whether the end of a context is written with the next write, so that the code goes on without waiting for it."""
         return False
 
     def look(self, identity: Identity) -> Operation | None:

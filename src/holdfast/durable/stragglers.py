@@ -63,7 +63,7 @@ class LoopStragglers:
         self._planned = False
 
     def add(self, state: Deferring) -> None:
-        """A state has a deferred update."""
+        """Note a state that has a deferred update."""
         self._states[state] = None
         if not self._planned:
             self._planned = True
@@ -81,7 +81,7 @@ class Unhurried:
     """For tests: deferred updates always wait for the next write, so that a busy machine makes as many writes as an idle one."""
 
     def add(self, state: Deferring) -> None:
-        """A state has a deferred update."""
+        """Note a state that has a deferred update."""
 
     def close(self) -> None:
         """There is nothing to stop."""
@@ -98,7 +98,7 @@ class ThreadStragglers:
         self._thread: threading.Thread | None = None
 
     def add(self, state: Deferring) -> None:
-        """A state has a deferred update."""
+        """Note a state that has a deferred update."""
         with self._adding:
             self._states[state] = None
             if self._thread is None:

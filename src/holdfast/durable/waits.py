@@ -64,7 +64,7 @@ def create_wait_strategy(config: WaitStrategyConfig[T], *, random: Random = CHAN
     """A strategy whose delays grow by `backoff_rate`; `random` feeds the jitter."""
 
     def wait_strategy(result: T, attempts_made: int) -> WaitForConditionDecision:
-        # Asked first, so that a condition met at the very last attempt still counts.
+        # The condition is asked first, so that it counts if it is met at the very last attempt.
         if not config.should_continue_polling(result):
             return WaitForConditionDecision.stop_polling()
         if attempts_made >= config.max_attempts:

@@ -260,7 +260,7 @@ class Timetable:
         assert self.acceptor is not None, "a worker is hosted where its service is"
         inputs = codec.loads(state.input)
         if not isinstance(inputs, dict):
-            return Failure("The inputs of a worker are a JSON object.")
+            return Failure("The inputs of a worker must be a JSON object.")
         definition = state.definition
         asked = OccurrenceAsked(
             worker_id=definition.function,

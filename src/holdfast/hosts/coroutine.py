@@ -54,7 +54,7 @@ class Coroutines:
         return not self._running
 
     def run(self, coroutine: Coroutine) -> None:
-        """A coroutine runs from now on."""
+        """Note that a coroutine runs from now on."""
         self._running[coroutine.execution] = coroutine
 
     def running(self, execution: str) -> Coroutine | None:
@@ -81,7 +81,7 @@ class Coroutines:
         return resting
 
     def forget(self, coroutine: Coroutine) -> None:
-        """A coroutine is over."""
+        """Note that a coroutine is over."""
         for known in (self._running, self._resting):
             if known.get(coroutine.execution) is coroutine:
                 del known[coroutine.execution]
@@ -185,7 +185,7 @@ class Coroutine:
             log.warning("%s went on after its suspension; what it did after that does not count", self._state.durable_execution_arn)
 
     def _quiet(self) -> None:
-        """Every strand rests: this invocation has nothing more to do, once its last write is on disk.
+        """Called when every strand rests. Then this invocation has nothing more to do, after its last write is on disk.
 
         A handler with plugins never stays: plugins are made for each invocation, and must see the same invocations as on AWS.
         """
@@ -211,7 +211,7 @@ class Coroutine:
             self._state.evict()
 
     def _rest(self, outcome: Outcome) -> None:
-        """The invocation is over, and its strands stay where they are."""
+        """End the invocation, and keep its strands in memory."""
         if self._state.hooks is not None:
             outcome = self._state.hooks.rest(outcome)
         report, self._report = self._report, None

@@ -39,7 +39,7 @@ _SAVED_SECONDS: Final = 1.0
 _STEP_SECONDS: Final = 0.01
 """Accounts change in steps of this length, because each step looks at all tenants."""
 _EXPECTED_SECONDS: Final = 0.05
-"""What the first body of a worker is expected to use."""
+"""How many CPU seconds the first body of a worker is expected to use."""
 _LEARNED: Final = 0.25
 """How far the expectation moves towards what the last body used."""
 
@@ -75,13 +75,13 @@ class CpuShares:
             account.saved -= cpu_seconds
 
     def begin(self, tenant: str, worker: object, now: float) -> float:
-        """A body of this worker starts for this tenant. Returns the CPU seconds that the tenant is charged."""
+        """Charge a tenant for a body of this worker that starts. Returns the CPU seconds that are charged."""
         charged = self._expected.get(worker, _EXPECTED_SECONDS)
         self.add(tenant, charged, now)
         return charged
 
     def end(self, tenant: str, worker: object, charged: float, cpu_seconds: float, now: float) -> None:
-        """A body of this worker ended. It used `cpu_seconds`, and its tenant was charged with `charged` for it until now."""
+        """Correct the charge of a body that ended: it used `cpu_seconds`, and its tenant was charged `charged` until now."""
         expected = self._expected.get(worker, _EXPECTED_SECONDS)
         self._expected[worker] = expected + _LEARNED * (cpu_seconds - expected)
         self.add(tenant, cpu_seconds - charged, now)

@@ -38,7 +38,7 @@ class InlineHost:
         self._coroutines = Coroutines(resting)
 
     def unhurried(self) -> Self:
-        """Call this before the first invocation: the number of writes then does not depend on how busy the machine is."""
+        """Make the number of writes independent of how busy the machine is. Call this before the first invocation."""
         self._loop_stragglers = self._thread_stragglers = Unhurried()
         return self
 
@@ -78,7 +78,7 @@ class InlineHost:
         self._coroutines.cancel(execution)
 
     def nudge(self, execution: str) -> None:
-        """Something changed that a live invocation may be waiting for."""
+        """Tell a live invocation that something changed for which it may be waiting."""
         running = self._coroutines.running(execution)
         if running is not None:
             running.refresh()

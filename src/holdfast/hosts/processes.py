@@ -18,7 +18,7 @@ _READ_BYTES: Final = 1 << 16
 _LOCKS_BYTES: Final = 1 << 20
 _OWN: Final = (b"RssAnon", b"RssShmem")
 _ELSEWHERE: Final = (b"VmSwap", b"HugetlbPages")
-"""Pages that a process can move out of the count above by itself. Not every kernel has these rows."""
+"""Rows of memory that is not in the rows of `_OWN`: a process can move its own pages there. Not every kernel has these rows."""
 _SHARES: Final = (b"Pss_Anon:", b"Pss_Shmem:", b"SwapPss:", b"Private_Hugetlb:", b"Shared_Hugetlb:")
 
 

@@ -23,7 +23,7 @@ class Charge(msgspec.Struct, frozen=True, gc=False):
 
     key: str
     amount: int = 0
-    """May be negative: an amount that was not needed is given back."""
+    """What is added. It may be negative, to give back an amount that was not needed."""
     limit: int | None = None
     """The most that the counter's two numbers together may be after the charge."""
     until: int = 0

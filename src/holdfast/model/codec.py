@@ -132,7 +132,7 @@ def text_of(value: object, what: str) -> str:
 def readable(failure: Failure) -> Failure:
     """The error with texts that can be stored. It is never refused, because its author may not have chosen its texts (a file name, say).
 
-    A member that is no text becomes one, a stack trace that is no list of lines is left out, and a very long text is cut.
+    A member that is not a text becomes one, a stack trace that is not a list of lines is left out, and a very long text is cut.
     """
     stack = failure.stack_trace
     if stack is None or type(stack) is tuple:

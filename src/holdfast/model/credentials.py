@@ -106,5 +106,5 @@ def checked_person(person: str | None) -> str | None:
 def checked_note(note: str) -> str:
     """A note that fits on a line."""
     if len(note) > _MAX_NOTE or not note.isprintable():
-        raise InvalidParameter(f"A note is one line of at most {_MAX_NOTE} characters.")
+        raise InvalidParameter(f"A note must be one line of at most {_MAX_NOTE} characters.")
     return note

@@ -108,15 +108,15 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     touched_at: int = 0
     """The time of the latest event: times never go back within an execution."""
     failures: int = 0
-    """Failed invocations in a row; any accepted update resets it."""
+    """How many invocations failed in a row. Any accepted update sets it to 0."""
     deaths: int = 0
-    """Runners that died under it in a row."""
+    """How many runners died in a row while they ran it."""
     client: str | None = None
     """The last accepted (position, ClientToken), so that a repeated request is recognised."""
     client_revision: int = 0
     operations: int = 0
     stored: int = 0
-    """Bytes of payload in its history."""
+    """How many bytes of payload its history has."""
     parent: str | None = None
     """The execution that invoked this one, and the operation of it that waits."""
     parent_operation: str | None = None

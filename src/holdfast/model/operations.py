@@ -163,7 +163,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     parent_id: str | None = None
     ended_at: int | None = None
     attempt: int = 0
-    """Finished attempts of a step: 0 until the first one ends."""
+    """How many attempts of a step have finished: 0 until the first one ends."""
     due_at: int | None = None
     """When the service acts on it: a wait ends, a retry becomes ready, a callback times out."""
     timeout_at: int | None = None
@@ -173,7 +173,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     result: str | None = None
     error: Failure | None = None
     place: int = 0
-    """The event that began it; operations are listed in this order."""
+    """The number of the event that began it. Operations are listed in this order."""
     payload_event: int | None = None
     """The event that carries `result` or `error`: each payload is stored once."""
     revision: int = 0
@@ -202,7 +202,7 @@ class Update(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     heartbeat_seconds: int = 0
     function_name: str | None = None
     cascade: bool = True
-    """CHAINED_INVOKE START: the child is stopped with its parent. Not on the wire: AWS never stops a child."""
+    """CHAINED_INVOKE START: whether the child is stopped with its parent. Not on the wire: AWS never stops a child."""
     if_open: bool = False
     """Whether the update is ignored if the operation is already over. Not on the wire: AWS refuses such an update."""
     tenant_id: str | None = None

@@ -65,9 +65,10 @@ class Stop(msgspec.Struct, frozen=True, gc=False):
     execution: str
     error: Failure = Failure()
     cascade: bool = True
-    """Stop the executions that it invoked, too."""
+    """Whether the executions that it invoked are stopped as well."""
     inherited: bool = False
-    """The stop comes from the parent's stop. A child that was started without `cascade` survives it. A run that listens for its cancel is
+    """Whether this stop follows from the parent's stop. A child that was started without `cascade` survives it. A run that listens for its
+    cancel is
     cancelled instead: it may record the outcome of a call in flight, and undo what it did."""
     notes: tuple[Note, ...] = ()
 

@@ -88,7 +88,7 @@ class Only(msgspec.Struct, frozen=True):
 def checked_queue(name: object) -> str:
     """The name of a queue, if it is one."""
     if not isinstance(name, str) or not _QUEUE.fullmatch(name):
-        raise InvalidParameter(f"{name!r:.100} is no name of a queue. Use 1 to 64 letters, digits, '_', '.' or '-'.")
+        raise InvalidParameter(f"{name!r:.100} is not a name of a queue. Use 1 to 64 letters, digits, '_', '.' or '-'.")
     return name
 
 

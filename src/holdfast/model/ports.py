@@ -93,7 +93,7 @@ class Invocation(msgspec.Struct, frozen=True, gc=False):
     header: Execution
     token: Position
     fresh: bool
-    """Whether this is the first invocation, so that no operations exist yet."""
+    """Whether this is the first invocation and the execution has no operations yet."""
     input: str | None = None
     """The input of the execution, if the engine has it in memory; else the handler asks the port."""
     updated: tuple[str, ...] | None = None

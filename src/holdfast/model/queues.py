@@ -65,7 +65,7 @@ class QueueSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     """Of each key."""
     waiting: Waiting = Waiting.HOLDS
     ordered: bool = False
-    """Executions of one key run one after the other, in the order in which they were enqueued."""
+    """Whether executions of one key run one after the other, in the order in which they were enqueued."""
     most_waiting: int | None = None
     """At most this many executions may wait; a further one is refused."""
     most_waiting_usd: float | None = None
@@ -75,7 +75,7 @@ class QueueSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     ttl_seconds: int | None = None
     """How long an execution may wait before it expires, unless its caller says otherwise."""
     parks: bool = True
-    """Failed executions are parked."""
+    """Whether failed executions are parked."""
 
     def at(self, level: str) -> Limits:
         """The limits of a level. In an ordered queue, each key has one execution at once."""
@@ -132,7 +132,7 @@ class QueueStanding(msgspec.Struct, frozen=True, kw_only=True):
     """When the execution that has waited longest was enqueued."""
     parked: int = 0
     admitted: int = 0
-    """Admissions since the queue was made."""
+    """How many executions were admitted since the queue was made."""
     per_minute: float = 0.0
     """How many executions were admitted in the last minute, about."""
     money: int = 0

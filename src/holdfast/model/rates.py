@@ -67,11 +67,11 @@ def checked_rate(rate: Rate) -> Rate:
     """The rate, if a lane can keep it."""
     whole = all(type(number) is int and number >= 1 for number in (rate.units, rate.seconds, rate.burst))
     if not whole or rate.kind not in (RUNS, TOKENS):
-        raise InvalidParameter(f"{rate!r:.200} is no rate: it has whole numbers from 1 on, and counts runs or tokens.")
+        raise InvalidParameter(f"{rate!r:.200} is not a rate: it has whole numbers from 1 on, and counts runs or tokens.")
     if rate.units > MAX_UNITS or rate.burst > MAX_UNITS or rate.seconds > _LONGEST_SECONDS:
-        raise InvalidParameter(f"{rate} is no rate: at most {MAX_UNITS:,} units, and at most 366 days.")
+        raise InvalidParameter(f"{rate} is not a rate: at most {MAX_UNITS:,} units, and at most 366 days.")
     if rate.burst * rate.step_ns > MAX_SPAN_NS:
-        raise InvalidParameter(f"{rate} is no rate: its burst would take longer than 31 years.")
+        raise InvalidParameter(f"{rate} is not a rate: its burst would take longer than 31 years.")
     return rate
 
 

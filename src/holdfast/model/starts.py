@@ -87,7 +87,7 @@ class Start(msgspec.Struct, frozen=True, gc=False):
     kind: Kind = Kind.FUNCTION
     """The kind that the execution is marked with. A start of another kind needs an accepted order."""
     again: bool = False
-    """Start the name again if the execution that has it failed. The failed execution stays, superseded by the new one."""
+    """Whether the name is started again if the execution that has it failed. The failed execution stays, superseded by the new one."""
     failed_as: str | None = None
     """With `again`: the id of an execution that others continued, the last of which failed. It counts as failed as well."""
     graph: GraphText | None = None

@@ -12,7 +12,7 @@ estimate    what a run may cost, before it begins
 draw        a graph as text and as a picture
 record      what a run writes down, and how it is read
 steps       functions of the author's file, in the sandbox
-again       what a restart takes from earlier runs
+restart     what a restart takes from earlier runs
 scene       what a node may ask for
 nodes       one file for each kind of node
 run         the interpreter; run/run.py is how a pipeline runs

@@ -77,7 +77,7 @@ class ScheduleRoutes:
         body = _body(request)
         name, replace = body.pop("name", None), body.pop("replace", False)
         if not isinstance(name, str) or not isinstance(replace, bool):
-            raise InvalidRequest("The body has a `name`, and `replace` is true or false.")
+            raise InvalidRequest("The body must have a `name`, and `replace` must be true or false.")
         asked = schedule_from(name, body, "The body")
         state = await self._changed(lambda: self._verbs(request).add(asked, Origin.HTTP, replace=replace))
         return self._told(state, 201)
@@ -98,7 +98,7 @@ class ScheduleRoutes:
         """Resume a schedule. With `"catch_up": true`, what was due during the pause is started, as far as the schedule's policy says."""
         catch_up = _body(request, "catch_up").get("catch_up", False)
         if not isinstance(catch_up, bool):
-            raise InvalidRequest("`catch_up` is true or false.")
+            raise InvalidRequest("`catch_up` must be true or false.")
         return self._told(await self._changed(lambda: self._verbs(request).resume(request.label, catch_up=catch_up)))
 
     async def run_now(self, request: Request) -> Reply:
@@ -136,7 +136,7 @@ class ScheduleRoutes:
 def _number(request: Request, name: str, usual: int, most: int) -> int:
     found = request.number(name)
     if found is not None and not 1 <= found <= most:
-        raise InvalidRequest(f"`{name}` is a number from 1 to {most}.")
+        raise InvalidRequest(f"`{name}` must be a number from 1 to {most}.")
     return usual if found is None else found
 
 
@@ -144,9 +144,9 @@ def _body(request: Request, *known: str) -> dict[str, Any]:
     try:
         body = msgspec.json.decode(request.content or b"{}")
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidRequest(f"The body is no JSON: {error}") from None
+        raise InvalidRequest(f"The body is not JSON: {error}") from None
     if not isinstance(body, dict):
-        raise InvalidRequest("The body is a JSON object.")
+        raise InvalidRequest("The body must be a JSON object.")
     unknown = [str(key)[:50] for key in body if known and key not in known]
     if unknown:
         raise InvalidRequest(f"The body has {', '.join(unknown)[:200]}; it may have {', '.join(known)}.")
@@ -161,5 +161,5 @@ def _nothing(request: Request) -> None:
 def _text(body: dict[str, Any], key: str) -> str:
     found = body.get(key)
     if not isinstance(found, str):
-        raise InvalidRequest(f"`{key}` is a time with its zone: 2026-03-01T00:00:00Z.")
+        raise InvalidRequest(f"`{key}` must be a time with its zone: 2026-03-01T00:00:00Z.")
     return found

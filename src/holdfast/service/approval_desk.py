@@ -95,7 +95,7 @@ class ApprovalDesk:
 
     @contextlib.contextmanager
     def _noting_refusals(self, what: str, on: str) -> Iterator[None]:
-        """Write an audit note about an error that is raised inside."""
+        """Write a refusal that happens inside this block into the audit log, and raise it again."""
         try:
             yield
         except Rejected as refused:

@@ -75,7 +75,7 @@ def _risks(told: Any, groups: Mapping[str, tuple[str, ...]], path: Path) -> dict
         except msgspec.ValidationError as error:
             raise InvalidParameter(f"{path}: risks.{name} is wrong: {error}.") from None
         if not 1 <= rule.votes <= MOST_VOTES:
-            raise InvalidParameter(f"{path}: risks.{name}.votes is {rule.votes}; it is at least 1 and at most {MOST_VOTES}.")
+            raise InvalidParameter(f"{path}: risks.{name}.votes is {rule.votes}; it must be at least 1 and at most {MOST_VOTES}.")
         if rule.group is not None and rule.group not in groups:
             raise InvalidParameter(f"{path}: risks.{name}.group is {rule.group!r:.80}, and [groups] has no such group.")
         found[known[name]] = rule

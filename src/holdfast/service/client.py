@@ -32,11 +32,11 @@ from holdfast.store.seam import Filter, Store
 
 if TYPE_CHECKING:
     from holdfast.durable.execution import DurableFunction
-    from holdfast.service.again_desk import AgainDesk
     from holdfast.service.approval_desk import ApprovalDesk
     from holdfast.service.pipeline_view import PipelineView
     from holdfast.service.queue_desk import QueueDesk
     from holdfast.service.queue_places import QueuePlace
+    from holdfast.service.restart_desk import RestartDesk
     from holdfast.service.schedules import Schedules
     from holdfast.workers.approvals import Approval
     from holdfast.workers.day_usage import Spent
@@ -331,11 +331,11 @@ class Client:
         return spent_today(self._store, policy, tenants or ["default", *sorted(named - {"default"})], self._clock.now())
 
     @property
-    def again(self) -> AgainDesk:
+    def restarts(self) -> RestartDesk:
         """Restarts of runs and executions, and comparisons of runs."""
-        from holdfast.service.again_desk import AgainDesk
+        from holdfast.service.restart_desk import RestartDesk
 
-        return AgainDesk(self._store, self._clock, self._ids, self._actor)
+        return RestartDesk(self._store, self._clock, self._ids, self._actor)
 
     def cost(self, asked: CostQuestion) -> CostReport:
         """What runs have cost, by the ledger."""
@@ -378,7 +378,7 @@ class Client:
 
     @contextlib.contextmanager
     def _noting_refusals(self, what: str, on: str) -> Iterator[None]:
-        """Note a refused decision in the audit log, too."""
+        """Write a refusal that happens inside this block into the audit log, and raise it again."""
         try:
             yield
         except Rejected as refused:

@@ -51,7 +51,7 @@ class CostLine(msgspec.Struct, frozen=True, kw_only=True):
     open: Part = Part()
     """Calls that have begun and not ended, with the amount that they have reserved."""
     released: int = 0
-    """Calls that failed and certainly cost nothing."""
+    """How many calls failed and certainly cost nothing."""
 
     @property
     def calls(self) -> int:

@@ -42,7 +42,7 @@ class Queue(_Named, frozen=True, kw_only=True):
     waiting: Literal["holds", "free"] = "holds"
     """Whether a run keeps its slot while it waits for a timer, an answer or a person. `free`: it waits for a slot again when it wakes."""
     ordered: bool = False
-    """Runs of one key go one after the other, in the order in which they were enqueued."""
+    """Whether runs of one key go one after the other, in the order in which they were enqueued."""
     most_waiting: int | None = None
     """The most runs that may wait. A further one is refused with `overloaded`."""
     most_waiting_usd: float | None = None
@@ -52,7 +52,7 @@ class Queue(_Named, frozen=True, kw_only=True):
     ttl: int | str | None = None
     """How long a run may wait before it expires, unless its caller says otherwise: seconds, or a text such as `"1h"`."""
     parks: bool = True
-    """Failed runs are parked: a person can look at them and start them again under the same key."""
+    """Whether failed runs are parked, so that a person can look at them and start them again under the same key."""
 
     def __post_init__(self) -> None:
         self.row()

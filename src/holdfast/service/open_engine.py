@@ -19,12 +19,12 @@ from holdfast.model.ports import Host
 from holdfast.model.schedules import Origin
 from holdfast.model.signals import Subscriber
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.service.again_verbs import AgainVerbs
 from holdfast.service.execution_descriptions import quarantined_of
 from holdfast.service.interpreter_tuning import tune
 from holdfast.service.open_execution import OpenExecution
 from holdfast.service.queue_verbs import QueueVerbs, written
 from holdfast.service.registered import registered
+from holdfast.service.restart_verbs import RestartVerbs
 from holdfast.service.schedule_declarations import Schedule
 from holdfast.service.schedules import declare_all
 from holdfast.service.settings import Settings
@@ -41,7 +41,7 @@ if TYPE_CHECKING:  # a program without workers does not load their modules
     from holdfast.workers.service import WorkerService
 
 
-class OpenEngine(QueueVerbs, AgainVerbs):
+class OpenEngine(QueueVerbs, RestartVerbs):
     """An open engine: starts executions and reads them. Made by `holdfast.open`."""
 
     def __init__(

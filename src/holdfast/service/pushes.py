@@ -85,8 +85,8 @@ def push(
 
 
 def _told(store: Store, batch: Sequence[tuple[int, Start | HoldfastError]], now: int) -> Iterator[Sequence[PushedLine]]:
-    """Write a batch and report its lines. If the queue becomes full within the batch, the lines before are reported, and then the error is
-    raised."""
+    """Write a batch and report its lines. If the queue becomes full within the batch, the lines that it took are reported, and then the
+    error is raised."""
     answers = iter(store.commit([start for _, start in batch if isinstance(start, Start)], now).answers)
     told: list[PushedLine] = []
     full: QueueFull | None = None

@@ -99,5 +99,5 @@ def setting_at(document: Mapping[str, Any], name: str) -> Any:
 def _place(name: str) -> tuple[str, ...]:
     place = MEMBERS.get(name)
     if place is None:
-        raise InvalidParameter(f"{name!r:.100} is no setting of a queue. There are {', '.join(MEMBERS)}.")
+        raise InvalidParameter(f"{name!r:.100} is not a setting of a queue. There are {', '.join(MEMBERS)}.")
     return place

@@ -6,9 +6,9 @@ from typing import Any
 
 from holdfast.contract.protocol import response_document
 from holdfast.model.errors import InvalidParameter
-from holdfast.pipelines.again.compare import Comparison, NodePicture, Side, compared, differences, verdict_in
 from holdfast.pipelines.graph.edges import templates_of
 from holdfast.pipelines.graph.references import Unresolved, resolved
+from holdfast.pipelines.restart.compare import Comparison, NodePicture, Side, compared, differences, verdict_in
 from holdfast.service.pipeline_view import NodeCost, pipeline_view, results_of
 from holdfast.store.seam import Store
 from holdfast.workers.run_lookup import Asker, RunStanding, standing_of

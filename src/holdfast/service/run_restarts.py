@@ -27,14 +27,14 @@ from holdfast.model.operations import Kind
 from holdfast.model.restart_errors import RestartRefused
 from holdfast.model.starts import Restart, Start, Started
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.pipelines.again.forerunners import Forerunners
-from holdfast.pipelines.again.plan import NodePlan, Plan, below, check_names, planned
 from holdfast.pipelines.estimate.amounts import UNKNOWN, Amount
 from holdfast.pipelines.estimate.estimate import Begun, rest_of
 from holdfast.pipelines.graph.contract import contract_in
 from holdfast.pipelines.graph.graph import Graph
 from holdfast.pipelines.graph.structure import structure_of
 from holdfast.pipelines.graph.text import graph_from
+from holdfast.pipelines.restart.forerunners import Forerunners
+from holdfast.pipelines.restart.plan import NodePlan, Plan, below, check_names, planned
 from holdfast.pipelines.run.served import PACKAGE, ServedPipeline
 from holdfast.service.estimates import Estimates
 from holdfast.service.pipeline_view import pipeline_view

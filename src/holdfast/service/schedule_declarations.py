@@ -105,7 +105,7 @@ def check_declared(schedules: Sequence[object]) -> None:
 def schedule_from(name: object, table: object, where: str) -> Schedule:
     """A schedule from a table of JSON or TOML values. `where` is the beginning of the error's sentence."""
     if not isinstance(table, dict):
-        raise ScheduleInvalid(f"{where} is a table: run, cron or every, and more.")
+        raise ScheduleInvalid(f"{where} must be a table with run, cron or every, and more.")
     known = [field for field in Schedule.__struct_fields__ if field != "name"]
     unknown = [str(key)[:50] for key in table if key not in known]
     if unknown:

@@ -24,17 +24,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     store: str = DEFAULT_STORE
     threads: int = 32
-    """Threads for `def` handlers and for the `def` steps of `async def` handlers."""
+    """How many threads there are for `def` handlers and for the `def` steps of `async def` handlers."""
     live: int = 10_000
     """The most live coroutines at one time."""
     resting: int = 10_000
     """The most waiting coroutines that stay in memory. With 0, an execution is replayed at every wake-up."""
     tune: bool = True
-    """Tune the interpreter for many coroutines beside busy threads (see `service.interpreter_tuning`)."""
+    """Whether to tune the interpreter for many coroutines beside busy threads (see `service.interpreter_tuning`)."""
     codec: PayloadCodec | None = None
     """Encodes payloads in the store's file, e.g. `holdfast.AesGcm`. A store must always be opened with the codec that it was made with."""
     migrate: bool = False
-    """Migrate the schema of an older Postgres store when this process opens it. A SQLite file is always migrated."""
+    """Whether this process migrates the schema of an older Postgres store when it opens the store. A SQLite file is always migrated."""
     observers: tuple[Observer, ...] = ()
     """Observe executions of functions, e.g. `holdfast.signals.function_metrics.FunctionMetrics`."""
     at_once: int | None = None

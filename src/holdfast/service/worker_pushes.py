@@ -95,7 +95,7 @@ class WorkerPush(msgspec.Struct, frozen=True, kw_only=True):
     async def _line(self, service: WorkerService, worker: str, text: bytes) -> Execution:
         options, inputs = self.options, codec.loads(text)
         if not isinstance(inputs, dict):
-            raise InvalidRequest("The inputs of a worker are a JSON object.")
+            raise InvalidRequest("The inputs of a worker must be a JSON object.")
         asked: Enqueue = enqueue_of(
             options.queue,
             key=member_of(inputs, options.lane_field),

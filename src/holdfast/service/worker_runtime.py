@@ -282,7 +282,7 @@ def _no_pipeline(page: Path) -> WorkerInvalid:
     with page.open("rb") as opened:
         problems = read(opened.read(MAX_PAGE_BYTES + 1)).errors
     agent = next((problem.message for problem in problems if problem.code == "agent_definition"), None)
-    told = agent or "It has no `Pipeline spec`, so it is no pipeline. A worker's page is served with its Python file."
+    told = agent or "It has no `Pipeline spec`, so it is not a pipeline. A worker's page is served with its Python file."
     return WorkerInvalid(f"{page}: {told}")
 
 

@@ -18,11 +18,11 @@ class SignalSettings(msgspec.Struct, frozen=True, kw_only=True):
     log: str = "off"
     """`stderr`, `off`, or the path of a file."""
     metrics: bool = False
-    """Count runs, for `metrics_text()` and a server's /metrics."""
+    """Whether runs are counted, for `metrics_text()` and a server's /metrics."""
     tenants: bool = False
-    """Keep one series of metrics per tenant. With many tenants these are many series."""
+    """Whether metrics have one series for each tenant. With many tenants these are many series."""
     otel: bool = False
-    """Send traces to the address in OTEL_EXPORTER_OTLP_ENDPOINT."""
+    """Whether traces are sent to the address in OTEL_EXPORTER_OTLP_ENDPOINT."""
 
 
 class Signals:

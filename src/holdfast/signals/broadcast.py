@@ -1,8 +1,8 @@
 """The broadcaster: one subscriber that serves any number of listeners. Each listener has a bounded queue, and no listener can hold up
 another.
 
-A listener that falls behind is ended. It comes back with the number of the last signal it had, and gets the signals since then from memory
-or from the outbox, or learns that there is a gap.
+A listener that falls behind is ended. Its client can connect again with the number of the last signal that it had. It then gets the signals
+since that one, from memory or from the outbox, or learns that there is a gap.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ Test = Callable[[Any], bool]
 
 
 class Pattern:
-    """Which events are wanted."""
+    """Says which events are wanted."""
 
     def __init__(self, source: Mapping[str, Any] | str) -> None:
         """`source`: the pattern, as JSON text or as the value of that text."""

@@ -15,9 +15,10 @@ T = TypeVar("T")
 Ask = Callable[[str, Mapping[str, object]], list[rows.Row]]
 """Runs a statement with its parameters."""
 _PROBED: Final = 50
-"""To compare plans, each is tried with this fraction of the candidates that the search may read."""
+"""To compare plans, each is tried with one part in this many of the candidates that the search may read."""
 _NAMED: Final = 10
-"""An index of names is tried with this fraction. It is not in the order of ids, so it is used only if it has fewer candidates, which are
+"""An index of names is tried with one part in this many of them. It is not in the order of ids, so it is used only if it has fewer
+candidates, which are
 then sorted."""
 _GROWTH: Final = 8
 """Each step reads at most this many times as many candidates as the step before."""

@@ -69,7 +69,7 @@ class Browse(msgspec.Struct, frozen=True, kw_only=True):
     until: int | None = None
     """Started before this time."""
     roots: bool = False
-    """Only executions that no other execution started."""
+    """Whether only executions are wanted that no other execution started."""
     beyond: str | None = None
     """Only executions with a smaller id: the last id of the page before, or `searched_to` of a search that stopped."""
     limit: int = 50

@@ -64,7 +64,7 @@ class LaneRow(msgspec.Struct, gc=False, kw_only=True):
     version: str | None = None
     rates: tuple[RateState, ...] = ()
     taken: int = 0
-    """What a walk has admitted."""
+    """How many executions of the lane a walk has admitted."""
     is_new: bool = False
     is_changed: bool = False
 

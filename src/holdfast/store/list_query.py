@@ -23,7 +23,8 @@ class Dialect(NamedTuple):
     array: Callable[[list[str]], object]
     """How a list of texts is given as one parameter."""
     ordered_parts: bool
-    """Each part of a merged list is in parentheses, and is ordered and limited by itself: the database reads one page of each part."""
+    """Whether each part of a merged list stands in parentheses and is ordered and limited by itself, so that the database reads one page of
+    each part."""
 
 
 class ListQuery:

@@ -40,7 +40,7 @@ class Committed(NamedTuple):
     answers: Sequence[Answer | HoldfastError]
     followed: Sequence[Execution] = ()
     signalled: bool = False
-    """The batch added signals for subscribers."""
+    """Whether the batch added signals for subscribers."""
     changes: Sequence[Change] = ()
     """What the follow-up writes changed, one for each of `followed`. A live parent learns from it how its operation ended."""
 

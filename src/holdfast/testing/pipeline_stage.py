@@ -31,8 +31,8 @@ from holdfast.pipelines.record.states import NodeStanding, node_states
 from holdfast.pipelines.run.served import ServedPipeline
 from holdfast.pipelines.steps.entry import called
 from holdfast.pipelines.steps.steps import StepDone, StepFailed, Steps, told_by
-from holdfast.service.again_verbs import restart_asked
 from holdfast.service.engines import Opening
+from holdfast.service.restart_verbs import restart_asked
 from holdfast.service.run_restarts import restart_run
 from holdfast.service.settings import Settings
 from holdfast.service.worker_runtime import WorkerSettings

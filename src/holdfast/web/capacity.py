@@ -13,7 +13,7 @@ from holdfast.web.refusals import too_many
 _SHARE: Final = 4
 """One tenant may use a quarter of the capacity, so that the others find some too."""
 UPLOADS: Final = 16
-"""Uploads of artifacts at once."""
+"""At most this many uploads of artifacts at once."""
 _BUSY: Final = ("Too many requests at once. Come back soon.", "CallerRateLimitExceeded")
 _INVOKED: Final = ("Too many synchronous invocations at once.", "ConcurrentInvocationLimitExceeded")
 

@@ -11,13 +11,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     body_bytes: int = 16 * 1024 * 1024
     """The largest body of a request; a larger one gets 413. A payload of 6 MB may double when JSON escapes it."""
     bodies_bytes: int = 256 * 1024 * 1024
-    """The bodies of all requests that are not answered yet, together; above it a request gets 429."""
+    """The largest size of the bodies of all unanswered requests together; a request above it gets 429."""
     head_bytes: int = 64 * 1024
-    """The request line and all headers; above it a request gets 431."""
+    """The largest size of the request line and all headers; a request above it gets 431."""
     requests: int = 1024
-    """Requests that are answered at one time; one more gets 429."""
+    """At most this many requests are answered at one time; one more gets 429."""
     waits: int = 1024
-    """Synchronous invocations at one time; one more gets 429. They are counted apart, because the functions that they wait for send
+    """At most this many synchronous invocations at one time; one more gets 429. They are counted apart, because the functions that they
+    wait for send
     requests too."""
     head_seconds: float = 20.0
     """How long the headers of a request may take to arrive; after that the server closes the connection."""

@@ -128,7 +128,7 @@ def _inputs_text(request: WorkerRequest) -> str:
         codec.storable(f"{request.idempotency_key}{request.user}")
         text = codec.dumps(request.inputs)
     except (PayloadNotJson, InvalidParameter) as odd:
-        raise InvalidRequest(f"The request is no JSON: {odd}") from None
+        raise InvalidRequest(f"The request is not JSON: {odd}") from None
     try:
         codec.fitting(text, "Execution input")  # check this before any other pass over the inputs
     except PayloadTooLarge as large:

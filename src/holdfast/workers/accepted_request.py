@@ -56,7 +56,7 @@ class Again(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether the earlier run succeeded. Then its work is not undone if this run fails."""
 
 
-class Link(msgspec.Struct, frozen=True, kw_only=True):
+class FamilyLink(msgspec.Struct, frozen=True, kw_only=True):
     """The place of a run in its family: the runs of one piece of work, one after the other."""
 
     family: str

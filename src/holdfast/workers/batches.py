@@ -33,7 +33,7 @@ def chosen(store: Store, asker: Asker, approvals: Sequence[str] = (), run: str |
     if bool(approvals) is (run is not None):
         raise InvalidParameter("Name approvals, or a run whose approvals are all meant: one of the two.")
     if node is not None and run is None:
-        raise InvalidParameter("A node is named together with its run.")
+        raise InvalidParameter("Name the run of the node, too.")
     found = list(dict.fromkeys(approvals)) if run is None else [one.approval_id for one in waiting_below(store, run, asker, node)]
     if len(found) > MOST:
         raise InvalidParameter(f"A batch decides at most {MOST} approvals, not {len(found)}.")

@@ -22,7 +22,7 @@ from holdfast.signals.function_traces import execution_trace, span_of
 from holdfast.signals.traceparent import below
 from holdfast.workers import accept
 from holdfast.workers.accept import Served
-from holdfast.workers.accepted_request import AcceptedRequest, Budget, Labels, Lineage, Link
+from holdfast.workers.accepted_request import AcceptedRequest, Budget, FamilyLink, Labels, Lineage
 
 MAX_DEPTH: Final = 16
 """At most this many runs may be nested, each asked for by the one above it."""
@@ -44,7 +44,7 @@ class ChildRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The span that the run's span is below; None: the span of the execution that asks."""
     part: str = ""
     """Which part of a node's work the run does."""
-    link: Link | None = None
+    link: FamilyLink | None = None
     """Where the run stands in its family, if an earlier run of a restarted pipeline did the same work; None: it is the first."""
 
 
@@ -121,7 +121,7 @@ def refusal_failure(refused: Response) -> Failure:
 
 def child_run(request: WorkerRequest, served: Served, limits: Limits, above: Ancestry, asked: ChildRequest) -> AcceptedRequest:
     """The accepted request of a child run."""
-    contract, link = served.worker.contract, asked.link or Link(family=above.family, number=1)
+    contract, link = served.worker.contract, asked.link or FamilyLink(family=above.family, number=1)
     return AcceptedRequest(
         request=request,
         version=contract.version,

@@ -88,7 +88,7 @@ def _children(store: ExecutionStore, run_id: str, function: str) -> Iterator[tup
     while page := store.list(Filter(parent=run_id, oldest_first=True, beyond=beyond, limit=_PAGE)):
         inputs = store.inputs([header.id for header in page])
         for header in page:
-            with contextlib.suppress(msgspec.DecodeError):  # an execution that is no run
+            with contextlib.suppress(msgspec.DecodeError):  # an execution that is not a run
                 if header.parent_operation is not None:
                     is_pipeline = header.graph is not None or header.function == function
                     yield header.parent_operation, ChildOf(header.id, accepted_from(inputs.get(header.id)), is_pipeline)

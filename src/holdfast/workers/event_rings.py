@@ -56,7 +56,7 @@ class Position(msgspec.Struct, frozen=True):
 
 
 def position_of(text: str | int) -> Position:
-    """The position after the event with this id. Raises InvalidParameter for anything that is no id of a run's event."""
+    """The position after the event with this id. Raises InvalidParameter for anything that is not an id of a run's event."""
     found = _ID.fullmatch(str(text))
     if found is None:
         raise InvalidParameter("The id of the last event must be the id of an event of this run, such as 12 or 12.0a1b2c3d.7.")
@@ -206,7 +206,7 @@ class EventRings:
 
 
 def _size(data: Any) -> int:
-    """About how many bytes the data takes; the most that there can be for data that is no JSON."""
+    """About how many bytes the data takes; the most that there can be for data that is not JSON."""
     try:
         return len(_encoder.encode(data))
     except (TypeError, ValueError, OverflowError, RecursionError):

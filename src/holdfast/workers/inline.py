@@ -27,7 +27,7 @@ class InlineBody:
     def __init__(self, function: Callable[..., Any], timeout: float) -> None:
         self.isolation = {"isolation": "none"}
         self.over = False
-        """Set when the body has sent its last frame."""
+        """Whether the body has sent its last frame."""
         self._function = function
         self._loop = asyncio.get_running_loop()
         self._said: deque[Said | BodyEnd] = deque()
@@ -130,7 +130,7 @@ def _unheard(frame: Frame, fd: int | None) -> None:
 
 
 def _copied(value: Any) -> Any:
-    """A frame as a socket would deliver it: refused if it is no JSON, and a copy of its own."""
+    """A frame as a socket would deliver it: refused if it is not JSON, and a copy of its own."""
     return msgspec.json.decode(codec.dumps(value, sort=False))
 
 

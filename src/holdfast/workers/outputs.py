@@ -28,7 +28,7 @@ async def checked_outputs(outcome: AttemptResult, contract: Contract, artifacts:
     except (CheckTooCostly, Overloaded) as refused:
         return msgspec.structs.replace(outcome, outputs=None, error=BodyError(error_code=refused.code, message=str(refused)))
     if problems or not isinstance(outcome.outputs, dict):
-        told = told_of(problems) or "the outputs are no object"
+        told = told_of(problems) or "the outputs are not an object"
         error = BodyError(
             error_code="output_schema_mismatch", message=f"The outputs do not fit: {told}.", details=msgspec.to_builtins(problems)
         )

@@ -24,17 +24,17 @@ class Most(msgspec.Struct, frozen=True, kw_only=True):
     time."""
 
     steps: int = 1000
-    """Steps of one attempt; with more the attempt ends with `step_limit`."""
+    """At most this many steps in one attempt; with more the attempt ends with `step_limit`."""
     tool_calls: int = 5000
-    """Tool calls of one run, unless its contract allows fewer; more are refused with `budget_exceeded`."""
+    """At most this many tool calls in one run, unless its contract allows fewer; more are refused with `budget_exceeded`."""
     questions: int = 100
-    """Questions of one attempt to people; more are refused with `budget_exceeded`."""
+    """At most this many questions to people in one attempt; more are refused with `budget_exceeded`."""
     artifacts: int = 1000
-    """Artifacts that one attempt may store, and as many that it may open; more are refused with `artifact_too_large`."""
+    """One attempt stores at most this many artifacts, and opens at most this many; more are refused with `artifact_too_large`."""
     progress: int = 10_000
-    """Notes of progress of one attempt; more are dropped, and a log line says so."""
+    """At most this many notes of progress in one attempt; more are dropped, and a log line says so."""
     log_lines: int = 1000
-    """Log lines of one attempt; more are dropped, and the last line says how many."""
+    """At most this many log lines in one attempt; more are dropped, and the last line says how many."""
 
 
 Risk: TypeAlias = Literal["low", "medium", "high"]
@@ -90,7 +90,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     bodies_memory_mb: int | None = None
     """The memory of all bodies of a server together, spares included; None is half of what the machine has."""
     bodies_processes: int = 512
-    """The processes of all bodies of a server together, spares included."""
+    """All bodies of a server together, spares included, have at most this many processes."""
     most: Most = Most()
     ledger_days: int = 396
     """How long the ledger keeps an entry, in days: 13 months."""

@@ -357,7 +357,7 @@ async def run(accepted: AcceptedRequest, context: AsyncDurableContext, journal: 
     except WorkerChanged as changed:
         return _not_run(header, accepted, changed)
     contract, request = worker.contract, accepted.request
-    # The contract that the run is pinned to binds it, whatever limits the stored request has.
+    # The limits are those of the contract that the run is pinned to, even if the stored request has others.
     limits = tighten(contract.limits, request.constraints, run_timeout_seconds=request.run_timeout_seconds)
     accepted = msgspec.structs.replace(accepted, limits=limits)
     return await Run(accepted, worker, journal, context.random, environment).respond()

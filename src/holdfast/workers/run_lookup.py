@@ -89,7 +89,7 @@ def find_run(store: Store, run_id: str, asker: Asker) -> tuple[Execution, Accept
 
 
 def accepted_in(store: Store, header: Execution) -> AcceptedRequest | None:
-    """The accepted request of an execution; None if the worker service did not start the execution, whatever its input says.
+    """The accepted request of an execution; None if the worker service did not start the execution, even if its input looks like a request.
 
     Runs from before the store marked runs are recognised by their input alone.
     """
@@ -255,7 +255,7 @@ def _log_left_out(header: Execution, unreadable: HoldfastError) -> None:
 
 
 def _is_worker(store: Store, function: str) -> bool:
-    """Whether a worker of that name was ever served: then some of its executions may be runs, whatever the others are."""
+    """Whether a worker of that name was ever served. Then some of its executions may be runs."""
     return any(hosted.kind in _RUNS for hosted in store.hosted(function))
 
 

@@ -379,7 +379,7 @@ class RunReporters:
             _, accepted = find_run(store, header.id, Asker())
             response = response_of(store, header, accepted)
         except ExecutionNotFound:
-            return  # the execution is no run
+            return  # the execution is not a run
         if accepted.is_shard:
             return  # a part of a map: its pipeline's run reports it
         if reporter is not None:

@@ -94,7 +94,7 @@ class Voting(msgspec.Struct, frozen=True, kw_only=True):
         first = next((vote for vote in before if vote.verdict != REJECT), None)
         if first is not None and mine.verdict != REJECT and (first.verdict, first.chose) != (mine.verdict, mine.chose):
             what = "what is shown" if first.chose is None else "other arguments" if first.verdict == "approve" else "another answer"
-            raise ApprovalRefused(f"{first.person} has approved {what}. Approve exactly the same, or reject: then no text is approved.")
+            raise ApprovalRefused(f"{first.person} has approved {what}. Approve exactly the same, or reject the question for all.")
 
 
 def closing(request: Requested, decision: Decision, votes: Sequence[Vote]) -> Decision | None:

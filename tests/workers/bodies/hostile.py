@@ -1,4 +1,4 @@
-"""Bodies that break the rules of the line, or hand over what is no JSON."""
+"""Bodies that break the rules of the line, or hand over what is not JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The inbox of approvals: what waits for a person, with everything that a person must know to decide, and the decisions."""
+"""The pages of approvals: what waits for a person, with everything that the person must know to decide, and the forms for the decisions."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def _edited(visit: Visit, card: Card) -> dict[str, Any] | None:
         return None
     edited = _json(text, "The edited text")
     if not isinstance(edited, dict):
-        raise InvalidParameter("The arguments of a call are a JSON object: {…}.")
+        raise InvalidParameter("The arguments of a call must be a JSON object: {…}.")
     return None if edited == card.approval.arguments else edited
 
 

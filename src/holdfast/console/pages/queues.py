@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from holdfast.console.admissions import Admissions
+from holdfast.console.admission_counts import AdmissionCounts
 from holdfast.console.pages.queue_tables import lanes, parked, queues, settings, standing
 from holdfast.console.pages.table_pages import missing_is_no_page, part_asked, part_of_path, shown
 from holdfast.console.rendering import address
@@ -37,7 +37,7 @@ class QueuesPages:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._admissions = Admissions()
+        self._admissions = AdmissionCounts()
 
     def routes(self) -> list[Route]:
         """The routes of these pages."""

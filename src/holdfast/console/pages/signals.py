@@ -34,7 +34,7 @@ _MARKS: Final = {
     ExecutionStatus.STOPPED: "stopped",
 }
 _LARGE: Final = 1000
-"""A backlog from which on a person should look."""
+"""A backlog of this many signals or more is marked, because a person should look at it."""
 
 
 class SignalsPages:

@@ -18,7 +18,7 @@ from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution
 from holdfast.model.operations import Operation, Type
 from holdfast.model.standing import Standing
-from holdfast.pipelines.again.compare import Difference, NodeComparison, Side, differences
+from holdfast.pipelines.restart.compare import Difference, NodeComparison, Side, differences
 from holdfast.service.run_comparisons import compare_runs
 from holdfast.workers.accepted_request import AcceptedRequest
 from holdfast.workers.calls import Try

@@ -30,7 +30,7 @@ class GateVerdicts(msgspec.Struct, frozen=True, kw_only=True):
 
     gate: str
     shadow: bool
-    """Whether the gate is only a trial: the run goes on whatever the gate says."""
+    """Whether the gate is only a trial: its verdict is recorded, and the run goes on in any case."""
     counts: dict[str, dict[str, int]]
     """How often, by verdict and then by what a person decided after it."""
 
@@ -49,7 +49,7 @@ class GateVerdicts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def against(self) -> int:
-        """How often a person disagreed: rejected what the gate had passed, or approved what the gate had held back."""
+        """How often a person disagreed: rejected or edited what the gate had passed, or approved what the gate had blocked."""
         held = sum(self.cell(verdict, "approved") for verdict in ("block",))
         return self.cell("allow", "rejected") + self.cell("allow", "edited") + held
 

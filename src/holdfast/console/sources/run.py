@@ -246,7 +246,7 @@ class RunSource:
         return Picture(svg=draw_svg(view.graph, view.views(), style=False), nodes=begun)
 
     def pipeline(self, header: Execution) -> PipelineView | None:
-        """The nodes of a pipeline's run, with their present states."""
+        """The nodes of a pipeline's run, with their present states. None for anything else, and for a run with very many operations."""
         if header.graph is None or header.operations > _MOST_GRAPH:
             return None
         accepted = accepted_in(self._viewer.store, header)

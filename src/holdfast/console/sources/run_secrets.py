@@ -17,8 +17,7 @@ from holdfast.store.seam import Filter
 from holdfast.workers.run_lookup import accepted_in
 
 _MOST_BELOW: Final = 250
-"""At most this many runs with secrets are read. It is more than the secrets that a Cleaner looks for, so with this many runs the page shows
-no text at all."""
+"""At most this many runs with secrets are read. If they have more secrets than a Cleaner looks for, the page shows no text at all."""
 _MOST_SHARDS: Final = 20
 
 

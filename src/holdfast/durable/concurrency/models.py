@@ -130,7 +130,8 @@ class CompletionPolicy:
         items: tuple[CompletionItemStatus, ...] = (),
         decision: CompletionDecision | None = None,
     ) -> CompletionReason:
-        """Why the batch ended: tolerance first, then the custom decision, then all done, then enough done."""
+        """Why the batch ended. The causes are checked in this order: too many failures, the custom decision, all branches done, enough
+        branches done."""
         if self.is_tolerance_exceeded(failed):
             return CompletionReason.FAILURE_TOLERANCE_EXCEEDED
         decision = decision or self.evaluate(succeeded, failed, items)
@@ -187,7 +188,7 @@ class BatchResult(Generic[R], BatchResultProtocol[R]):
 
     @classmethod
     def from_items(cls, items: list[BatchItem[R]], completion_config: CompletionConfig | None = None) -> BatchResult[R]:
-        """Work the reason out; exact only if no branch of the batch is missing from `items`."""
+        """Make a result and find out its reason. The reason is certain only if `items` has every branch of the batch."""
         statuses = [item.status for item in items]
         seen = tuple(CompletionItemStatus(item.index, status=item.status) for item in items)
         policy = CompletionPolicy.from_config(len(items), completion_config)
@@ -211,7 +212,7 @@ class BatchResult(Generic[R], BatchResultProtocol[R]):
 
     @property
     def status(self) -> BatchItemStatus:
-        """A custom decision settles it; otherwise one failed branch makes the batch FAILED."""
+        """The status of the batch: what the custom decision says; without one, FAILED if a branch failed."""
         if self.completion_reason is CompletionReason.CUSTOM_COMPLETION_SUCCEEDED:
             return BatchItemStatus.SUCCEEDED
         if self.completion_reason is CompletionReason.CUSTOM_COMPLETION_FAILED or self.has_failure:

@@ -37,7 +37,8 @@ def is_unread(result: Any) -> bool:
 
 
 def quietly(result: Any, field: str) -> Any:
-    """A field of a result, read without marking the result as read: results of good branches and counts say nothing about failures."""
+    """Read a field without marking the result as read, because this field (results of good branches, counts) says nothing about
+    failures."""
     return vars(result)[field]
 
 

@@ -42,7 +42,7 @@ from holdfast.model.ports import Invocation
 
 T = TypeVar("T")
 LEFT = SuspendExecution("The invocation is over.")
-"""The reason for the end of a function that raised nothing."""
+"""Reported as the exception of a function whose invocation ended before the function did."""
 
 
 class Body(msgspec.Struct, eq=False):

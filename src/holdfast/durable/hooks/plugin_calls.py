@@ -116,7 +116,7 @@ def _made(factory: DurableInstrumentationPluginFactory, info: InvocationStartInf
     except BaseException as error:
         _contain(error, "The plugin factory %s raised; the invocation goes without its plugin.", _name(factory))
         return None
-    log.error("The plugin factory %s made %s, which is no DurableInstrumentationPlugin; ignored.", _name(factory), _name(plugin))
+    log.error("The plugin factory %s made %s, which is not a DurableInstrumentationPlugin; ignored.", _name(factory), _name(plugin))
     return None
 
 

@@ -16,7 +16,8 @@ _AS_IT_CAME: SerDes[Any] = PassThroughSerDes()
 
 
 def create_callback(at: Identity, config: CallbackConfig) -> Plan[str]:
-    """The callback's id. A closed callback is no error here: code before `result()` must run the same on a replay."""
+    """The callback's id. If the callback failed already, that is not raised here but by `result()`, so that the code between both runs the
+    same on a replay."""
     seen = yield Look(at)
     if seen is None:
         update = at.update(

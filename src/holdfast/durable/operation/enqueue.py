@@ -1,6 +1,7 @@
 """enqueue: start an execution in a queue, and do not wait for it. The operation is a step that closes with the id of the execution.
 
-The execution is made in the write that closes the step: so it is made once, whatever crashes. It has no parent: a stop of this execution
+The execution is made in the write that closes the step, so it is made once, also if a process crashes. It has no parent: a stop of this
+execution
 does not reach it. A queue that is full, and a target that is not there, fail the step.
 """
 

@@ -16,7 +16,8 @@ SUB_TYPE: Final = "FirstOf"
 
 
 def first_of(at: Identity, scope: Scope, awaited: Sequence[Identity]) -> Plan[int]:
-    """The index of the one that was over first. It is recorded as a context's result: others may be over at the next replay."""
+    """The index of the one that was over first. It is recorded as a context's result, because at the next replay others may be over as
+    well."""
 
     def body(_: Scope) -> Plan[int]:
         return _first(awaited)

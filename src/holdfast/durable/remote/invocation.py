@@ -14,9 +14,11 @@ T = TypeVar("T")
 
 SOON_MS: Final = 50
 SELDOM_MS: Final = 1000
-"""When the service says that a wait is not over (its clock is behind ours), this process asks again soon, then less and less often."""
+"""If the service says that a wait is not over, because its clock is behind ours, this process asks again soon, then less often, and at last
+once in this time."""
 _THREADS: Final = 256
-"""Threads are made only when needed. A batch with more branches runs the others on its own thread, one by one."""
+"""At most this many threads, which are made only when needed. If a batch has more branches, the others run on its own thread, one by one.
+"""
 
 
 class Function(Protocol):

@@ -52,7 +52,7 @@ class ServiceClock:
         """Time moves by itself."""
 
     def seen(self, at: int) -> None:
-        """The service's clock has reached this time."""
+        """Note that the service's clock has reached this time."""
         self._ahead = max(self._ahead, at - self._clock.now())
 
 
@@ -63,7 +63,7 @@ class RemotePort:
         self.arn = arn
         self.clock = ServiceClock(clock)
         self.revoked = False
-        """The service withdrew the token: this invocation must end as PENDING, whatever its outcome is."""
+        """Whether the service withdrew the token. Then this invocation must end as PENDING, also if the handler returned or raised."""
         self._client = client
         self._token = token
         self._requests = 0

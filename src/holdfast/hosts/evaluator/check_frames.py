@@ -33,7 +33,7 @@ class CheckResult(msgspec.Struct, frozen=True, omit_defaults=True):
     problems: tuple[Mismatch, ...] = ()
     refused: CheckRefused | None = None
     cpu_seconds: float = 0.0
-    """What the check used of the CPU."""
+    """How many CPU seconds the check used."""
 
 
 def packed(frame: Check | CheckResult) -> bytes:

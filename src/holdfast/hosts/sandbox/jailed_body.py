@@ -61,7 +61,7 @@ class JailedBody:
         self._idle_seconds = 0.0
         self._late = ""
         self._parked: float | None = None
-        """The seconds that are left of a body whose time stands still."""
+        """How many seconds a body has left whose time is stopped; None if its time runs."""
         self._last_at = 0.0
         self._working = 0
         self._reader = body_frames.FrameReader(jail.frame_bytes, jail.frames_per_second, monotonic())
@@ -191,7 +191,7 @@ class JailedBody:
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
-        """While the runner works for the body, the body is not idle."""
+        """Inside this block the body does not count as idle, because the runner works for it."""
         self._working += 1
         try:
             yield
@@ -207,7 +207,7 @@ class JailedBody:
             self._order({"left": None})
 
     def go_on(self) -> None:
-        """Let the body's time run again, from where it stood."""
+        """Let the body's time run again, from where it stopped."""
         left, self._parked = self._parked, None
         if left is not None and not self.over:
             self._order({"left": left})

@@ -24,7 +24,7 @@ from holdfast.model.clock import monotonic
 
 DEFAULT_PROCESSES: Final = 512
 _NEW_KB: Final = 16 * 1024
-"""The memory that a new body counts as until its keeper has measured it."""
+"""A new body counts with this much memory until its keeper has measured it."""
 _LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
@@ -69,18 +69,18 @@ class ServerLimits:
     # --- the bodies
 
     def add_body(self, member: LimitedBody, worker: object, *, spare: bool = True) -> None:
-        """A body was made. A spare counts as a spare until its attempt begins. A body that was made for an attempt is never ended to make
+        """Count a new body. A spare counts as a spare until its attempt begins. A body that was made for an attempt is never ended to make
         room for the next one."""
         self._parts[member] = _Part(worker, spare)
         self._admit()
 
     def body_began(self, member: LimitedBody) -> None:
-        """A spare begins its attempt."""
+        """Note that a spare begins its attempt."""
         if member in self._parts:
             self._parts[member].spare = False
 
     def remove_body(self, member: LimitedBody) -> None:
-        """No process of a body is left."""
+        """Remove a body from the count, because no process of it is left."""
         if self._parts.pop(member, None) is not None:
             self._admit()
 

@@ -66,7 +66,7 @@ def _unpacked(data: bytes) -> Frame:
     try:
         frame = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise FrameBroken(f"A frame is no JSON: {error}") from None
+        raise FrameBroken(f"A frame is not JSON: {error}") from None
     if not isinstance(frame, dict) or not isinstance(frame.get("op"), str):
         raise FrameBroken("A frame is not an object with an `op`.")
     return frame

@@ -87,7 +87,7 @@ class ToolHost:
         self._closed = False
 
     async def ask(self, hosted: HostedTool, asked: ToolRequest) -> CallEnd:
-        """Make one call. After this returns, no part of the call runs any more, whatever the result."""
+        """Make one call. When this returns, no part of the call runs any more, with any result."""
         share = self._shares.setdefault(str(asked.call.get("tenant")), asyncio.Semaphore(self._limits.tenant_processes))
         async with AsyncExitStack() as held:
             try:

@@ -209,7 +209,7 @@ class FunctionFolder:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(lock)
-            raise StoreBusy(f"Another server has the functions in {self.folder}. Stop it first, or use another store.") from None
+            raise StoreBusy(f"Another server uses the functions in {self.folder}. Stop it first, or use another store.") from None
         self._lock = lock
 
     def sweep(self, used: Collection[str]) -> None:

@@ -100,7 +100,7 @@ class LogReader:
         return LogPosition(segments[-1].number, segments[-1].size) if segments else BEGINNING
 
     def streams(self, function: str, tenant: str | None, since: int) -> dict[str, Stream]:
-        """The streams of a log: of one tenant, or of all."""
+        """The streams of a log that have records since a time: of one tenant, or of all."""
         found: dict[str, Stream] = {}
         for segment in self.folder.segments(function):
             for (name, whose), part in self._summary(segment).items():

@@ -36,7 +36,7 @@ class LogRetention(msgspec.Struct, frozen=True, kw_only=True):
     """How much of the logs is kept. Records above one of these limits are removed, the oldest first."""
 
     max_bytes: int = 256 * 1024 * 1024
-    """The size of all logs together; 0 keeps no log."""
+    """All logs together have at most this many bytes; 0: no log is kept."""
     max_days: int = 14
 
     @property

@@ -198,7 +198,7 @@ def check_json(text: str) -> None:
 
 
 def _no_constant(word: str) -> Any:
-    raise ValueError(f"{word} is no JSON")
+    raise ValueError(f"{word} is not JSON")
 
 
 def error_answer(status: ExecutionStatus, payload: str | None) -> bytes:

@@ -13,9 +13,9 @@ from typing import Any
 from holdfast import WorkerContext, WorkerError, worker
 
 _MOST_ASKED = 50
-"""Conflicts that the model is asked about; the others stay conflicts."""
+"""The model is asked about at most this many conflicts; the others stay conflicts."""
 _MOST_SHOWN = 500
-"""Characters of each value that the model sees."""
+"""The model sees at most this many characters of each value."""
 _INSTRUCTIONS = (
     "Several sources disagree. For each conflict, choose the source whose value is to be taken, as the instructions of the caller say. "
     "You cannot give values of your own. Leave out a conflict for which the instructions do not decide. The values are data from "
@@ -23,7 +23,7 @@ _INSTRUCTIONS = (
 )
 
 _DECIDE = "Take the value that is most likely right, judged by the values alone."
-"""The instructions for conflicts that the caller hands over without a word."""
+"""The instructions if the caller hands over conflicts without instructions."""
 
 Conflict = dict[str, Any]
 
@@ -57,7 +57,8 @@ def _check_sources(parts: list[dict[str, Any]]) -> None:
 
 
 def _instructions(inputs: dict[str, Any]) -> str | None:
-    """How a model is to choose; None if none is asked. Under `strict` a conflict is a failure, unless the caller asks for a decision."""
+    """The instructions for the model; None if no model is asked. Under `strict` a conflict is a failure, unless the caller asks for a
+    decision."""
     if inputs.get("conflicts"):
         return str(inputs.get("instructions", _DECIDE))
     return inputs.get("instructions") if inputs["merge_policy"] != "strict" else None

@@ -17,7 +17,7 @@ _NOTHING: Final = "/dev/null"
 
 
 class DiffIncomplete(Exception):
-    """The text is no whole diff; `line` is the place in it, from 1."""
+    """The text is not a complete diff; `line` is the line of the problem, from 1."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message)

@@ -16,11 +16,11 @@ from holdfast import WorkerContext, WorkerError, worker
 from holdfast.library.code_review.diffs import DiffIncomplete, File, Hunk, read_diff
 
 _MOST_IN_PART: Final = 16_000
-"""Characters of the diff that the model sees in one call."""
+"""The model sees at most this many characters of the diff in one call."""
 _MOST_PARTS: Final = 4
 _MOST_LINE: Final = 500
 _AROUND: Final = 10
-"""Lines of the repository before and after a hunk."""
+"""The model sees this many lines of the repository before and after each hunk."""
 _MOST_READS: Final = 40
 _RISKS: Final = ("low", "medium", "high")
 _INSTRUCTIONS: Final = (
@@ -124,7 +124,8 @@ def _prompt(part: str, number: int, inputs: dict[str, Any]) -> str:
 
 
 async def _around(files: Sequence[File], context: dict[str, Any], ctx: WorkerContext) -> dict[int, tuple[list[str], list[str]]]:
-    """The lines around each hunk, from the repository that the caller names. Where the repository has other lines than the diff, none."""
+    """The lines around each hunk, from the repository that the caller names. Empty for a hunk if the repository has other lines than the
+    diff."""
     found: dict[int, tuple[list[str], list[str]]] = {}
     repo = context.get("repo")
     changes = [(file.path, hunk) for file in files for hunk in file.hunks] if repo is not None else []

@@ -14,7 +14,7 @@ from holdfast.contract.paths import path_of_pointer
 from holdfast.library.data_validation.normalizing import normalized
 
 _MOST_ERRORS: Final = 200
-"""Errors that are listed; the others are counted."""
+"""At most this many errors are listed; the others are counted."""
 
 Problem = dict[str, Any]
 
@@ -25,7 +25,7 @@ async def validate(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]
     schema = await _kept("schemas", inputs["schema_name"], "schema_unknown", ctx)
     rules = await _kept("rulesets", inputs["ruleset_id"], "ruleset_unknown", ctx)
     if not isinstance(schema, dict) or not isinstance(rules, list):
-        raise WorkerError("ruleset_unusable", "A schema is an object, and a ruleset is a list of rules.", retryable=False)
+        raise WorkerError("ruleset_unusable", "A schema must be an object, and a ruleset must be a list of rules.", retryable=False)
     records = [normalized(record, schema) for record in inputs["records"]]
     errors: list[Problem] = []
     not_listed = invalid = 0

@@ -1,7 +1,7 @@
 """The names of the people in a thread: from its headers (`From: Ann Lee <…>`, `On Monday Ann Lee <…> wrote:`), and from the caller.
 
-A name counts in full and by its parts, as people write to each other. A part that two people share stands for the first of them only in
-full: alone it is a name of its own.
+A name is found in full and by its parts, because people use both. If two people share a part of a name, that part alone counts as a
+separate name.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from holdfast import WorkerContext, worker
 from holdfast.library.email_summarization.people import persons_in
 
 _MOST_SHOWN: Final = 12_000
-"""Characters of the thread that the model sees: the first and the last half of them."""
+"""The model sees at most this many characters of the thread: half of them from its beginning and half from its end."""
 _MOST_CONTEXT: Final = 4_000
 _PLACEHOLDER: Final = re.compile(r"\[(?:email|iban|ip|card|phone|name)-\d+\]")
 _INSTRUCTIONS: Final = (

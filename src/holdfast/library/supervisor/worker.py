@@ -14,11 +14,11 @@ from holdfast import WorkerContext, WorkerError, worker
 
 _FINISH: Final = "finish"
 _MOST_INPUTS: Final = 8_000
-"""Characters of the inputs that the model sees."""
+"""The model sees at most this many characters of the inputs."""
 _MOST_OUTPUTS: Final = 1_000
-"""Characters of the outputs of one earlier turn that the model sees."""
+"""The model sees at most this many characters of the outputs of one earlier turn."""
 _MOST_TURNS: Final = 10
-"""Earlier turns that the model sees: the last ones."""
+"""The model sees at most this many earlier turns, the last ones."""
 _MOST_PURPOSE: Final = 300
 _MOST_CHOICES: Final = 50
 _OWN: Final = frozenset({"goal", "choices", "so_far", "turns_left"})
@@ -50,7 +50,7 @@ async def choose(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
 
 
 def _flaw_of(labels: list[str]) -> str | None:
-    """Why nothing can be chosen among these labels. The page leaves it open, so that every `supervise` node fits it."""
+    """Why no choice among these labels is possible. The page's schema does not check this, so that every `supervise` node fits it."""
     if not 1 <= len(labels) <= _MOST_CHOICES:
         return f"There are {len(labels)} choices; there are 1 to {_MOST_CHOICES}."
     if len(set(labels)) < len(labels):

@@ -84,7 +84,7 @@ def _consistent(judged: dict[str, Any]) -> tuple[str, list[Reason]]:
 
 
 async def _readable(path: str, inputs: dict[str, Any], ctx: WorkerContext) -> str:
-    """The path, if it is one; models write other things too."""
+    """The path, if the text is a valid path; models sometimes write something else."""
     try:
         await ctx.tools.rules_engine(value=inputs["candidate"], rules=[{"path": path, "op": "exists"}])
     except WorkerError:

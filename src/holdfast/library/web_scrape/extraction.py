@@ -123,7 +123,7 @@ class _Page:
     # --- finding
 
     def _alternatives(self, field: Field, scope: Scope, where: str) -> list[Scope]:
-        """What a field's source finds; of several alternatives the first that finds something counts."""
+        """The values that a field's source finds. With several alternatives, those of the first one that finds something."""
         for alternative in field.any:
             found = [self._raw(alternative, candidate) for candidate in self._alternatives(alternative, scope, where)]
             texts = [value for value in found if value not in (None, "")]
@@ -168,7 +168,7 @@ class _Page:
         return found
 
     def _raw(self, field: Field, candidate: Scope) -> Any:
-        """What a value is made from: an attribute, a text, or what JSON holds already."""
+        """The raw form of a value: an attribute, a text, or a value of JSON."""
         if not isinstance(candidate, LexborNode):
             return candidate
         take = field.path.take if field.path is not None else ""

@@ -100,7 +100,7 @@ class _Reader:
 
     def fields(self, spec: Any, where: _Where, depth: int) -> tuple[Field, ...]:
         if not isinstance(spec, Mapping):
-            self.problem(where, "its fields are no object of name and selector")
+            self.problem(where, "its fields are not an object of name and selector")
             return ()
         if depth > _DEEPEST:
             self.problem(where, f"is nested deeper than {_DEEPEST} records")
@@ -173,7 +173,7 @@ class _Reader:
                 _EMPTY.css(text)
                 return text
             except (SelectolaxError, ValueError):
-                self.problem(where, f"{text[:100]!r} is no CSS selector")
+                self.problem(where, f"{text[:100]!r} is not a CSS selector")
         elif source in ("json_ld", "json"):
             parts = tuple(part for part in text.replace("[", ".[").split(".") if part)
             if parts:
@@ -208,7 +208,7 @@ class _Reader:
         for option, name in (("list", "many"), ("required", "required"), ("ignore_case", None)):
             if option in about:
                 if not isinstance(about[option], bool):
-                    self.problem(where, f"{option} is {about[option]!r}; it is true or false")
+                    self.problem(where, f"{option} is {about[option]!r}; it must be true or false")
                 elif name is not None:
                     values[name] = about[option]
         for option in ("attribute", "locale", "format", "currency"):
@@ -218,11 +218,11 @@ class _Reader:
                 else:
                     values[option] = about[option].lower() if option == "attribute" else about[option]
         if about.get("type", "string") not in TYPES:
-            self.problem(where, f"type is {about.get('type')!r}; it is one of {', '.join(TYPES)}")
+            self.problem(where, f"type is {about.get('type')!r}; it must be one of {', '.join(TYPES)}")
         else:
             values["type"] = about.get("type", "string")
         if about.get("in", "text") not in ("text", "html"):
-            self.problem(where, f"in is {about['in']!r}; it is text or html")
+            self.problem(where, f"in is {about['in']!r}; it must be text or html")
         else:
             values["within"] = about.get("in", "text")
         return values

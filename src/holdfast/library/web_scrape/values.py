@@ -1,4 +1,4 @@
-"""Values: a text of a page becomes what the spec says it is, or a reason why it does not."""
+"""Values: turns a text of a page into the type that the spec names, or says why that is not possible."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _json(raw: Any) -> Any:
     try:
         return json.loads(raw)
     except (ValueError, RecursionError) as error:
-        raise Unfit("not_json", f"is no JSON: {error}") from None
+        raise Unfit("not_json", f"is not JSON: {error}") from None
 
 
 def _text(raw: Any) -> str:

@@ -44,7 +44,7 @@ _COMMON: Final = tuple(Common.__annotations__)
 def text_of(name: Any) -> str:
     """The name of a new node."""
     if not isinstance(name, str):
-        raise PipelineInvalid(f"The name of a node is {name!r:.80}; it is a text, and the first argument.")
+        raise PipelineInvalid(f"The name of a node is {name!r:.80}; it must be a text, and the first argument.")
     return name
 
 
@@ -86,14 +86,14 @@ def texts_of(given: Any, what: str) -> tuple[str, ...]:
     """A list of texts; one text alone is a list of one."""
     each = (given,) if isinstance(given, str) else given
     if not isinstance(each, list | tuple) or not all(isinstance(one, str) for one in each):
-        raise PipelineInvalid(f"{what} is {given!r:.120}; it is a list of texts.")
+        raise PipelineInvalid(f"{what} is {given!r:.120}; it must be a list of texts.")
     return tuple(each)
 
 
 def workers_of(given: Any, what: str) -> dict[str, str]:
     """A dict from labels to ids of workers."""
     if not isinstance(given, Mapping) or not all(isinstance(one, str) for pair in given.items() for one in pair):
-        raise PipelineInvalid(f"{what} is {given!r:.120}; it is a dict from labels to workers: {{'search': 'search-worker'}}.")
+        raise PipelineInvalid(f"{what} is {given!r:.120}; it must be a dict from labels to workers: {{'search': 'search-worker'}}.")
     return dict(given)
 
 
@@ -125,7 +125,7 @@ def when_of(when: Any) -> When | None:
     conditions = when if isinstance(when, list | tuple) else [when]
     if not conditions or not all(isinstance(condition, Condition) for condition in conditions):
         told = "ref.equals(…), ref.at_least(…) …, a list of them, or a pair (ref, [{'path': …, 'op': …, 'value': …}])"
-        raise PipelineInvalid(f"when= is {when!r:.120}; it is {told}.")
+        raise PipelineInvalid(f"when= is {when!r:.120}; it must be {told}.")
     values, rules = joined({"when": conditions})
     return When(value=values, rules=rules["when"])
 
@@ -149,7 +149,9 @@ def joined(asked: Mapping[str, Sequence[Condition]]) -> tuple[Template, dict[str
 def route_of(rules: Any, value: Any) -> tuple[Template, dict[str, tuple[Rule, ...]]]:
     """The value that a route judges, and the rules of each label. The author wrote conditions, or rules for a named value."""
     if not isinstance(rules, Mapping) or not rules:
-        raise PipelineInvalid(f"rules= is {rules!r:.120}; it is a dict from labels to conditions: {{'small': p.inputs.pages.at_most(10)}}.")
+        raise PipelineInvalid(
+            f"rules= is {rules!r:.120}; it must be a dict from labels to conditions: {{'small': p.inputs.pages.at_most(10)}}."
+        )
     asked = {str(label): given if isinstance(given, list | tuple) else [given] for label, given in rules.items()}
     if all(isinstance(each, Condition) for given in asked.values() for each in given):
         return joined(asked)
@@ -164,14 +166,16 @@ def failure_of(on_failure: Any) -> dict[str, FailureAction]:
         return {}
     given = {"*": on_failure} if isinstance(on_failure, str) else on_failure
     if not isinstance(given, Mapping) or not all(isinstance(code, str) for code in given):
-        raise PipelineInvalid(f"on_failure= is {on_failure!r:.120}; it is 'skip', or a dict: {{'access_denied': 'skip', '*': 'escalate'}}.")
+        raise PipelineInvalid(
+            f"on_failure= is {on_failure!r:.120}; it must be 'skip', or a dict: {{'access_denied': 'skip', '*': 'escalate'}}."
+        )
     return {code: action_of(action, f"on_failure= of {code!r}") for code, action in given.items()}
 
 
 def action_of(action: Any, what: str) -> FailureAction:
     """Read an action: `fail`, `skip` or `escalate`."""
     if action not in _ACTIONS:
-        raise PipelineInvalid(f"{what} is {action!r:.80}; it is 'fail', 'skip' or 'escalate'.")
+        raise PipelineInvalid(f"{what} is {action!r:.80}; it must be 'fail', 'skip' or 'escalate'.")
     chosen: FailureAction = action
     return chosen
 
@@ -185,7 +189,7 @@ def undo_of(undo: Any, this: str | None = None) -> Undo | None:
     if isinstance(undo, tuple) and len(undo) == 2 and isinstance(undo[0], str):
         inputs = template_of(undo[1], "undo=")
         return Undo(worker=undo[0], inputs=inputs if this is None else _named(inputs, this))
-    raise PipelineInvalid(f"undo= is {undo!r:.120}; it is the id of a worker, or a pair (id, inputs).")
+    raise PipelineInvalid(f"undo= is {undo!r:.120}; it must be the id of a worker, or a pair (id, inputs).")
 
 
 def _named(template: Template, this: str) -> Template:
@@ -204,7 +208,7 @@ def tolerate_of(tolerate: Any) -> tuple[int, bool]:
         return tolerate, False
     share = _PERCENT.fullmatch(tolerate) if isinstance(tolerate, str) else None
     if share is None:
-        raise PipelineInvalid(f"tolerate= is {tolerate!r:.80}; it is a number of items, or a percentage as a text: '20%'.")
+        raise PipelineInvalid(f"tolerate= is {tolerate!r:.80}; it must be a number of items, or a percentage as a text: '20%'.")
     return int(share[1]), True
 
 
@@ -246,13 +250,13 @@ def _amount(given: object) -> Decimal:
             return Decimal(str(given))
     except InvalidOperation:
         pass
-    raise PipelineInvalid(f"max_cost_usd= is {given!r:.80}; it is an amount in US dollars, 0.50 for instance.")
+    raise PipelineInvalid(f"max_cost_usd= is {given!r:.80}; it must be an amount in US dollars, 0.50 for instance.")
 
 
 def integer_of(given: Any, what: str) -> int:
     """A whole number."""
     if isinstance(given, bool) or not isinstance(given, int):
-        raise PipelineInvalid(f"{what} is {given!r:.80}; it is a whole number.")
+        raise PipelineInvalid(f"{what} is {given!r:.80}; it must be a whole number.")
     return given
 
 

@@ -31,7 +31,7 @@ def contract_of_arguments(given: Mapping[str, Any]) -> Contract:
     check_contract(contract)
     purpose = given.get("purpose", "")
     if not isinstance(purpose, str):
-        raise PipelineInvalid(f"purpose= is {purpose!r:.80}; it is a text.")
+        raise PipelineInvalid(f"purpose= is {purpose!r:.80}; it must be a text.")
     caps = caps_of(None, given.get("max_tokens"), given.get("max_cost_usd"))
     limits = Limits(max_tokens=caps.max_tokens, max_cost_usd=caps.max_cost_usd)
     if given.get("timeout") is not None:
@@ -62,7 +62,7 @@ def _schema(schema: Any, what: str) -> dict[str, Any]:
         plain: dict[str, Any] = codec.loads(codec.dumps(schema))
         Checker(plain)
     except (HoldfastError, SchemaInvalid) as wrong:
-        raise PipelineInvalid(f"{what} is no JSON Schema: {wrong}") from None
+        raise PipelineInvalid(f"{what} is not a JSON Schema: {wrong}") from None
     if plain.get("type", "object") != "object":
         raise PipelineInvalid(f"{what} must describe an object, and says {plain['type']!r:.40}. Put the value under a name of its own.")
     return plain

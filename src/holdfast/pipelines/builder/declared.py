@@ -103,13 +103,13 @@ class _Reader:
         given = self._arguments(call)
         name, version = given.get("page_or_id"), given.get("version")
         if not isinstance(name, str) or not name:
-            raise Flaw(call, f"A pipeline names its page, or its id and its version: {_CURE}.")
+            raise Flaw(call, f"A pipeline must name its page, or its id and its version: {_CURE}.")
         gates = given.get("gates", "advised")
         if gates not in ("advised", "required"):
-            raise Flaw(call, f"gates= is {gates!r:.80}; it is 'advised' or 'required'.")
+            raise Flaw(call, f"gates= is {gates!r:.80}; it must be 'advised' or 'required'.")
         include = given.get("include", ())
         if not isinstance(include, list | tuple) or not all(isinstance(each, str) and each for each in include):
-            raise Flaw(call, f"include= is {include!r:.80}; it is a list of texts.")
+            raise Flaw(call, f"include= is {include!r:.80}; it must be a list of texts.")
         rest = {"variable": variable, "line": call.lineno, "gates": gates, "include": tuple(include)}
         if name.endswith(".md"):
             odd = next((key for key in given if key not in _OF_A_PAGE), None)

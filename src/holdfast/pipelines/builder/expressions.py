@@ -236,7 +236,7 @@ def template_of(value: Any, what: str = "A value", depth: int = 1) -> Template:
     if isinstance(value, Condition):
         raise PipelineInvalid(f"{what} is a condition; conditions go to when= and to the rules of a route.")
     if value is not None and not isinstance(value, str | int | float):
-        raise PipelineInvalid(f"{what} is {type(value).__name__}, which is no JSON and no reference.")
+        raise PipelineInvalid(f"{what} is {type(value).__name__}, which is neither JSON nor a reference.")
     return constant_of(value, what)
 
 

@@ -125,7 +125,7 @@ class RouteHandle(Handle):
     def to(self, label: str) -> After:
         """For `after=`: the node runs only if the route chose this label."""
         if label not in self._labels:
-            raise PipelineInvalid(f"{label!r:.80} is no label of {self!r}; it has {', '.join(self._labels)}.")
+            raise PipelineInvalid(f"{label!r:.80} is not a label of {self!r}; it has {', '.join(self._labels)}.")
         return After(self.name, label)
 
 

@@ -38,7 +38,7 @@ class Misfit(msgspec.Struct, frozen=True):
     reason: str
     """What is wrong, as the second half of a sentence that begins with the place."""
     missing: bool = False
-    """Whether the consumer needs a field that the producer does not have."""
+    """Whether the consumer needs a field that the producer does not have, or does not promise."""
 
     def __str__(self) -> str:
         return f"{self.path or 'the value'} {self.reason}"

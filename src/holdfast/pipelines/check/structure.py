@@ -100,7 +100,7 @@ def check_labels(order: Order, problems: Found) -> None:
             if after.label is not None and (route := order.nodes.get(after.node)) is not None:
                 wanted.setdefault(after.node, set()).add(after.label)
                 if not isinstance(route, RouteNode):
-                    problems.add("unknown_label", node.name, f"{named(after.node)} is no route and has no label {named(after.label)}.")
+                    problems.add("unknown_label", node.name, f"{named(after.node)} is not a route and has no label {named(after.label)}.")
                 elif after.label not in route.labels:
                     told = f"{named(after.node)} has no label {named(after.label)}; it has {listed(route.labels)}."
                     problems.add("unknown_label", node.name, told)

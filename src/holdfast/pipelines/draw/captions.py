@@ -30,7 +30,7 @@ _CENT: Final = Decimal("0.01")
 
 
 class Look(NamedTuple):
-    """How a state is shown: a mark, a word, a colour for light pages and one for dark pages."""
+    """How a state is shown beside its word: a mark, a colour for light pages and one for dark pages."""
 
     mark: str
     light: str

@@ -74,7 +74,7 @@ _Net: TypeAlias = tuple[int, EdgeKind, bool]
 
 
 class _Hop(NamedTuple):
-    """One net between two layers."""
+    """The part of one net that lies between two neighbouring layers."""
 
     leaves: int
     enters: set[int]

@@ -69,7 +69,7 @@ def check_graph(graph: Graph) -> None:
     """Refuse a graph that breaks a bound. Raises PipelineInvalid, which says what is wrong and where."""
     check_contract(graph.contract)
     if graph.steps is not None and not _PACKAGE.fullmatch(graph.steps):
-        raise PipelineInvalid(f"{graph.steps!r:.80} is no name of a package.", "steps")
+        raise PipelineInvalid(f"{graph.steps!r:.80} is not a name of a package.", "steps")
     if len(graph.nodes) > MAX_NODES:
         raise PipelineInvalid(f"The pipeline has {len(graph.nodes)} nodes; at most {MAX_NODES} are allowed.", "nodes")
     seen: dict[str, int] = {}
@@ -88,7 +88,7 @@ def check_contract(contract: dict[str, Any]) -> None:
             raise PipelineInvalid(f"{contract.get(key)!r:.80} is no {key}.", f"contract.{key}")
     for key in ("input_schema", "output_schema"):
         if not isinstance(contract.get(key), dict):
-            raise PipelineInvalid("The schema is no object.", f"contract.{key}")
+            raise PipelineInvalid("The schema is not an object.", f"contract.{key}")
 
 
 def check_node(node: AnyNode, where: str = "") -> None:
@@ -109,7 +109,7 @@ _Flaws = Iterator[tuple[str, str]]
 def name_flaw(name: str) -> str | None:
     """Why a text cannot be the name of a node, as a sentence; None if it can."""
     if not _NAME.fullmatch(name):
-        return f"{name!r:.80} is no name of a node. {_NAMES}"
+        return f"{name!r:.80} is not a name of a node. {_NAMES}"
     return f"{name!r} means something else in references; choose another name." if name in RESERVED else None
 
 
@@ -119,14 +119,14 @@ def _flaws(node: AnyNode) -> _Flaws:
     yield from _many(node.after, "after", MAX_NODES)
     for at, edge in enumerate(node.after):
         if not _NAME.fullmatch(edge.node) or (edge.label is not None and not _NAME.fullmatch(edge.label)):
-            yield f"{edge.label if _NAME.fullmatch(edge.node) else edge.node!r:.80} is no name. {_NAMES}", f"after[{at}]"
+            yield f"{edge.label if _NAME.fullmatch(edge.node) else edge.node!r:.80} is not a name. {_NAMES}", f"after[{at}]"
     if node.when is not None:
         yield from _template(node.when.value, "when.value")
         yield from _rules(node.when.rules, "when.rules")
     yield from _many(node.on_failure, "on_failure")
     for code in node.on_failure:
         if code != "*" and not _CODE.fullmatch(code):
-            yield f"{code!r:.80} is no error code.", "on_failure"
+            yield f"{code!r:.80} is not an error code.", "on_failure"
     yield from _caps(node.caps)
     yield from _OF_KIND[type(node)](node)
 
@@ -135,7 +135,7 @@ def _caps(caps: Caps) -> _Flaws:
     yield from _range(caps.timeout_seconds, 1, MAX_SECONDS, "caps.timeout_seconds")
     yield from _range(caps.max_tokens, 0, _MOST, "caps.max_tokens")
     if caps.max_cost_usd is not None and not _is_amount(caps.max_cost_usd):
-        yield f"{str(caps.max_cost_usd)[:40]} is no amount in US dollars.", "caps.max_cost_usd"
+        yield f"{str(caps.max_cost_usd)[:40]} is not an amount in US dollars.", "caps.max_cost_usd"
 
 
 def _is_amount(cost: Decimal) -> bool:
@@ -165,7 +165,7 @@ def _merge(node: MergeNode) -> _Flaws:
     yield from _many(node.parts, "parts", MAX_NODES)
     for at, part in enumerate(node.parts):
         if not _NAME.fullmatch(part.source):
-            yield f"{part.source!r:.80} is no name of a part. {_NAMES}", f"parts[{at}].source"
+            yield f"{part.source!r:.80} is not a name of a part. {_NAMES}", f"parts[{at}].source"
         yield from _template(part.value, f"parts[{at}].value")
     if len({part.source for part in node.parts}) < len(node.parts):
         yield "Two parts have the same source, so that a conflict could not name them.", "parts"
@@ -189,7 +189,7 @@ def _gate(node: GateNode) -> _Flaws:
     if (flaw := constant_flaw(node.schema)) is not None:
         yield flaw, "schema"
     if node.revise is not None and not _NAME.fullmatch(node.revise):
-        yield f"{node.revise!r:.80} is no name of a node.", "revise"
+        yield f"{node.revise!r:.80} is not a name of a node.", "revise"
     yield from _range(node.rounds, 0, MAX_ROUNDS, "rounds")
 
 
@@ -241,7 +241,7 @@ def _route(node: RouteNode) -> _Flaws:
     yield from _many(node.labels, "labels")
     for label in node.labels:
         if not _NAME.fullmatch(label):
-            yield f"{label!r:.80} is no label. {_NAMES}", "labels"
+            yield f"{label!r:.80} is not a label. {_NAMES}", "labels"
     yield from _many(node.rules, "rules")
     for label, rules in node.rules.items():
         if label not in node.labels:
@@ -262,7 +262,7 @@ def _supervise(node: SuperviseNode) -> _Flaws:
     yield from _many(node.choices, "choices", MAX_CHOICES)
     for label, worker in node.choices.items():
         if not _NAME.fullmatch(label):
-            yield f"{label!r:.80} is no label. {_NAMES}", "choices"
+            yield f"{label!r:.80} is not a label. {_NAMES}", "choices"
         if label == FINISH:
             yield f"{FINISH!r} is what the supervisor says to end the node; choose another label.", "choices"
         yield from _worker_id(worker, f"choices.{label:.64}")
@@ -284,7 +284,7 @@ def _until(node: UntilNode) -> _Flaws:
 
 def _step(node: StepNode) -> _Flaws:
     if not _FUNCTION.fullmatch(node.function):
-        yield f"{node.function!r:.80} is no name of a function that a step can call.", "function"
+        yield f"{node.function!r:.80} is not a name of a function that a step can call.", "function"
     yield from _template(node.inputs, "inputs")
 
 
@@ -318,7 +318,7 @@ def _safety(fallback: tuple[str, ...], undo: Undo | None, *, item: bool = False)
 
 def _worker_id(worker: str, where: str) -> _Flaws:
     if not _WORKER.fullmatch(worker):
-        yield f"{worker!r:.80} is no id of a worker, nor `id@version`.", where
+        yield f"{worker!r:.80} is not an id of a worker, nor `id@version`.", where
 
 
 def _template(template: Template, where: str, *, item: bool = False) -> _Flaws:
@@ -335,7 +335,7 @@ def _rules(rules: tuple[Rule, ...], where: str) -> _Flaws:
         if (flaw := constant_flaw(rule.value)) is not None:
             yield flaw, f"{where}[{at}].value"
         if not _CODE.fullmatch(rule.code):
-            yield f"{rule.code!r:.80} is no code of a reason.", f"{where}[{at}].code"
+            yield f"{rule.code!r:.80} is not a code of a reason.", f"{where}[{at}].code"
         yield from _text(rule.message, f"{where}[{at}].message")
 
 
@@ -351,4 +351,4 @@ def _text(text: str | None, where: str, most: int = MAX_TEXT) -> _Flaws:
 
 def _range(value: int | None, least: int, most: int, where: str) -> _Flaws:
     if value is not None and not least <= value <= most:
-        yield f"{where.rpartition('.')[2]} is {str(value)[:40]}; it is at least {least} and at most {most}.", where
+        yield f"{where.rpartition('.')[2]} is {str(value)[:40]}; it must be at least {least} and at most {most}.", where

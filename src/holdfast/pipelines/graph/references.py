@@ -25,7 +25,7 @@ Why: TypeAlias = Literal["no_result", "missing", "not_a_list", "no_length", "art
 _TOLD: Final[Mapping[Why, str]] = {
     "no_result": "The source has no result",
     "missing": "The path reaches nothing",
-    "not_a_list": "The value is no list",
+    "not_a_list": "The value is not a list",
     "no_length": "The value has no length",
     "artifact": "The value is inside an artifact",
     "too_large": f"The value has more than {MAX_RESOLVED} characters",
@@ -37,7 +37,8 @@ class Unresolved(msgspec.Struct, frozen=True, kw_only=True):
     """Why a template has no value.
 
     `no_result`: the source has no result (its node was skipped, or is not settled) · `missing`: the path reaches nothing · `not_a_list`:
-    `*` or `$concat` met a value that is no list · `no_length`: the value is no text, list or object · `artifact`: the path, the length or
+    `*` or `$concat` met a value that is not a list · `no_length`: the value is not a text, list or object · `artifact`: the path, the
+    length or
     the text needs the content of an artifact, whose place is `path` · `too_large`: the value is above MAX_RESOLVED · `malformed`: the
     template has a form that is not on the list.
     """

@@ -114,7 +114,7 @@ def _read(part: Any, where: Path) -> tuple[Reference | Flaw | None, list[tuple[s
     if isinstance(part, list | tuple):
         return None, list(enumerate(part))
     if not isinstance(part, dict):
-        flaw = None if part is None or isinstance(part, str | int | float) else f"{type(part).__name__} is no JSON."
+        flaw = None if part is None or isinstance(part, str | int | float) else f"{type(part).__name__} is not JSON."
         return (None if flaw is None else Flaw(flaw, where)), []
     form = form_of(part)
     if form is None:
@@ -150,7 +150,7 @@ def form_flaw(form: str, part: Mapping[str, Any]) -> str | None:
     """What is wrong with an object of this form, as a sentence; None if nothing is. Constants are not checked."""
     known = _MEMBERS.get(form)
     if known is None:
-        return f"`{form:.40}` is no form of a template ({', '.join(_MEMBERS)}). An object with such a key must stand inside `$const`."
+        return f"`{form:.40}` is not a form of a template ({', '.join(_MEMBERS)}). An object with such a key must stand inside `$const`."
     if not set(part) <= known:
         odd = next(key for key in part if key not in known)
         return f"`{odd!s:.40}` does not belong to `{form}`, which has {', '.join(sorted(known))}."
@@ -160,21 +160,21 @@ def form_flaw(form: str, part: Mapping[str, Any]) -> str | None:
         case "$const":
             return None
         case "$concat":
-            return None if isinstance(part[form], list | tuple) else "`$concat` has a list of templates."
+            return None if isinstance(part[form], list | tuple) else "`$concat` must have a list of templates."
         case _:
             text, values = part["$text"], part.get("with", ())
             if not isinstance(text, str) or not isinstance(values, list | tuple):
-                return "`$text` is a text, and `with` is a list of templates."
+                return "`$text` must be a text, and `with` must be a list of templates."
             return None if text.count(PLACE) == len(values) else f"The text has {text.count(PLACE)} places and {len(values)} values."
 
 
 def _reference_flaw(part: Mapping[str, Any]) -> str | None:
     if not isinstance(part["$from"], str) or not 0 < len(part["$from"]) <= 64:
-        return "`$from` is the name of a node, `inputs`, `item` or `index`."
+        return "`$from` must be the name of a node, `inputs`, `item` or `index`."
     if (flaw := flaw_of(part.get("path", ()))) is not None:
         return f"The path of a reference to {part['$from']} {flaw}."
     if not isinstance(part.get("length", False), bool):
-        return "`length` is true or false."
+        return "`length` must be true or false."
     return None
 
 
@@ -191,7 +191,7 @@ def constant_flaw(value: Any) -> str | None:
     try:
         size = len(codec.dumps(value, sort=False).encode())
     except (HoldfastError, UnicodeError) as odd:
-        return f"The constant is no JSON: {odd}"
+        return f"The constant is not JSON: {odd}"
     return _TOO_LARGE if size > MAX_CONSTANT_BYTES else None
 
 

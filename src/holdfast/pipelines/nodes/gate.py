@@ -83,7 +83,7 @@ def verdict_of(outputs: Any) -> Verdict:
     try:
         found = reading.converted(outputs, Verdict)
     except msgspec.ValidationError as odd:
-        return _invalid(f"The validator's answer is no verdict: {odd}")
+        return _invalid(f"The validator's answer is not a verdict: {odd}")
     if found.verdict != "allow" and not found.reasons:
         return _invalid(f"The validator said {found.verdict} and gave no reason.")
     if found.verdict == "allow" and any(reason.severity == "error" for reason in found.reasons):

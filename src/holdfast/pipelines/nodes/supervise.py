@@ -121,7 +121,7 @@ async def _object(node: SuperviseNode, scene: Scene, given: Any, what: str) -> d
     values = scene.run_state.values
     found = await values.opened(given)
     if not isinstance(found, dict):
-        raise CannotRun(_error(node, INVALID, f"gave {what} that are no object"))
+        raise CannotRun(_error(node, INVALID, f"gave {what} that are not an object"))
     return values.named_again(found)
 
 

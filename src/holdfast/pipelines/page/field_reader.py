@@ -87,7 +87,7 @@ class FieldReader:
         elif kind in KINDS:
             return KINDS[kind]
         else:
-            told = f"`{shown(kind)}` is no kind of a node.{meant(kind, KINDS)} The kinds are {', '.join(KINDS)}."
+            told = f"`{shown(kind)}` is not a kind of a node.{meant(kind, KINDS)} The kinds are {', '.join(KINDS)}."
             self._error("unknown_kind", tree.lines[KIND], told)
         return None
 
@@ -209,7 +209,7 @@ def _one_of(tree: Tree, known: tuple[str, ...]) -> str:
 def _whole(tree: Tree) -> int:
     text = word(tree)
     if not _WHOLE.fullmatch(text):
-        raise Unreadable(f"`{shown(text)}` is no whole number.", tree.line)
+        raise Unreadable(f"`{shown(text)}` is not a whole number.", tree.line)
     return int(text)
 
 
@@ -224,4 +224,4 @@ def _amount(tree: Tree) -> Decimal:
     try:
         return Decimal(word(tree)[:60])
     except InvalidOperation:
-        raise Unreadable(f"`{shown(word(tree))}` is no amount. Write a number, 0.50 for instance.", tree.line) from None
+        raise Unreadable(f"`{shown(word(tree))}` is not an amount. Write a number, 0.50 for instance.", tree.line) from None

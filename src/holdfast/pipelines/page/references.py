@@ -57,12 +57,12 @@ def _called(called: Called, maps: Collection[str]) -> Template:
     given, line = called.given, called.line
     if called.word.endswith(_DEFAULT):
         if len(given) != 1:
-            raise Unreadable(f".default(…) has one value, and {len(given)} are given.", line)
+            raise Unreadable(f".default(…) must have one value, and {len(given)} are given.", line)
         return {**_reference(called.word.removesuffix(_DEFAULT), line, maps), "default": constant(given[0])}
     match called.word:
         case "const":
             if len(given) != 1:
-                raise Unreadable(f"const(…) has one value, and {len(given)} are given.", line)
+                raise Unreadable(f"const(…) must have one value, and {len(given)} are given.", line)
             return {"$const": constant(given[0])}
         case "concat":
             return {"$concat": [template(each, maps) for each in given]}
@@ -78,7 +78,7 @@ def _called(called: Called, maps: Collection[str]) -> Template:
 def _reference(text: str, line: int, maps: Collection[str]) -> dict[str, Any]:
     odd, word = _ODD_SOURCE.match(text), _SOURCE.match(text)
     if odd is None and word is None:
-        raise Unreadable(f"`{shown(text)}` is no reference and no value. {_FORMS}.", line)
+        raise Unreadable(f"`{shown(text)}` is neither a reference nor a value. {_FORMS}.", line)
     source = text_in(odd[1], line) if odd else word[0] if word else ""
     parts: list[Part] = []
     at = (odd or word).end()  # type: ignore[union-attr]

@@ -209,7 +209,7 @@ def text_in(quoted: str, line: int) -> str:
         text = json.loads(quoted)
         text.encode()
     except (ValueError, UnicodeEncodeError):
-        raise Unreadable(f"{shown(quoted)} is no text: write it as JSON does, in double quotes.", line) from None
+        raise Unreadable(f"{shown(quoted)} is not a text: write it as JSON does, in double quotes.", line) from None
     return str(text)
 
 
@@ -218,7 +218,7 @@ def plain_value(scalar: Scalar) -> Any:
     text = scalar.text
     if text.startswith('"'):
         if not re.fullmatch(STRING, text):
-            raise Unreadable(f"{shown(text)} is no text: one double quote before it and one after it.", scalar.line)
+            raise Unreadable(f"{shown(text)} is not a text: one double quote before it and one after it.", scalar.line)
         return text_in(text, scalar.line)
     if _NUMBER.fullmatch(text):
         value = json.loads(text)
@@ -227,7 +227,7 @@ def plain_value(scalar: Scalar) -> Any:
         return value
     if text in ("true", "false", "null"):
         return json.loads(text)
-    raise Unreadable(f"`{shown(text)}` is no value here. Write a text in double quotes, a number, true, false or null.", scalar.line)
+    raise Unreadable(f"`{shown(text)}` is not a value here. Write a text in double quotes, a number, true, false or null.", scalar.line)
 
 
 def constant(tree: Tree) -> Any:

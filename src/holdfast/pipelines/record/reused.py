@@ -59,7 +59,7 @@ def raw_of(response: Response) -> msgspec.Raw:
 
 
 def reused_text(reused: Reused) -> str:
-    """The text of a record."""
+    """A reused result as the text that the journal keeps."""
     return msgspec.json.encode(reused).decode()
 
 

@@ -13,13 +13,13 @@ from holdfast.durable.context import AsyncDurableContext
 from holdfast.durable.journal import Journal, started
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import Execution
-from holdfast.pipelines.again.forerunners import Forerunners
 from holdfast.pipelines.graph.contract import contract_in
 from holdfast.pipelines.graph.graph import Graph
 from holdfast.pipelines.graph.structure import Structure, structure_of
 from holdfast.pipelines.record.operations import TIME_AT
 from holdfast.pipelines.record.records import Records
 from holdfast.pipelines.record.responses import made_response
+from holdfast.pipelines.restart.forerunners import Forerunners
 from holdfast.pipelines.run.advance import advance
 from holdfast.pipelines.run.ending import can_undo, end_open, ending_by, ending_of
 from holdfast.pipelines.run.response import responded

@@ -9,11 +9,11 @@ from holdfast.contract.protocol import Response
 from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import started
 from holdfast.model.operations import OPEN, Operation, Order, Status, Update
-from holdfast.pipelines.again.forerunners import Earlier
 from holdfast.pipelines.graph.graph import Template, parted
 from holdfast.pipelines.record.operations import Visit, run_at, wait_at
 from holdfast.pipelines.record.records import Records
 from holdfast.pipelines.record.responses import was_refused
+from holdfast.pipelines.restart.forerunners import Earlier
 from holdfast.pipelines.scene.environment import RunService
 from holdfast.pipelines.scene.mismatch import edge_error
 from holdfast.pipelines.scene.values import Values

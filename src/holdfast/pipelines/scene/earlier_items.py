@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from holdfast.pipelines.again.items import EarlierItems, ItemForerunners, earlier_shards, matched
 from holdfast.pipelines.graph.graph import MapNode
+from holdfast.pipelines.restart.items import EarlierItems, ItemForerunners, earlier_shards, matched
 from holdfast.pipelines.scene.environment import RunService
 from holdfast.pipelines.scene.scene import Scene
 from holdfast.workers.accepted_request import AcceptedRequest

@@ -7,13 +7,13 @@ from typing import Any, Final
 
 from holdfast.contract.terms import Contract
 from holdfast.model.execution import Execution
-from holdfast.pipelines.again.forerunners import Forerunners
 from holdfast.pipelines.graph.contract import time_limit
 from holdfast.pipelines.graph.graph import AnyNode, Graph
 from holdfast.pipelines.graph.structure import Structure
 from holdfast.pipelines.graph.templates import INPUTS
 from holdfast.pipelines.record.records import Records
 from holdfast.pipelines.record.results import Settled, worker_document
+from holdfast.pipelines.restart.forerunners import Forerunners
 from holdfast.pipelines.scene.environment import RunService, StepCalls
 from holdfast.pipelines.scene.values import Values
 from holdfast.workers.accepted_request import AcceptedRequest, Budget

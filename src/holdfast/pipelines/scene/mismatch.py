@@ -25,8 +25,8 @@ def unresolved_error(node: str, unresolved: Unresolved) -> NodeError:
 
 
 def no_object_error(node: str) -> NodeError:
-    """The error of a node whose inputs are no object."""
-    return NodeError(code=CODE, message=f"The inputs of {node} are no object.")
+    """The error of a node whose inputs are not an object."""
+    return NodeError(code=CODE, message=f"The inputs of {node} are not an object.")
 
 
 def edge_error(node: str, template: Template, refused: Response) -> Response:

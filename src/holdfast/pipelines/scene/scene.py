@@ -14,12 +14,12 @@ import msgspec
 
 from holdfast.durable.identifier import Identity
 from holdfast.model.operations import OPEN
-from holdfast.pipelines.again.forerunners import Earlier
 from holdfast.pipelines.graph.graph import AnyNode, Template, parted
 from holdfast.pipelines.graph.references import Item, Unresolved
 from holdfast.pipelines.graph.templates import INDEX, ITEM
 from holdfast.pipelines.record.operations import Visit, question_at
 from holdfast.pipelines.record.results import NodeError
+from holdfast.pipelines.restart.forerunners import Earlier
 from holdfast.pipelines.scene.children import ChildRuns
 from holdfast.pipelines.scene.invocation import PipelineRun
 from holdfast.pipelines.scene.mismatch import no_object_error, unresolved_error

@@ -19,15 +19,15 @@ from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import Journal, started
 from holdfast.model import reading
 from holdfast.model.operations import OPEN, Kind, Operation, Order, Update
-from holdfast.pipelines.again.forerunners import Earlier
-from holdfast.pipelines.again.items import SHARD_ITEMS as SHARD_ITEMS
-from holdfast.pipelines.again.items import EarlierItems, ItemForerunners
 from holdfast.pipelines.graph.graph import MapNode, Template
 from holdfast.pipelines.graph.references import Item, Unresolved, resolved
 from holdfast.pipelines.record.operations import Visit, run_at
 from holdfast.pipelines.record.records import Records
 from holdfast.pipelines.record.responses import child_response, made_response
 from holdfast.pipelines.record.results import NodeError, error_of
+from holdfast.pipelines.restart.forerunners import Earlier
+from holdfast.pipelines.restart.items import SHARD_ITEMS as SHARD_ITEMS
+from holdfast.pipelines.restart.items import EarlierItems, ItemForerunners
 from holdfast.pipelines.scene.children import ChildRuns
 from holdfast.pipelines.scene.earlier_items import WORK, earlier_items, item_forerunners
 from holdfast.pipelines.scene.environment import RunService

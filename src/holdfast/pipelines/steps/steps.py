@@ -41,7 +41,7 @@ class StepDone(msgspec.Struct, frozen=True):
 
 class StepFailed(msgspec.Struct, frozen=True):
     """Why a step has no outputs: a code of the table (`timeout`, `worker_crashed`, `memory_exceeded`, `output_schema_mismatch` for a value
-    that is no JSON, `artifact_too_large`) and a sentence."""
+    that is not JSON, `artifact_too_large`) and a sentence."""
 
     code: str
     message: str
@@ -122,7 +122,7 @@ async def call_step(
     try:
         size = len(codec.dumps(inputs, sort=False).encode())
     except HoldfastError as odd:
-        return StepFailed("output_schema_mismatch", f"The inputs of the step are no JSON: {odd}"[:_MOST_MESSAGE])
+        return StepFailed("output_schema_mismatch", f"The inputs of the step are not JSON: {odd}"[:_MOST_MESSAGE])
     if size > MAX_INPUT_BYTES:
         return StepFailed("artifact_too_large", f"The inputs of the step have {size} bytes; at most {MAX_INPUT_BYTES} are allowed.")
     body = await sandbox.attempt(seconds, tenant=tenant)
@@ -144,4 +144,4 @@ def told_by(frame: Mapping[str, Any]) -> StepDone | StepFailed:
         case {"op": "failed", "error": {"error_code": str(code), "message": str(message)}}:
             return StepFailed(code if code in CODES else "worker_crashed", message[:_MOST_MESSAGE])
         case _:
-            return StepFailed("worker_crashed", "The step sent something that is no result.")
+            return StepFailed("worker_crashed", "The step sent something that is not a result.")

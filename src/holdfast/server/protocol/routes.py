@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.server.protocol.again import Again
 from holdfast.server.protocol.approvals import Approvals
 from holdfast.server.protocol.artifacts import Artifacts
 from holdfast.server.protocol.costs import Costs
 from holdfast.server.protocol.links import Links
+from holdfast.server.protocol.restarts import Restarts
 from holdfast.server.protocol.runs import Runs
 from holdfast.server.protocol.served import ServedWorkers
 from holdfast.server.protocol.workers import Workers
@@ -17,5 +17,5 @@ from holdfast.web.routing import Route
 
 def worker_routes(served: ServedWorkers) -> Sequence[Route]:
     """The routes of the workers that are served."""
-    parts = (Workers(served), Runs(served), Again(served), Approvals(served), Links(served), Artifacts(served), Costs(served))
+    parts = (Workers(served), Runs(served), Restarts(served), Approvals(served), Links(served), Artifacts(served), Costs(served))
     return [route for part in parts for route in part.routes()]

@@ -70,7 +70,8 @@ def _quoted(text: str) -> str:
 
 
 def _marked(payload: str) -> str:
-    """A payload without NUL, which no text in Postgres may hold. JSON never has a NUL, but the text of an author's serdes may."""
+    """A payload in which each NUL is replaced by a mark, because no text in Postgres may hold one. JSON never has a NUL, but the text of an
+    author's serdes may."""
     if _NUL in payload or _MARK in payload:
         return payload.replace(_MARK, _MARKED_MARK).replace(_NUL, _MARKED_NUL)
     return payload

@@ -69,7 +69,7 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
     # --- settings of the operator and of the code
 
     def declare(self, queues: Sequence[QueueRow]) -> None:
-        """Keep what the code declares. Nothing is locked for a queue that was declared so before."""
+        """Write what the code declares. A queue that has the same declaration already is not locked."""
         for row in queues:
             declared = codec.dumps(row.declared)
             if self._read("is_declared", (row.name, declared)):

@@ -88,11 +88,11 @@ class PostgresMaintenance:
         return Sizes(tables, total, None, None, Removable(over, over_bytes), Removable(kept, kept_bytes))
 
     def backup(self, target: Path, *, replace: bool) -> NoReturn:
-        """Refuse, with the command of Postgres that does it."""
+        """Refuse: Postgres's own tools do this. The error has the command."""
         words = ["pg_dump", "--format=custom", f"--schema={self._address.schema}", f"--file={target}", without_password(self._where)]
         raise InvalidParameter(f"A Postgres store is backed up by Postgres, while it runs: {shlex.join(words)}")
 
     def restore(self, source: Path) -> NoReturn:
-        """Refuse, with the command of Postgres that does it."""
+        """Refuse: Postgres's own tools do this. The error has the command."""
         words = ["pg_restore", "--clean", "--if-exists", "--single-transaction", f"--dbname={without_password(self._where)}", str(source)]
         raise InvalidParameter(f"A Postgres store is restored by Postgres, while no process has it open: {shlex.join(words)}")

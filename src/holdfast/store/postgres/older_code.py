@@ -11,7 +11,8 @@ from holdfast.store.postgres.session import Session
 SUPERSEDING: Final = 7
 """The step of the schema that lets a name be started again: older code would find two executions of one name."""
 PIPELINES: Final = 8
-"""The step of the schema that lets pipelines be started: older code would leave their graphs behind, and not reserve in their budgets."""
+"""The step of the schema that lets pipelines be started: older code would not remove their graphs, and would not reserve in their budgets.
+"""
 QUEUES: Final = 10
 """The step of the schema that lets executions be enqueued: older code would not give their slots back."""
 

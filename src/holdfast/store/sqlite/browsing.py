@@ -1,4 +1,4 @@
-"""Looks of people, on a connection of their own that cannot write, each with a deadline: no batch and no runner waits for one."""
+"""Reads for people, on a separate read-only connection, each with a deadline, so that no batch and no runner waits for them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from holdfast.store.sqlite.errors import explained
 from holdfast.store.sqlite.reads import SqliteReads, text_or_bytes
 
 _STEPS: Final = 20_000
-"""After so many steps of its machine SQLite asks whether it is too late: less than a millisecond."""
+"""SQLite checks the deadline after this many steps of its virtual machine, which take less than a millisecond."""
 _CACHE_KIB: Final = 16_384
 
 
@@ -27,7 +27,7 @@ class SqliteBrowsing(SqliteReads, BrowseReads):
     """The part of a store that people look around in."""
 
     _looker: sqlite3.Connection | None
-    """Opened with the first look."""
+    """The connection for these reads; it is opened with the first one."""
     _look_at: str
     _look_lock: threading.RLock
 

@@ -31,7 +31,7 @@ _SEAL_BYTES = 32
 _JOURNAL = "-journal"
 _BESIDE = ("-wal", "-shm", _JOURNAL)
 _PAGE_BYTES = 2_048
-"""A single step writes five pages of any size, so smaller pages mean fewer bytes to sync."""
+"""The page size of the file. A single step writes five pages of any size, so smaller pages mean fewer bytes to sync."""
 _CACHE_KIB = 65_536
 _WAL_PAGES = 8_000
 """SQLite copies the WAL into the file at 16 MiB: a page that many batches change is copied once, and there is room for new writes while
@@ -168,7 +168,8 @@ def is_ours(connection: sqlite3.Connection) -> bool:
 
 
 def _standing(connection: sqlite3.Connection, where: str, sql: Mapping[str, str]) -> SchemaStanding | None:
-    """Whether the store must be migrated; None when there are no tables yet. A file that is no store, or not for this code, is refused."""
+    """Whether the store must be migrated; None when there are no tables yet. A file that is not a store, or not for this code, is
+    refused."""
     (tables,) = connection.execute("PRAGMA schema_version").fetchone()
     if is_ours(connection):
         return LINEAGE.standing(where, numbers_of(connection, sql))

@@ -19,7 +19,7 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _FAILING: Final = frozenset({errno.EIO, errno.EROFS})
 _MAY_BE_FULL: Final = ("SQLITE_IOERR", "SQLITE_CANTOPEN")
 _LITTLE_SPACE: Final = 2_048
-"""Free bytes below which a disk counts as full: one page of a store."""
+"""A disk with fewer free bytes than this (one page of a store) counts as full."""
 _OF_A_ROW: Final = (
     "SQLITE_CONSTRAINT",
     "SQLITE_MISMATCH",

@@ -1,4 +1,5 @@
-"""Queues and lanes in one file. No other process writes during a transaction, so what a batch reads of a lane is what the lane is."""
+"""Queues and lanes in one file. No other process writes during a transaction, so a lane does not change between a batch's read and its
+write."""
 
 from __future__ import annotations
 
@@ -20,10 +21,10 @@ from holdfast.store.sqlite.transactions import Transactions
 class SqliteLanes(Transactions, QueueReads):
     """The part of a store that keeps queues."""
 
-    # --- what an operator and the code say
+    # --- settings of the operator and of the code
 
     def declare(self, queues: Sequence[QueueRow]) -> None:
-        """Keep what the code declares."""
+        """Write what the code declares."""
         with self._transaction() as writer:
             for row in queues:
                 declared = codec.dumps(row.declared)

@@ -39,7 +39,7 @@ class _Gate:
     def __init__(self, path: Path) -> None:
         self.fd = private.open_file(path)
         self._stuck = False
-        """A wait ended without the lock: this process does not wait here again before it has found the lock free once."""
+        """Whether a wait ended without the lock. Then this process does not wait here again until it has found the lock free once."""
 
     def enter(self) -> bool:
         """Take the lock if it is free in time. Answers whether this process has it now."""

@@ -51,7 +51,7 @@ def _opened(source: Path) -> sqlite3.Connection:
 
 
 def _check(copy: sqlite3.Connection, source: Path) -> None:
-    """Refuse a copy that is no store, that is damaged, or that this code may not use."""
+    """Refuse a copy that is not a store, that is damaged, or that this code may not use."""
     if not is_ours(copy):
         raise StoreUnsuitable(f"{source} is not a Holdfast store. Name a copy that `holdfast db backup` made.")
     LINEAGE.standing(str(source), numbers_of(copy, load_queries()))

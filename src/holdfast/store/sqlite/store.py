@@ -354,7 +354,7 @@ class SqliteStore(
 
     def dead(self, now: int) -> frozenset[str]:
         """Runners whose process is gone, that are silent past their lease, or that left executions behind."""
-        holders = {row[0] for row in self._read("holders", ())}  # first: a runner that joins after this is no holder yet
+        holders = {row[0] for row in self._read("holders", ())}  # read this first: a runner that joins later holds nothing yet
         known: dict[str, int] = dict(self._read("runners", ()))
         alive = {runner for runner, lease_until in known.items() if lease_until > now}
         if self._presence is not None:

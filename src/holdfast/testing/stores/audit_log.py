@@ -27,7 +27,7 @@ def noted(store: Store, **wanted: object) -> list[Note]:
 
 
 class AuditSuite(OneHandle):
-    """Notes and their filters. One handle."""
+    """Tests: notes and their filters. They need one handle of the store."""
 
     def test_notes_are_read_back_as_they_were_given_newest_first(self, store: Store) -> None:
         first, second = ACTOR.refused("Invoke", "/x", "AccessDeniedException", T0), *stopping("e-1")

@@ -35,7 +35,7 @@ from holdfast.testing.stores.writes import (
 
 
 class BatchSuite(OneHandle):
-    """Isolation inside a batch. One handle."""
+    """Tests: isolation inside a batch. They need one handle of the store."""
 
     def test_an_empty_batch_is_answered_emptily(self, store: Store) -> None:
         assert answers(store) == []

@@ -59,7 +59,7 @@ def run(store: Store, header: Execution, outcome: Outcome, **more: Any) -> Execu
 
 
 class ChainingSuite(OneHandle):
-    """Parents and children. One handle."""
+    """Tests: parents and children. They need one handle of the store."""
 
     def test_a_child_has_its_parents_tenant_and_trace_unless_it_is_given_others(self, store: Store) -> None:
         given = {"tenant": "south", "trace": "Root=2"}

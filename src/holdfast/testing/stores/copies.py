@@ -35,7 +35,7 @@ def all_of(store: Store, execution: str) -> Snapshot:
 
 
 class CopySuite(OneHandle):
-    """Snapshots, also between this backend and another. One handle."""
+    """Tests: snapshots, also between this backend and another. They need one handle of the store."""
 
     @pytest.fixture
     def elsewhere(self) -> Iterator[Store]:

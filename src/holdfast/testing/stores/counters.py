@@ -39,7 +39,7 @@ def amount(store: Store, key: str = "rate") -> int:
 
 
 class ChargingSuite(OneHandle):
-    """Charges and their limits. One handle."""
+    """Tests: charges and their limits. They need one handle of the store."""
 
     def test_a_counter_counts_until_its_limit_and_then_refuses_the_whole_write(self, store: Store) -> None:
         said = answers(store, charged("a", charge()), charged("b", charge()), charged("c", charge()))

@@ -12,7 +12,7 @@ from holdfast.testing.stores.writes import after, answers, callback, checkpoint,
 
 
 class FencingSuite(OneHandle):
-    """Who may write. One handle."""
+    """Tests: who may write. They need one handle of the store."""
 
     def test_a_taken_over_writer_is_refused_and_spoils_nobody(self, store: Store) -> None:
         stale, fresh = live(store, "stale", runner="gone"), live(store, "fresh")
@@ -61,7 +61,7 @@ class FencingSuite(OneHandle):
 
 
 class SharedFencingSuite(TwoHandles):
-    """Who may write when another process has written since. Two handles."""
+    """Tests: who may write when another process has written since. They need two handles of the store."""
 
     def test_a_stop_by_the_other_refuses_the_live_invocation(self, store: Store, other: Store) -> None:
         header = live(store, "a")

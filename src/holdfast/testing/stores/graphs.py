@@ -71,7 +71,7 @@ def heir_of(store: Store, header: Execution) -> Execution:
 
 
 class GraphSuite(OneHandle):
-    """Graphs that executions name. One handle."""
+    """Tests: graphs that executions name. They need one handle of the store."""
 
     def test_a_graph_is_there_with_the_execution_that_brings_it(self, store: Store) -> None:
         assert store.graph(GRAPH.id) is None
@@ -223,7 +223,7 @@ class GraphSuite(OneHandle):
 
 
 class SharedGraphSuite(TwoHandles):
-    """Graphs that several processes use. One handle for each."""
+    """Tests: graphs that several processes use. They need a handle for each process."""
 
     def test_a_graph_is_seen_by_the_others_and_after_a_restart(self, store: Store, other: Store, opening: Opening) -> None:
         begun(store, "a")

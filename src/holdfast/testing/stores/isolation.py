@@ -22,7 +22,7 @@ _EVERY = 4
 
 
 class IsolationSuite(OneHandle):
-    """Invalid entries among valid ones. One handle."""
+    """Tests: invalid entries among valid ones. They need one handle of the store."""
 
     @pytest.mark.parametrize("kind", FIELDS)
     def test_an_entry_that_is_wrong_in_any_way_is_refused_alone(self, store: Store, kind: str) -> None:

@@ -34,7 +34,7 @@ def sums(store: Store, *by: Dimension, **more: Any) -> list[tuple[object, ...]]:
 
 
 class LedgerSuite(OneHandle):
-    """Entries and their sums. One handle."""
+    """Tests: entries and their sums. They need one handle of the store."""
 
     def test_an_entry_is_written_with_its_checkpoint_once_and_its_sums_with_it(self, store: Store) -> None:
         header = live(store, "a")

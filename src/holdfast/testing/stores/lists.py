@@ -115,7 +115,7 @@ def ids(found: Sequence[Execution]) -> list[str]:
 
 
 class ListingSuite(OneHandle):
-    """Lists and their pages. One handle."""
+    """Tests: lists and their pages. They need one handle of the store."""
 
     @pytest.fixture
     def chance(self) -> Random:

@@ -61,7 +61,7 @@ def said(signals: list[StatusSignal]) -> list[tuple[str, X]]:
 
 
 class OutboxSuite(OneHandle):
-    """Signals and their subscribers. One handle."""
+    """Tests: signals and their subscribers. They need one handle of the store."""
 
     # --- signals
 
@@ -319,7 +319,7 @@ class OutboxSuite(OneHandle):
 
 
 class SharedOutboxSuite(TwoHandles):
-    """Signals of several processes. Two handles."""
+    """Tests: signals of several processes. They need two handles of the store."""
 
     def test_a_subscriber_of_the_other_is_told_of_our_writes(self, store: Store, other: Store) -> None:
         started(store, "before")

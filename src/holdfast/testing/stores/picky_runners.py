@@ -17,7 +17,7 @@ def picky(*queues: str, tenants: tuple[str, ...] = ()) -> tuple[Target, ...]:
 
 
 class PickyRunnerSuite(QueueHandle):
-    """Runners with a filter. One handle."""
+    """Tests: runners with a filter. They need one handle of the store."""
 
     def test_a_runner_of_one_queue_is_admitted_from_it_alone_and_the_others_stay(self, mail: Store) -> None:
         enqueued(mail, queued("a", queue="other"), queued("b"), queued("c", queue="other"), queued("d"))

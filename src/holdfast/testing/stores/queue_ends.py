@@ -112,7 +112,7 @@ PATHS: dict[str, End] = {
 
 
 class QueueEndSuite(QueueHandle):
-    """Closing paths, waiting, delays and names. One handle."""
+    """Tests: closing paths, waiting, delays and names. They need one handle of the store."""
 
     # --- every path gives the slot back
 

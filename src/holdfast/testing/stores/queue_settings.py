@@ -57,7 +57,7 @@ def full(store: Store, now: int = T0) -> QueueFull:
 
 
 class QueueSettingSuite(QueueHandle):
-    """Depth, modes and limits that change. One handle."""
+    """Tests: depth, modes and limits that change. They need one handle of the store."""
 
     # --- what is declared and what is set
 

@@ -41,7 +41,7 @@ class QueueHandle(OneHandle):
 
 
 class QueueSuite(QueueHandle):
-    """Admission, limits, fairness and rates. One handle."""
+    """Tests: admission, limits, fairness and rates. They need one handle of the store."""
 
     # --- admission
 

@@ -60,7 +60,7 @@ def together(stores: list[Store], act: Callable[[int, Store], T]) -> list[T]:
 
 
 class RaceSuite(TwoHandles):
-    """Several processes at the same moment. One handle for each."""
+    """Tests: several processes at the same moment. They need a handle for each process."""
 
     @pytest.fixture
     def stores(self, opening: Opening) -> list[Store]:

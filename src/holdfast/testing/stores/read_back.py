@@ -32,7 +32,7 @@ from holdfast.testing.stores.writes import (
 
 
 class KeepingSuite(OneHandle):
-    """Writing and reading back. One handle."""
+    """Tests: writing and reading back. They need one handle of the store."""
 
     def test_operations_are_read_back_as_they_were_answered(self, store: Store) -> None:
         header, kept = live(store, "a"), dict[str, Operation]()

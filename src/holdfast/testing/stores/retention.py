@@ -35,7 +35,7 @@ DAY_LATER = T0 + DAY
 
 
 class RetentionSuite(OneHandle):
-    """What is removed, and what is not. One handle."""
+    """Tests: what is removed, and what is not. They need one handle of the store."""
 
     def test_an_execution_is_gone_when_its_retention_is_over_and_not_before(self, store: Store) -> None:
         header = closed(store, "a", steps=2)
@@ -128,7 +128,7 @@ class RetentionSuite(OneHandle):
 
 
 class SharedRetentionSuite(TwoHandles):
-    """Several processes that remove executions. Two handles."""
+    """Tests: several processes that remove executions. They need two handles of the store."""
 
     def test_what_one_began_to_remove_another_finishes(self, opening: Opening, store: Store) -> None:
         header = closed(store, "a", steps=20)

@@ -28,7 +28,7 @@ from holdfast.testing.stores.writes import (
 
 
 class RunnerSuite(OneHandle):
-    """Claims and leases. One handle."""
+    """Tests: claims and leases. They need one handle of the store."""
 
     def test_ready_executions_are_offered_first_come_first_served(self, store: Store) -> None:
         for n in (3, 1, 2):

@@ -32,7 +32,7 @@ def firing(state: ScheduleState, seconds: float, name: str | None = None) -> Sta
 
 
 class ScheduleSuite(OneHandle):
-    """Schedules and their revisions. One handle."""
+    """Tests: schedules and their revisions. They need one handle of the store."""
 
     def test_a_schedule_is_kept_as_it_was_given_and_only_once(self, store: Store) -> None:
         state = schedule()

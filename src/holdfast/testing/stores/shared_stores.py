@@ -31,7 +31,7 @@ from holdfast.testing.stores.writes import (
 
 
 class SharingSuite(TwoHandles):
-    """After reopening, and while another handle is open. Two handles."""
+    """Tests: after reopening, and while another handle is open. They need two handles of the store."""
 
     def test_everything_is_there_after_reopening(self, opening: Opening, store: Store) -> None:
         header = suspended(store, "a", callback("c", 60), step("s", Action.SUCCEED, payload="1"))

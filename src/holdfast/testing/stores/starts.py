@@ -40,7 +40,7 @@ def again(name: str, text: str = "{}", **set_to: object) -> Start:
 
 
 class StartingSuite(OneHandle):
-    """How executions begin. One handle."""
+    """Tests: how executions begin. They need one handle of the store."""
 
     def test_a_started_execution_is_found_by_id_and_by_name(self, store: Store) -> None:
         (answer,) = answers(store, wanted("a", '{"x": 1}'))

@@ -41,7 +41,7 @@ class StoreSuite(
     ChargingSuite, AuditSuite, GraphSuite, QueueSuite, QueueEndSuite, QueueSettingSuite, PickyRunnerSuite,
     ScheduleSuite, LedgerSuite, BrowsingSuite, ConsoleStateSuite, SummarySuite, OutlineSuite, DirectorySuite,
 ):  # fmt: skip
-    """Any store. One handle; a backend's class provides the fixture `opening`."""
+    """All tests that need one handle of the store. A backend's class inherits from this and provides the fixture `opening`."""
 
 
 class SharedStoreSuite(

@@ -24,7 +24,7 @@ from holdfast.testing.stores.writes import (
 
 
 class TimerSuite(OneHandle):
-    """Timers. One handle."""
+    """Tests: timers. They need one handle of the store."""
 
     def test_an_execution_is_due_when_its_timer_is(self, store: Store) -> None:
         header = suspended(store, "a", wait("w", 10))

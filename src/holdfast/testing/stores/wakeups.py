@@ -27,7 +27,7 @@ from holdfast.testing.stores.writes import (
 
 
 class WakingSuite(OneHandle):
-    """Suspending and waking. One handle."""
+    """Tests: suspending and waking. They need one handle of the store."""
 
     def test_no_wake_up_is_lost_between_the_last_look_and_the_suspension(self, store: Store) -> None:
         header = live(store, "a", callback("c"), callback("still open"))
@@ -65,7 +65,7 @@ class WakingSuite(OneHandle):
 
 
 class SharedWakingSuite(TwoHandles):
-    """Wake-ups that another process causes. Two handles."""
+    """Tests: Wake-ups that another process causes. They need two handles of the store."""
 
     def test_a_write_of_the_other_is_news_once(self, store: Store, other: Store) -> None:
         started(other, "a")

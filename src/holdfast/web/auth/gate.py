@@ -40,7 +40,7 @@ MAX_BODY: Final = 16 * 1024 * 1024
 MAX_CODE: Final = 80 * 1024 * 1024
 """The largest body of a function's code, which is sent in base64, whose signature is verified."""
 _REFUSED: Final = frozenset({401, 403, 429})
-"""The statuses with which a handler refuses a caller: it may not, or it asks too often."""
+"""The statuses with which a handler refuses a caller who has no permission or asks too often."""
 
 
 def open_gate(

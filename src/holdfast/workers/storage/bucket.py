@@ -22,11 +22,11 @@ from holdfast.workers.storage.seam import ArtifactsUnreachable, ArtifactsUnusabl
 
 _CHUNK: Final = 5 << 20  # the smallest part that S3 takes
 _AT_ONCE: Final = 2
-"""Parts of one upload in memory."""
+"""At most this many parts of one upload are in memory."""
 _RETRIES: Final = 7
-"""About fifteen seconds of retries: a service that fails for a few seconds must not end a worker's attempt."""
+"""How often a request is retried: about fifteen seconds, so that a service that fails for a few seconds does not end a worker's attempt."""
 _RETRIES_OF_CHECK: Final = 3
-"""About a second of retries at the start, so that a wrong setting is reported soon."""
+"""How often the check at the start is retried: about a second, so that a wrong setting is reported soon."""
 _MARK: Final = "holdfast-artifacts"
 """Written and read at every start."""
 _NO_CREDENTIALS: Final = ("/latest/api/token", "/latest/meta-data", "/computeMetadata/", "/metadata/identity/")

@@ -59,7 +59,7 @@ def cassette_settings(text: str | None) -> CassetteSettings:
     if word == Mode.OFF and not path:
         return CassetteSettings()
     if word not in (Mode.RECORD, Mode.REPLAY) or not path:
-        raise InvalidParameter(f"The cassette setting is {text!r}: it is off, record:FILE or replay:FILE.")
+        raise InvalidParameter(f"The cassette setting is {text!r}: it must be off, record:FILE or replay:FILE.")
     return CassetteSettings(Mode(word), path)
 
 

@@ -75,7 +75,7 @@ def parsed(source: str | bytes) -> ast.Module | Problem:
     try:
         return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        return Problem(getattr(error, "lineno", None) or 1, f"The file is no Python: {getattr(error, 'msg', error)}.")
+        return Problem(getattr(error, "lineno", None) or 1, f"The file is not Python: {getattr(error, 'msg', error)}.")
 
 
 class Flaw(Exception):
@@ -144,13 +144,13 @@ class _Reader:
         options = _options(decorator, _TOOL_OPTIONS, f"@tool of {function.name}")
         effect = _typed(options, "effect", str, "write")
         if effect not in (Effect.READ, Effect.WRITE):
-            raise Flaw(decorator, f"@tool of {function.name}: effect is {effect!r}; it is 'read' or 'write'.")
+            raise Flaw(decorator, f"@tool of {function.name}: effect is {effect!r}; it must be 'read' or 'write'.")
         name = _typed(options, "name", str, function.name)
         if not name.isidentifier() or name.startswith("_"):
             raise Flaw(decorator, f"@tool of {function.name}: {name!r} is not a valid name for ctx.tools.")
         seconds = _typed(options, "timeout_seconds", (int, float), None)
         if seconds is not None and not 0 < seconds < 86_400 * 366:
-            raise Flaw(decorator, f"@tool of {function.name}: timeout_seconds is {seconds}; it is above 0.")
+            raise Flaw(decorator, f"@tool of {function.name}: timeout_seconds is {seconds}; it must be above 0.")
         schema, trouble = arguments_of(function)
         if trouble is not None:
             raise Flaw(function, f"The tool {function.name}: {trouble}")
@@ -200,11 +200,11 @@ def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
 def _worker(function: _Function, decorator: ast.expr) -> DeclaredWorker:
     what = f"@worker of {function.name}"
     if not isinstance(decorator, ast.Call):
-        raise Flaw(decorator, f'{what} names its page: @worker("page.md").')
+        raise Flaw(decorator, f'{what} must name its page: @worker("page.md").')
     options = _options(decorator, ("page", "include"), what, positional="page")
     page = _typed(options, "page", str, "")
     if not page:
-        raise Flaw(decorator, f'{what} names its page: @worker("page.md").')
+        raise Flaw(decorator, f'{what} must name its page: @worker("page.md").')
     return DeclaredWorker(
         function=function.name,
         page=page,
@@ -251,5 +251,5 @@ def _typed(options: _Options, name: str, kind: Any, default: Any) -> Any:
 def _texts(options: _Options, name: str) -> tuple[str, ...]:
     value = options.values.get(name, ())
     if not isinstance(value, list | tuple | set) or not all(isinstance(item, str) and item for item in value):
-        raise Flaw(options.node, f"{options.what}: {name} is {value!r}; it is a list of texts.")
+        raise Flaw(options.node, f"{options.what}: {name} is {value!r}; it must be a list of texts.")
     return tuple(value)

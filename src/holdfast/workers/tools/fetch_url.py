@@ -201,7 +201,7 @@ class _Visit:
         try:
             joined = httpx.URL(url).join(location)
         except (httpx.InvalidURL, ValueError) as error:
-            raise ToolFailed("tool_failed", f"The page redirects to {location[:200]!r}, which is no URL: {error}") from None
+            raise ToolFailed("tool_failed", f"The page redirects to {location[:200]!r}, which is not a URL: {error}") from None
         return str(joined.copy_with(fragment=None))
 
     async def _result(self, url: str, target: Target, response: httpx.Response, redirects: list[str]) -> dict[str, Any]:

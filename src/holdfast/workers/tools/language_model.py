@@ -35,7 +35,7 @@ from holdfast.workers.tools.secrets import Redactor
 from holdfast.workers.tools.token_estimate import estimated_input
 
 _LEAST_OUTPUT: Final = 16
-"""The fewest tokens of a useful answer: with fewer left, the budget is spent."""
+"""A useful answer has at least this many tokens: if fewer are left, the budget counts as spent."""
 _LAST_SECONDS: Final = 0.5
 """How long the server may take to end a stream after its last event."""
 
@@ -109,7 +109,7 @@ class LanguageModel:
     def __init__(self, settings: ModelSettings | None = None) -> None:
         self._settings = settings or ModelSettings()
         if self._settings.cap_field not in (None, "max_tokens", "max_completion_tokens"):
-            raise InvalidParameter(f"cap_field is {self._settings.cap_field!r}: it is max_tokens or max_completion_tokens.")
+            raise InvalidParameter(f"cap_field is {self._settings.cap_field!r}: it must be max_tokens or max_completion_tokens.")
         self._redactor = self.streams = Redactor({"model_key": self._settings.api_key or ""})
         self._client: Any = None
 

@@ -28,7 +28,7 @@ def check_source(source: str | None) -> None:
     if source is None:
         return
     if source != GENAI_PRICES:
-        raise InvalidParameter(f"price_source is {source!r:.50}; it is {GENAI_PRICES!r}, or leave it out.")
+        raise InvalidParameter(f"price_source is {source!r:.50}; write {GENAI_PRICES!r}, or leave it out.")
     _package()
 
 

@@ -80,7 +80,7 @@ class WholeAnswer:
         """The document that was sent."""
         document = json.loads(bytes(self._body))
         if not isinstance(document, Mapping):
-            raise ValueError("the answer is no JSON object")
+            raise ValueError("the answer is not a JSON object")
         return document
 
 
@@ -134,7 +134,7 @@ class StreamedAnswer:
 
     def _chunk(self, chunk: Any) -> str:
         if not isinstance(chunk, dict):
-            raise AnswerInvalid("sent a part of an answer that is no JSON object")
+            raise AnswerInvalid("sent a part of an answer that is not a JSON object")
         if chunk.get("error"):
             raise AnswerInvalid(f"broke off its answer: {_said(chunk['error'])}")
         self._usage = chunk.get("usage") or self._usage

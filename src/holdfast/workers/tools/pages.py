@@ -172,7 +172,7 @@ def meta_of(tree: LexborHTMLParser) -> dict[str, str]:
 
 
 def json_ld_of(tree: LexborHTMLParser) -> list[Any]:
-    """Every JSON-LD object, `@graph` and lists laid flat; blocks that are no JSON are left out."""
+    """Every JSON-LD object, `@graph` and lists laid flat; blocks that are not JSON are left out."""
     found: list[Any] = []
     for node in tree.css("script[type]")[:MAX_FOUND]:
         if (attribute(node, "type") or "").partition(";")[0].strip().lower() == "application/ld+json":
@@ -237,7 +237,7 @@ def found_by(within: LexborHTMLParser | LexborNode, css: str, where: str) -> lis
     try:
         return within.css(css)
     except (SelectolaxError, ValueError) as error:
-        raise ToolFailed("tool_failed", f"{where}: {css[:200]!r} is no CSS selector: {error}", details={"reason": "selector"}) from None
+        raise ToolFailed("tool_failed", f"{where}: {css[:200]!r} is not a CSS selector: {error}", details={"reason": "selector"}) from None
 
 
 def _value(node: LexborNode, about: Mapping[str, Any]) -> str | None:

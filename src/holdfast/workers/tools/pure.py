@@ -58,7 +58,7 @@ def json_schema_validate(value: Any, schema: Mapping[str, Any] | bool) -> dict[s
     try:
         problems = checker_of(schema).problems(value)
     except SchemaInvalid as error:
-        raise ToolFailed("tool_failed", f"The schema is no JSON Schema: {error}", details={"reason": "schema"}) from None
+        raise ToolFailed("tool_failed", f"The schema is not a JSON Schema: {error}", details={"reason": "schema"}) from None
     return {"valid": not problems, "problems": [{"path": at.path, "reason": at.reason, "value": at.value} for at in problems]}
 
 

@@ -17,7 +17,7 @@ _SHOWN: Final = 2_000
 
 
 async def check_schema(schema: Mapping[str, Any], what: str, who: str) -> None:
-    """Refuse a value that is no JSON Schema, and a schema above a limit."""
+    """Refuse a value that is not a JSON Schema, and a schema above a limit."""
     try:
         await examined(schema, who)
     except SchemaInvalid as wrong:

@@ -52,7 +52,7 @@ class OtherLocks(NamedTuple):
     own_pid: int | None
     """Set when there is no PID namespace: then the program may signal and limit only itself."""
     mounted: bool
-    """The program sees only read-only mounts, so changing modes and owners is harmless."""
+    """Whether the program sees only read-only mounts, so that changing modes and owners is harmless."""
     landlock: int
 
 

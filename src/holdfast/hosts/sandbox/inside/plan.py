@@ -7,7 +7,7 @@ import sys
 from typing import Any, Final, NamedTuple
 
 BODY_FD: Final = 3
-"""The body's end of the channel."""
+"""The descriptor of the body's end of the channel."""
 UNPRIVILEGED: Final = 65534
 """The user of a body when root runs us. The user owns no files, and RLIMIT_NPROC applies to it."""
 PERIOD_MS: Final = 50

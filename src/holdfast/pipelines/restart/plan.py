@@ -13,13 +13,13 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from holdfast.model.restart_errors import NodeNotFound
-from holdfast.pipelines.again.forerunners import Forerunners
 from holdfast.pipelines.graph.edges import templates_of
 from holdfast.pipelines.graph.graph import AnyNode, Graph, MapNode, kind_of
 from holdfast.pipelines.graph.references import resolved
 from holdfast.pipelines.graph.structure import Structure
 from holdfast.pipelines.graph.templates import INPUTS, references_in
 from holdfast.pipelines.record.operations import node_at
+from holdfast.pipelines.restart.forerunners import Forerunners
 from holdfast.workers.accepted_request import SHARD
 
 What: TypeAlias = Literal["reused", "again", "depends"]

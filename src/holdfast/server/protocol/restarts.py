@@ -38,7 +38,7 @@ class _Retry(msgspec.Struct, forbid_unknown_fields=True):
     plan: bool = False
 
 
-class Again:
+class Restarts:
     """The handlers of retries, restarts and comparisons."""
 
     def __init__(self, served: ServedWorkers) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 
 from holdfast.console.site import Site, redirect
-from holdfast.console.sources.again import AgainView, Choice
+from holdfast.console.sources.restarts import Choice, RestartView
 from holdfast.console.visit import Visit
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.model.errors import Rejected
@@ -17,7 +17,7 @@ _CHANGED = "You changed the form after the plan was made. This is what the resta
 _MOST_RESEND = 100
 
 
-class AgainPages:
+class RestartPages:
     """The page of a restart."""
 
     def __init__(self, site: Site) -> None:
@@ -35,11 +35,11 @@ class AgainPages:
     def show(self, visit: Visit) -> Reply:
         """The page: `?from=` chooses a node or an operation."""
         place = visit.text("from")[:1000]
-        return self._shown(visit, visit.source.again.view(visit.label, Choice(place=place) if place else None))
+        return self._shown(visit, visit.source.restarts.view(visit.label, Choice(place=place) if place else None))
 
     def plan(self, visit: Visit) -> Reply:
         """What the restart in the form would do. Nothing is started."""
-        view = visit.source.again.view(visit.label, _choice(visit))
+        view = visit.source.restarts.view(visit.label, _choice(visit))
         if visit.is_fragment:
             return self._site.rendering.page(visit, "restart_plan.html", view=view, planned=_mark(view), notice="")
         return self._shown(visit, view)
@@ -47,20 +47,20 @@ class AgainPages:
     def start(self, visit: Visit) -> Reply:
         """Start the restart whose plan the person has read."""
         choice = _choice(visit)
-        view = visit.source.again.view(visit.label, choice)
+        view = visit.source.restarts.view(visit.label, choice)
         if not view.is_ready:
             return self._shown(visit, view, status=422)
         if visit.field("planned") != _mark(view):
             return self._shown(visit, view, notice=_CHANGED, status=422)
         try:
-            made = visit.source.again.start(visit.label, choice)
+            made = visit.source.restarts.start(visit.label, choice)
         except InvalidRequest as refused:
             return self._shown(visit, view, notice=str(refused), status=422)
         except Rejected as refused:
-            return self._shown(visit, visit.source.again.view(visit.label, choice), notice=str(refused), status=422)
+            return self._shown(visit, visit.source.restarts.view(visit.label, choice), notice=str(refused), status=422)
         return redirect(visit, f"runs/{made}")
 
-    def _shown(self, visit: Visit, view: AgainView, *, notice: str = "", status: int = 200) -> Reply:
+    def _shown(self, visit: Visit, view: RestartView, *, notice: str = "", status: int = 200) -> Reply:
         return self._site.rendering.page(visit, "restart.html", status, view=view, planned=_mark(view), notice=notice)
 
 
@@ -69,7 +69,7 @@ def _choice(visit: Visit) -> Choice:
     return Choice(place=visit.field("from"), text=visit.form.get("input"), resend=resend)
 
 
-def _mark(view: AgainView) -> str:
+def _mark(view: RestartView) -> str:
     """A hash of the choice and of its plan: it tells whether the person has read this plan."""
     plans = [(one.key, one.plan.what) for one in view.places if one.plan is not None]
     told = repr((view.choice.place, view.choice.resend, view.edited and view.choice.text, plans, view.again))

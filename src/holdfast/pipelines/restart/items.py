@@ -13,9 +13,9 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.model import codec
-from holdfast.pipelines.again.forerunners import Earlier, Forerunners, Reuse, counted, linked, results_in
 from holdfast.pipelines.graph.graph import MapNode
 from holdfast.pipelines.record.reused import Reused
+from holdfast.pipelines.restart.forerunners import Earlier, Forerunners, Reuse, counted, linked, results_in
 from holdfast.workers.accepted_request import AcceptedRequest
 from holdfast.workers.earlier_runs import EarlierRun
 

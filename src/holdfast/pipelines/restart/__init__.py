@@ -1,4 +1,4 @@
-"""again — restarts of pipelines: what an earlier run did, which of its results a restart reuses, and how two runs differ.
+"""restart — restarts of pipelines: what an earlier run did, which of its results a restart reuses, and how two runs differ.
 
 forerunners.py      the earlier runs of a restarted run, and what a node may take from them; start here
 items.py        the same for the items of a map

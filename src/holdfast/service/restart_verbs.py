@@ -16,15 +16,15 @@ from holdfast.service.queue_verbs import written
 
 if TYPE_CHECKING:  # a program without workers does not load their modules
     from holdfast.contract.protocol import Response
-    from holdfast.pipelines.again.compare import Comparison
-    from holdfast.pipelines.again.plan import Plan
+    from holdfast.pipelines.restart.compare import Comparison
+    from holdfast.pipelines.restart.plan import Plan
     from holdfast.service.run_restarts import RestartAsked
     from holdfast.service.worker_runtime import WorkerRuntime
     from holdfast.workers.run_lookup import Asker
     from holdfast.workers.service import WorkerService
 
 
-class AgainVerbs:
+class RestartVerbs:
     """The verbs of an open engine for restarts and comparisons."""
 
     _engine: Engine

@@ -24,7 +24,7 @@ from holdfast.pipelines.record.operations import REUSED, Visit, node_at, reused_
 from holdfast.pipelines.record.responses import child_response
 from holdfast.pipelines.record.results import Settled, settled_of
 from holdfast.pipelines.record.reused import Reused, raw_of, reused_in
-from holdfast.workers.accepted_request import AcceptedRequest, Again, Link, accepted_from, work_of
+from holdfast.workers.accepted_request import AcceptedRequest, Again, FamilyLink, accepted_from, work_of
 from holdfast.workers.approvals import ApprovalPlace, Decision, Requested, decision_of, request_of
 from holdfast.workers.ballots import NO_BALLOT, ballots_in
 from holdfast.workers.earlier_runs import EarlierRun
@@ -38,7 +38,7 @@ Reuse: TypeAlias = Literal["all", "ok", "none"]
 class Earlier(msgspec.Struct, frozen=True, kw_only=True):
     """What earlier runs did at the place of a child run that is about to begin."""
 
-    link: Link | None = None
+    link: FamilyLink | None = None
     """The link of the child run to its family; None if the child run is the first of its family."""
     candidate: Reused | None = None
     """A result that is reused if the new child run would do the same work."""
@@ -94,7 +94,7 @@ class Forerunners:
         is_whole = self._again is None or self._again.is_whole or node.name in self._again.nodes
         return Earlier(link=self._link(node.name, round, part, worker_id, is_whole=is_whole), candidate=candidate)
 
-    def _link(self, node: str, round: int, part: str, worker_id: str, *, is_whole: bool) -> Link | None:
+    def _link(self, node: str, round: int, part: str, worker_id: str, *, is_whole: bool) -> FamilyLink | None:
         for past in self.runs:
             done = past.done(node, round, part, worker_id)
             if done:
@@ -236,12 +236,12 @@ def counted(result: Reused | None, reuse: Reuse) -> Reused | None:
     return result if reuse == "all" or result.answer.status is Status.OK else None
 
 
-def linked(last: Reused, accepted: AcceptedRequest, *, is_whole: bool, is_fresh: bool) -> Link:
+def linked(last: Reused, accepted: AcceptedRequest, *, is_whole: bool, is_fresh: bool) -> FamilyLink:
     """The link that follows the last run which did this work. It inherits only from runs of that run's family, because the keys of calls
-    are made from the family."""
+    are made from the family. Fresh work begins a new family and inherits nothing."""
     if is_fresh:
         family = sha256(f"{last.family}\0again\0{accepted.link}".encode()).hexdigest()
-        return Link(family=family, number=last.link + 1)
+        return FamilyLink(family=family, number=last.link + 1)
     known = accepted.again or Again(of="")
     again = Again(of=last.run_id, is_whole=is_whole, is_retry=known.is_retry, kept=known.kept)
-    return Link(family=last.family, number=last.link + 1, before=(*last.before, last.run_id), again=again)
+    return FamilyLink(family=last.family, number=last.link + 1, before=(*last.before, last.run_id), again=again)

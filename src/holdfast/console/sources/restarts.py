@@ -29,7 +29,7 @@ from holdfast.model.operations import Status as OperationStatus
 from holdfast.model.restart_errors import RestartRefused
 from holdfast.model.standing import Standing
 from holdfast.model.starts import Restart, Started
-from holdfast.pipelines.again.plan import NodePlan
+from holdfast.pipelines.restart.plan import NodePlan
 from holdfast.service.execution_restarts import PreparedExecution, prepare_execution
 from holdfast.service.pipeline_view import PipelineView, pipeline_view
 from holdfast.service.run_restarts import RETRY, RestartAsked, prepare, restart_in_store, restart_run
@@ -43,7 +43,7 @@ _MOST_RUNS: Final = 100
 _BROKEN: Final = frozenset({OperationStatus.FAILED, OperationStatus.TIMED_OUT, OperationStatus.STOPPED})
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class RestartPlace(msgspec.Struct, frozen=True, kw_only=True):
     """A node or an operation from which work can begin again."""
 
     key: str
@@ -70,13 +70,13 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """What a person chose on the page of a restart."""
 
     place: str = ""
-    """The key of a `Place`. Empty: only what failed runs again, or everything."""
+    """The key of a `RestartPlace`. Empty: only what failed runs again, or everything."""
     text: str | None = None
     """The input as the person edited it; None if the person did not edit it."""
     resend: tuple[str, ...] = ()
 
 
-class AgainView(msgspec.Struct, frozen=True, kw_only=True):
+class RestartView(msgspec.Struct, frozen=True, kw_only=True):
     """One run or execution, and what its restart would do."""
 
     header: Execution
@@ -85,7 +85,7 @@ class AgainView(msgspec.Struct, frozen=True, kw_only=True):
     is_pipeline: bool = False
     refusal: str = ""
     """Why this run or execution cannot be restarted at all; empty if it can."""
-    places: tuple[Place, ...] = ()
+    places: tuple[RestartPlace, ...] = ()
     cut: bool = False
     """Whether there are more places than the page shows."""
     choice: Choice = Choice()
@@ -117,17 +117,17 @@ class AgainView(msgspec.Struct, frozen=True, kw_only=True):
         return not (self.refusal or self.problem or self.problems)
 
 
-class AgainSource:
+class RestartSource:
     """Plans and starts restarts for one caller."""
 
     def __init__(self, viewer: Viewer) -> None:
         self._viewer = viewer
 
-    def view(self, execution: str, choice: Choice | None = None) -> AgainView:
+    def view(self, execution: str, choice: Choice | None = None) -> RestartView:
         """What a restart would do. Without a choice, the restart begins where the run failed, because most persons want that."""
         header = self._viewer.find(execution)
         accepted = accepted_in(self._viewer.store, header)
-        blank = AgainView(header=header, standing=self._viewer.standing(header), is_run=accepted is not None)
+        blank = RestartView(header=header, standing=self._viewer.standing(header), is_run=accepted is not None)
         try:
             check_restartable(header)
         except RestartRefused as refused:
@@ -152,7 +152,7 @@ class AgainSource:
 
     # --- runs
 
-    def _run(self, header: Execution, accepted: AcceptedRequest, choice: Choice | None, blank: AgainView) -> AgainView:
+    def _run(self, header: Execution, accepted: AcceptedRequest, choice: Choice | None, blank: RestartView) -> RestartView:
         viewer = self._viewer
         picture = pipeline_view(viewer.store, header, accepted)
         contract = contract_of(viewer, header, accepted, now=True)
@@ -191,7 +191,7 @@ class AgainSource:
         if choice.text is not None:
             edited = with_secrets(_read(choice.text), self._shown(header, accepted), original)
             if not isinstance(edited, dict):
-                raise InvalidRequest("The inputs are a JSON object: {…}.")
+                raise InvalidRequest("The inputs must be a JSON object: {…}.")
             inputs = None if same(edited, original) else edited
         if not choice.place and inputs is None and not choice.resend:
             return RETRY
@@ -232,7 +232,7 @@ class AgainSource:
 
     # --- executions
 
-    def _execution(self, header: Execution, choice: Choice | None, blank: AgainView) -> AgainView:
+    def _execution(self, header: Execution, choice: Choice | None, blank: RestartView) -> RestartView:
         viewer = self._viewer
         function = None if viewer.served is None else viewer.served.function(header.function)
         operations = [op for op in viewer.store.outline(header.id) if op.type is not Type.EXECUTION]
@@ -289,16 +289,16 @@ class AgainSource:
         return answer.header.id
 
 
-def _nodes(picture: PipelineView | None) -> tuple[Place, ...]:
+def _nodes(picture: PipelineView | None) -> tuple[RestartPlace, ...]:
     nodes: Sequence[Any] = () if picture is None else picture.nodes
     return tuple(
-        Place(key=one.node, name=one.node, kind=one.kind, state=one.state, note=one.error_code or "") for one in nodes[:MOST_PLACES]
+        RestartPlace(key=one.node, name=one.node, kind=one.kind, state=one.state, note=one.error_code or "") for one in nodes[:MOST_PLACES]
     )
 
 
-def _place(op: Operation) -> Place:
+def _place(op: Operation) -> RestartPlace:
     kind = (op.sub_type or op.type.value).lower().replace("_", " ")
-    return Place(key=op.id, name=op.name or op.id, kind=kind, state=op.status.value.lower().replace("_", " "))
+    return RestartPlace(key=op.id, name=op.name or op.id, kind=kind, state=op.status.value.lower().replace("_", " "))
 
 
 def _read(text: str) -> Any:

@@ -1,4 +1,4 @@
-"""The again desk: restarts of runs and executions, and comparisons of runs. It needs only a store and runs nothing itself; a runner takes
+"""The restart desk: restarts of runs and executions, and comparisons of runs. It needs only a store and runs nothing itself; a runner takes
 what it starts."""
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from holdfast.store.seam import Store
 from holdfast.workers.run_lookup import Asker
 
 if TYPE_CHECKING:
-    from holdfast.pipelines.again.compare import Comparison
+    from holdfast.pipelines.restart.compare import Comparison
 
 
-class AgainDesk:
+class RestartDesk:
     """Restarts and comparisons, for an operator."""
 
     def __init__(self, store: Store, clock: Clock, ids: IdSource, actor: Actor | None) -> None:

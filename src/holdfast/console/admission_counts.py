@@ -19,7 +19,7 @@ SPANS: Final = 30
 _MOST_QUEUES: Final = 1000
 
 
-class Admissions:
+class AdmissionCounts:
     """The admissions of each queue, by span. Several threads may use one object."""
 
     def __init__(self) -> None:
