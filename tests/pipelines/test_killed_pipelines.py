@@ -152,7 +152,7 @@ def test_a_restart_that_would_pay_again_asks_and_pays_by_the_answer_though_its_r
     before = {action: at.runners[0].answer(at.ask(at.runners[0], day)) for action, day in days.items()}
     inputs = {action: {**day.inputs, "last": f"{action}-other"} for action, day in days.items()}
     for action, response in before.items():
-        at.client.again.restart(at.client.again.prepare(response["run_id"], RestartAsked(inputs=inputs[action])))
+        at.client.restarts.restart(at.client.restarts.prepare(response["run_id"], RestartAsked(inputs=inputs[action])))
     until(lambda: len(at.client.approvals()) == 2, "both restarts to ask")
     at.runners[0].kill()
     assert {at.shop.effects_of(f"{action}-other") for action in days} == {0}

@@ -30,9 +30,7 @@ def add(
     cron: Annotated[str | None, typer.Option("--cron", metavar="EXPRESSION", help="Five fields: '0 2 * * *' is 02:00 every day.")] = None,
     every: Annotated[str | None, typer.Option("--every", metavar="DURATION", help="An interval instead: 30s, 15m, 2h, 1d.")] = None,
     zone: Annotated[str, typer.Option("--zone", metavar="ZONE", help="The zone of --cron, such as Europe/Berlin.")] = "UTC",
-    value: Annotated[
-        str, typer.Option("--input", metavar="JSON|@FILE|-", help="The input: JSON, a file's, or stdin's. Without it: {}.")
-    ] = "{}",
+    value: Annotated[str, typer.Option("--input", metavar="JSON|@FILE|-", help="The input: JSON, a file, or - for stdin.")] = "{}",
     version: Annotated[str | None, typer.Option("--version", metavar="VERSION", help="Only this version of the target.")] = None,
     tenant: Annotated[str | None, typer.Option("--tenant", metavar="TENANT", help="The tenant that it runs for.")] = None,
     overlap: Annotated[
