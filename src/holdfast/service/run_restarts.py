@@ -36,7 +36,7 @@ from holdfast.pipelines.graph.graph import Graph
 from holdfast.pipelines.graph.structure import structure_of
 from holdfast.pipelines.graph.text import graph_from
 from holdfast.pipelines.run.served import PACKAGE, ServedPipeline
-from holdfast.service.estimates import Estimates
+from holdfast.service.estimates import Estimates, without_workers
 from holdfast.service.pipeline_view import pipeline_view
 from holdfast.store.seam import Filter, Store
 from holdfast.workers import accept
@@ -151,14 +151,14 @@ def prepare(store: Store, run_id: str, asker: Asker, asked: RestartAsked, servic
         costs = {} if view is None else {name: cost.cost_usd for name, cost in view.costs.items()}
         both = (accepted.request.inputs, inputs)
         nodes = planned(ground.graph, forerunners, asked.nodes, forced, both, costs, ground.packages.get)
-        may_cost = None if service is None else _may_cost(service, ground.graph, nodes, made)
+        may_cost = _may_cost(without_workers(store) if service is None else service.estimates, ground.graph, nodes, made)
         plan = msgspec.structs.replace(plan, nodes=nodes, may_cost_usd=may_cost)
     return PreparedRestart(header=header, accepted=made, plan=plan, kind=kind, graph=ground.text, asked=asked)
 
 
-def _may_cost(service: WorkerService, graph: Graph, nodes: Sequence[NodePlan], accepted: AcceptedRequest) -> Decimal | None:
-    """The most that the new run can cost, if the nodes that are reused cost nothing; None if that is not known."""
-    estimates = service.estimates
+def _may_cost(estimates: object, graph: Graph, nodes: Sequence[NodePlan], accepted: AcceptedRequest) -> Decimal | None:
+    """The most that the new run can cost, if the nodes that are reused cost nothing; None if that is not known. Where no worker is served,
+    caps of the run and its nodes tell it."""
     if not isinstance(estimates, Estimates):
         return None
     states = {one.node: "ok" for one in nodes if one.what == "reused"}
