@@ -52,6 +52,7 @@ async def decided(engine: OpenEngine, key: str, inputs: dict[str, Any], verdict:
     assert (waits.status, [approval["tool"] for approval in waits.approvals]) == ("needs_human", ["sign-off"])
     (approval,) = waits.approvals
     assert [conflict["path"] for conflict in approval["arguments"]["conflicts"]] == [".delivery_days"], "the person sees it"
+    assert approval["may_cost"]["most"]["tokens"] == 0, "and that the rest asks no model"
     decision = Decision(verdict=verdict, decided_by="ann", decided_at=approval["requested_at"])
     await service.decide(approval["approval_id"], decision, Asker())
     response = await engine.run("vendor-research", inputs, idempotency_key=key)

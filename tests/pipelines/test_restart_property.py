@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from holdfast.contract.codes import Status
 from holdfast.contract.terms import ToolGrant
-from holdfast.pipelines.graph.graph import AnyNode, GateNode, Graph, MapNode, PipelineNode, Rule, WorkerNode
+from holdfast.pipelines.graph.graph import AnyNode, GateNode, Graph, MapNode, PipelineNode, Rule, SuperviseNode, WorkerNode
 from holdfast.service.run_restarts import RETRY, RestartAsked, restart_run
 from holdfast.workers.body.errors import WorkerError
 from holdfast.workers.tools.seam import Effect
@@ -47,16 +47,31 @@ class World:
         return {"v": [what, inputs["from"]]}
 
 
+async def boss(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+    """A supervisor that lets two posts be made, gives up if one fails, and else finishes."""
+    so_far = inputs["so_far"]
+    if so_far and so_far[-1]["status"] != "ok":
+        raise WorkerError("broken", "what it chose has failed")
+    if len(so_far) == 2:
+        return {"choice": "finish", "reason": "all is posted", "outputs": {"v": [one["outputs"]["v"] for one in so_far]}}
+    asked = {"name": inputs["name"], "item": str(len(so_far) + 1), "from": inputs["from"]}
+    return {"choice": "a", "reason": "the next one", "inputs": asked}
+
+
 @st.composite
 def graphs(draw: st.DrawFn) -> tuple[Graph, list[str]]:
-    """A pipeline, and everything that it posts: nodes that use one another, maps, gates and pipelines inside."""
+    """A pipeline, and everything that it posts: nodes that use one another, maps, gates, supervisors and pipelines inside."""
     nodes: list[AnyNode] = []
     posts: list[str] = []
     for at in range(draw(st.integers(2, 5))):
         name = f"n{at}"
         used = [nodes[number].name for number in sorted(draw(st.sets(st.integers(0, at - 1), max_size=2)))] if at else []
         value: Any = [out(each, "v") if not each.startswith("m") else ref(each, "counts") for each in used]
-        match draw(st.sampled_from(["worker", "worker", "map", "pipeline", "gate"])):
+        match draw(st.sampled_from(["worker", "worker", "map", "pipeline", "gate", "supervise"])):
+            case "supervise":
+                told = {"name": name, "from": value}
+                nodes.append(SuperviseNode(name=name, worker="boss", inputs=told, choices={"a": "w"}, turns=4))
+                posts += [f"{name}/1", f"{name}/2"]
             case "map":
                 name = f"m{at}"
                 each = {"name": name, "item": ref("item"), "from": value}
@@ -87,7 +102,7 @@ async def played(graph: Graph, failures: list[dict[str, str]], restarted: str | 
     tool = Counted("post", Effect.WRITE, world.post)
     with tempfile.TemporaryDirectory() as folder:
         poster = worker("w", world.work, tool, grants=(ToolGrant("post"),))
-        async with stage([inner(), graph], poster, folder=Path(folder), clock=PatientClock()) as made:
+        async with stage([inner(), graph], poster, worker("boss", boss), folder=Path(folder), clock=PatientClock()) as made:
             world.broken = failures[0]
             response = await made.run()
             asks = [RETRY for _ in failures[1:]] + ([RestartAsked(nodes=(restarted,))] if restarted else [])

@@ -572,6 +572,21 @@ async def test_a_plan_says_what_is_reused_what_runs_again_and_why(tmp_path: Path
         assert told(RETRY)[0] == ("again", "facts has other code now")
 
 
+@pytest.mark.parametrize("cap, may", [(Decimal("0.5"), Decimal("0.5")), (None, None)])
+async def test_where_no_worker_is_served_the_caps_of_a_run_tell_what_its_restart_may_cost(
+    tmp_path: Path, cap: Decimal | None, may: Decimal | None
+) -> None:
+    shop = Shop()
+    graph = pipeline(*chain("facts", "report"), max_cost_usd=cap)
+    async with stage(graph, shop.worker("facts"), shop.worker("report"), folder=tmp_path, clock=PatientClock()) as made:
+        first = await made.run({"text": "t"})
+        store = made.engine._engine.store
+        plan = prepare(store, first.run_id, LOCAL, RestartAsked(nodes=("report",))).plan
+        served = prepare(store, first.run_id, LOCAL, RestartAsked(nodes=("report",)), made.service).plan
+    assert plan.may_cost_usd == may
+    assert served.may_cost_usd == 0, "where they are served, it is known that they ask no model"
+
+
 async def test_two_runs_are_compared_node_by_node(tmp_path: Path) -> None:
     shop = Shop()
     graph = pipeline(

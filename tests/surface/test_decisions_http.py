@@ -125,6 +125,16 @@ async def test_a_run_that_a_person_started_is_not_decided_with_another_key_of_th
     assert (refused.status_code, refused.json()["error"]["error_code"]) == (403, "approver_refused")
 
 
+async def test_a_response_that_waits_tells_what_the_rest_may_cost_as_its_question_does(tmp_path: Path) -> None:
+    async with desk(tmp_path, asking()) as at:
+        key = at.key("operator", "approver", person="ann")
+        invoked = (await at.http.post("/v1/workers/p/invoke", json={"inputs": {}}, headers=key)).json()
+        looked = (await at.http.get(f"/v1/runs/{invoked['run_id']}", headers=key)).json()
+        asked = (await at.http.get(f"/v1/approvals/{invoked['approvals'][0]['approval_id']}", headers=key)).json()
+    assert asked["may_cost"] == {"most": {"tokens": 0, "cost_usd": 0.0}, "p50": None, "p95": None}
+    assert [one["approvals"][0]["may_cost"] for one in (invoked, looked)] == [asked["may_cost"]] * 2
+
+
 # --- lists
 
 

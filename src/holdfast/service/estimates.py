@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from holdfast.contract.protocol import Response
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.contract.terms import Contract, Limits
 from holdfast.model.admission import MOST_MONEY
@@ -155,6 +156,18 @@ class Estimates:
                 known[outermost] = self._brief_rest(outermost)
             told.append(approval if outermost is None else msgspec.structs.replace(approval, may_cost=known[outermost]))
         return told
+
+    def in_response(self, response: Response) -> Response:
+        """The response of a run that waits for persons, with what the rest of its outermost run may cost in each of its approvals."""
+        known: dict[str, dict[str, Any] | None] = {}
+        told = []
+        for approval in response.approvals:
+            for outermost in approval.get("spent", ())[-1:]:
+                run_id = outermost["run_id"]
+                known[run_id] = known[run_id] if run_id in known else self._brief_rest(run_id)
+                approval = approval | {"may_cost": known[run_id]}
+            told.append(approval)
+        return msgspec.structs.replace(response, approvals=tuple(told)) if told else response
 
     def _brief_rest(self, run_id: str) -> dict[str, Any] | None:
         if self.store is None:

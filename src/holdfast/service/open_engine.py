@@ -149,7 +149,8 @@ class OpenEngine(QueueVerbs, RestartVerbs):
         asked: dict[str, Any] = {"worker_id": worker, "inputs": inputs}
         may = {"version": version, "idempotency_key": idempotency_key, "constraints": constraints, "trace": trace, "user": user}
         asked |= {key: value for key, value in {**may, "run_timeout_seconds": run_timeout_seconds}.items() if value is not None}
-        return await self.worker_service.ask(asked, tenant, wait)
+        response = await self.worker_service.ask(asked, tenant, wait)
+        return await in_thread(Purpose.STORE, self._serving().estimates.in_response, response) if response.approvals else response
 
     async def follow(self, run_id: str, *, after: int | str = 0) -> AsyncGenerator[RunEvent, None]:
         """The events of a run after an id, then new ones as they happen, until the run is over: `async for event in engine.follow(run_id)`.

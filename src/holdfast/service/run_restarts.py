@@ -36,7 +36,7 @@ from holdfast.pipelines.graph.text import graph_from
 from holdfast.pipelines.restart.forerunners import Forerunners
 from holdfast.pipelines.restart.plan import NodePlan, Plan, below, check_names, planned
 from holdfast.pipelines.run.served import PACKAGE, ServedPipeline
-from holdfast.service.estimates import Estimates
+from holdfast.service.estimates import Estimates, without_workers
 from holdfast.service.pipeline_view import pipeline_view
 from holdfast.store.seam import Filter, Store
 from holdfast.workers import accept
@@ -151,14 +151,14 @@ def prepare(store: Store, run_id: str, asker: Asker, asked: RestartAsked, servic
         costs = {} if view is None else {name: cost.cost_usd for name, cost in view.costs.items()}
         both = (accepted.request.inputs, inputs)
         nodes = planned(ground.graph, forerunners, asked.nodes, forced, both, costs, ground.packages.get)
-        most = UNKNOWN if service is None else _most(service, ground.graph, nodes, made)
+        most = _most(without_workers(store) if service is None else service.estimates, ground.graph, nodes, made)
         plan = msgspec.structs.replace(plan, nodes=nodes, may_cost_usd=most.cost_usd, may_use_tokens=most.tokens)
     return PreparedRestart(header=header, accepted=made, plan=plan, kind=kind, graph=ground.text, asked=asked)
 
 
-def _most(service: WorkerService, graph: Graph, nodes: Sequence[NodePlan], accepted: AcceptedRequest) -> Amount:
-    """The most that the new run can cost; reused nodes cost nothing. UNKNOWN if there is no estimate."""
-    estimates = service.estimates
+def _most(estimates: object, graph: Graph, nodes: Sequence[NodePlan], accepted: AcceptedRequest) -> Amount:
+    """The most that the new run can cost; reused nodes cost nothing. UNKNOWN if there is no estimate. If no worker is served, only the caps
+    of the run and of its nodes count."""
     if not isinstance(estimates, Estimates):
         return UNKNOWN
     states = {one.node: "ok" for one in nodes if one.what == "reused"}

@@ -77,8 +77,8 @@ class Restarts:
         wait = patience(request, 0, served.limits.wait_seconds)
         header, accepted = await restart_run(served.worker_service, request.label, asker, asked)
         if wait == 0:
-            return served.begun(header, accepted)
-        return served.reply(header.id, accepted, await served.watched(request, header, accepted, wait), look=True)
+            return await served.begun(header, accepted)
+        return await served.reply(header.id, accepted, await served.watched(request, header, accepted, wait), look=True)
 
     async def compare(self, request: Request) -> Reply:
         """Compare two runs of one pipeline, node by node."""

@@ -58,14 +58,14 @@ class Runs:
         header, accepted = find_run(self._served.store, request.label, asker_of(request))
         wait = patience(request, 0, self._served.limits.wait_seconds)
         if wait == 0:
-            return self._served.reply(header.id, accepted, look=True)
-        return self._served.reply(header.id, accepted, await self._served.watched(request, header, accepted, wait), look=True)
+            return await self._served.reply(header.id, accepted, look=True)
+        return await self._served.reply(header.id, accepted, await self._served.watched(request, header, accepted, wait), look=True)
 
     async def cancel(self, request: Request) -> Reply:
         """Cancel a run. A run that is over does not change; tool calls in flight may still record their results."""
         header, accepted = find_run(self._served.store, request.label, asker_of(request))
         response = await self._served.worker_service.cancel(header.id, asker_of(request))
-        return self._served.reply(header.id, accepted, response, look=True)
+        return await self._served.reply(header.id, accepted, response, look=True)
 
     async def graph(self, request: Request) -> Reply:
         """The graph of a pipeline's run with the state of each node: as JSON, or as a picture for a client that accepts SVG."""

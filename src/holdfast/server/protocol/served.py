@@ -8,6 +8,7 @@ from holdfast.contract.protocol import Response
 from holdfast.model.clock import Clock
 from holdfast.model.errors import ExecutionNotFound
 from holdfast.model.execution import Execution
+from holdfast.model.threads import Purpose, in_thread
 from holdfast.service.estimates import Estimates
 from holdfast.store.seam import Store
 from holdfast.web.limits import Limits
@@ -55,7 +56,7 @@ class ServedWorkers:
             answered.cancel()
             closing.cancel()
 
-    def reply(self, run_id: str, accepted: AcceptedRequest, response: Response | None = None, *, look: bool = False) -> Reply:
+    async def reply(self, run_id: str, accepted: AcceptedRequest, response: Response | None = None, *, look: bool = False) -> Reply:
         """The reply for a run: its response, or its state if it is not over. A request that only reads gets a success status, also if the
         run failed."""
         if response is None or _may_be_open(response):
@@ -63,12 +64,16 @@ class ServedWorkers:
             state = state_of(header)
             response = response_of(self.store, header, accepted)
             if state != _DONE:
-                return open_reply(response, state)
+                return open_reply(await self._with_rest(response), state)
         return response_reply(response, 200 if look else None)
 
-    def begun(self, header: Execution, accepted: AcceptedRequest) -> Reply:
+    async def begun(self, header: Execution, accepted: AcceptedRequest) -> Reply:
         """The reply for a run whose caller does not wait."""
-        return open_reply(response_of(self.store, header, accepted), state_of(header))
+        return open_reply(await self._with_rest(response_of(self.store, header, accepted)), state_of(header))
+
+    async def _with_rest(self, response: Response) -> Response:
+        """A person who is asked is told what the rest may cost, wherever the question is read."""
+        return await in_thread(Purpose.STORE, self.estimates().in_response, response) if response.approvals else response
 
     def _header(self, run_id: str) -> Execution:
         header = self.store.find(run_id)

@@ -71,8 +71,8 @@ class Workers:
             return response_reply(begun)
         header, accepted = begun
         if wait == 0:
-            return self._served.begun(header, accepted)
-        return self._served.reply(header.id, accepted, await self._served.watched(request, header, accepted, wait))
+            return await self._served.begun(header, accepted)
+        return await self._served.reply(header.id, accepted, await self._served.watched(request, header, accepted, wait))
 
     def _contracts(self, worker_id: str) -> Sequence[Contract]:
         return [served.worker.contract for served in self._served.worker_service.served.get(worker_id, {}).values()]
