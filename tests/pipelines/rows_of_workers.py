@@ -323,4 +323,11 @@ WAIT = (
         partial=True,
         states={"w": "skipped"},
     ),
+    Case(
+        id="wait-while-another-node-fails",
+        graph=graph_of(WaitNode(name="w", seconds=DAY), failing(), gives={}),
+        status="permanent_error",
+        code="broken_part",
+        states={"w": "failed", "a": "failed"},
+    ),
 )

@@ -43,6 +43,7 @@ CRASHED = [
     "human-run-timeout-undoes",
     "route-then-merge",
     "wait-timeout",
+    "wait-while-another-node-fails",
     "undo-in-reverse",
     "undo-on-cancel",
     "undo-fails-left",
