@@ -146,7 +146,7 @@ def test_a_port_that_is_taken_is_refused(serve: Programs) -> None:
     server = serve("greeting.py")
     port = server.url.rpartition(":")[2]
     says = refused(serve.folder, "greeting.py", "--port", port)
-    assert f"127.0.0.1:{port} cannot be listened on" in says
+    assert f"127.0.0.1:{port} cannot be listened on: Address already in use. Name another port with --port, 0 for any free one" in says
 
 
 def test_a_second_server_does_not_touch_the_deployed_functions_of_the_first(serve: Programs, tmp_path: Path) -> None:

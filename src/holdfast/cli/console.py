@@ -11,10 +11,10 @@ import typer
 
 from holdfast.cli.arguments import CodecOption, StorePlace
 from holdfast.cli.keys_secret import with_taken
-from holdfast.cli.serve import HostOption, HostsOption, OriginsOption, PortOption, told_to_leave, url_of
+from holdfast.cli.serve import HostOption, HostsOption, OriginsOption, PortOption, cannot_listen, told_to_leave, url_of
 from holdfast.cli.terminal import say, warn_of_root
 from holdfast.model.clock import SystemClock
-from holdfast.model.errors import ExtraMissing, InvalidParameter
+from holdfast.model.errors import ExtraMissing
 from holdfast.model.ids import id_at
 from holdfast.store.backends import open_store, shown
 
@@ -63,7 +63,7 @@ async def _show(place: StorePlace, host: str, port: int, read_only: bool, hosts:
         try:
             listener = bound(host, port)
         except OSError as error:
-            raise InvalidParameter(f"{host}:{port} cannot be listened on: {error.strerror}.") from None
+            raise cannot_listen(host, port, error) from None
         pages = Console(opened, place.where, gate, clock=clock, ids=id_at, read_only=read_only)
         app = App(pages.routes(), Limits(), lambda: id_at(machine.now()), gate)
         with contextlib.closing(listener):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import signal
@@ -284,7 +285,15 @@ def _listener(order: ServeOptions) -> socket.socket:
     try:
         return bound(order.host, order.port)
     except OSError as error:
-        raise InvalidParameter(f"{order.host}:{order.port} cannot be listened on: {error.strerror}.") from None
+        raise cannot_listen(order.host, order.port, error) from None
+
+
+def cannot_listen(host: str, port: int, error: OSError) -> InvalidParameter:
+    """The error of an address on which no server can listen, with what to do."""
+    cures = {errno.EADDRINUSE: "Name another port with --port, 0 for any free one, or end the program that listens there."}
+    cures[errno.EACCES] = "A port below 1024 needs a privilege: name another with --port."
+    cure = cures.get(error.errno or 0, "Name an address of this machine with --host.")
+    return InvalidParameter(f"{host}:{port} cannot be listened on: {error.strerror}. {cure}")
 
 
 def _find(order: ServeOptions, warned: Sequence[str] = ()) -> FoundTargets:
