@@ -190,6 +190,7 @@ async def _serve(order: ServeOptions, found: FoundTargets, workers: ServeWorkers
     from holdfast.lambda_api.serving import open_serving
     from holdfast.server.subscribers import ServerSubscribers
     from holdfast.service.function_signals import FunctionSignals
+    from holdfast.web.front_door import front_door
     from holdfast.web.limits import Limits
     from holdfast.web.listener import listening
 
@@ -217,7 +218,7 @@ async def _serve(order: ServeOptions, found: FoundTargets, workers: ServeWorkers
                 open_console(settings.store, gate, clock=service.engine.clock, ids=settings.ids, codec=settings.codec, served=served)
             )
             more = _routes(service, settings, measured, workers, limits)
-            more += [*subscribers.routes(service.engine.store), *console.routes()]
+            more += [*subscribers.routes(service.engine.store), *console.routes(), *front_door()]
             app = make_app(service.api, more=more, limits=limits, gate=gate)
             for described in found.deployed:
                 await service.deploy(described, service.first_look)
