@@ -33,6 +33,7 @@ FILES: dict[str, str | bytes] = {
     "words, code, told",
     [
         (["run", "none.py:f"], "function_not_loadable", "There is no file none.py"),
+        (["run", "web-scrap-worker"], "function_not_loadable", "no ready worker of that name. Did you mean `web-scrape-worker`?"),
         (["run", "no.module:f"], "function_not_loadable", "There is no module 'no.module'"),
         (["run", ":f"], "invalid_parameter", "names no function"),
         (["run", "functions.py:"], "invalid_parameter", "names no function"),
