@@ -230,7 +230,8 @@ def start_refusals(key: str | None) -> Iterator[None]:
     try:
         yield
     except ExecutionAlreadyStarted:
-        message = f"The idempotency key {key!r:.100} was used before, with other inputs."
+        cure = "Take another key, or send the inputs of the first request."
+        message = f"The idempotency key {key!r:.100} was used before, with other inputs. {cure}"
         raise InvalidRequest(message, error_code="idempotency_conflict") from None
     except (PayloadTooLarge, InvalidParameter, RecursionError, UnicodeError) as odd:
         raise InvalidRequest(f"The request cannot be kept: {odd}") from None
