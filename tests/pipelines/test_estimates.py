@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from decimal import Decimal
 from itertools import cycle, repeat
@@ -420,6 +421,15 @@ async def test_a_key_that_has_a_run_finds_it_whatever_a_new_run_may_cost(tmp_pat
     assert (first.run_id, first.error) == (again.run_id, None)
     assert other.error is not None
     assert other.error.error_code == "estimate_exceeded"
+
+
+async def test_a_refusal_tells_what_the_run_may_cost_and_what_the_caller_allows_without_powers_of_ten(tmp_path: Path) -> None:
+    async with stage(graph_of(one()), *workers(), folder=tmp_path, model=PRICED, policy=Policy(estimate="worst")) as on:
+        refused = await on.run(constraints=Constraints(max_cost_usd=Decimal("0.00001")))
+    assert refused.error is not None
+    assert re.fullmatch(
+        r"The run may cost \$[0-9.]+, and the caller allows \$0\.00001 \(policy\.estimate = 'worst'\)\.", refused.error.message
+    )
 
 
 # --- a queue's depth by money

@@ -202,6 +202,7 @@ def test_what_kills_its_runner_again_and_again_is_put_aside_until_its_next_try_o
     shown = holdfast("executions", "show", "a").stdout
     assert "Its runner died 3 times in a row. It is tried again by itself at 20" in shown
     assert "holdfast executions release deadly/a" in shown
+    assert "ready, its runner died 3 times" in holdfast("executions", "list").stdout
     assert len(holdfast.log) == 3
     assert holdfast("executions", "release", "a").returncode == 0
     assert json.loads(holdfast(*command).stdout) == "begun"

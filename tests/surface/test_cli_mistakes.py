@@ -33,6 +33,7 @@ FILES: dict[str, str | bytes] = {
     "words, code, told",
     [
         (["run", "none.py:f"], "function_not_loadable", "There is no file none.py"),
+        (["run", "web-scrap-worker"], "function_not_loadable", "no ready worker of that name. Did you mean `web-scrape-worker`?"),
         (["run", "no.module:f"], "function_not_loadable", "There is no module 'no.module'"),
         (["run", ":f"], "invalid_parameter", "names no function"),
         (["run", "functions.py:"], "invalid_parameter", "names no function"),
@@ -191,11 +192,29 @@ def test_an_input_or_an_answer_that_is_too_large_is_refused_and_leaves_nothing(h
         process.communicate()
 
 
-@pytest.mark.parametrize("words", [["runn"], ["run"], ["run", "functions.py:greet", "--nmae", "a"], ["executions", "list", "--limit", "0"]])
-def test_a_command_line_that_means_nothing_is_exit_code_two_with_a_hint(holdfast: Program, words: list[str]) -> None:
+@pytest.mark.parametrize(
+    "words, says",
+    [
+        (["runn"], "No such command 'runn'. Did you mean 'run'"),
+        (["run"], "Missing argument 'FILE[:NAME]'."),
+        (["run", "functions.py:greet", "--nmae", "a"], "No such option: --nmae"),
+        (["executions", "list", "--limit", "0"], "Invalid value for '--limit'"),
+    ],
+)
+def test_a_command_line_that_means_nothing_is_one_line_with_a_code_and_what_to_write(
+    holdfast: Program, words: list[str], says: str
+) -> None:
     ended = holdfast(*words)
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert "--help" in ended.stderr
+    assert re.fullmatch(r"error\[invalid_parameter\]: [^\n]+ Write `holdfast [^\n]+`; `holdfast[^\n]* --help` tells more\.\n", ended.stderr)
+    assert says in ended.stderr
+
+
+def test_a_group_without_a_command_prints_its_help(holdfast: Program) -> None:
+    ended = holdfast("queues")
+    assert ended.returncode == 2
+    assert "push" in ended.stdout + ended.stderr
+    assert "error[" not in ended.stderr
 
 
 def test_the_version_is_told(holdfast: Program) -> None:

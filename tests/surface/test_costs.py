@@ -110,6 +110,18 @@ def test_an_estimate_counts_the_items_of_its_input_and_runs_nothing(holdfast: Pr
     assert holdfast("runs", "list").stdout == ""
 
 
+def test_an_estimate_of_a_worker_with_tools_needs_no_trust(tmp_path: Path) -> None:
+    there = Program(tmp_path)
+    assert there("new", "worker", "facts").returncode == 0
+    assert there("trust", "--remove", "facts").returncode == 0
+    there = Program(tmp_path / "facts")
+    wanted = there("run", "facts.py", "--input", "@case.json")
+    assert (wanted.returncode, "error[trust_needed]" in wanted.stderr) == (2, True)
+    for words in (("cost", "facts.py"), ("run", "facts.py", "--estimate", "--input", "@case.json")):
+        told = json.loads(there(*words, "--json").stdout)
+        assert (told["nodes"][0]["node"], told["most"]["tokens"]) == ("facts", 1500)
+
+
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[tuple[Server, Issued, Issued]]:
     """A server, and two who may look: one at everything, one at what belongs to the tenant zoo."""

@@ -52,6 +52,7 @@ def test_a_schedule_is_added_shown_changed_and_removed(holdfast: Program) -> Non
     assert "paused" in holdfast("schedules", "list").stdout
     assert holdfast("schedules", "resume", "nightly").returncode == 0
     assert len(holdfast.document("schedules", "next", "nightly", "--count", "7")) == 7
+    assert holdfast("schedules", "next", "nigthly").stderr.endswith("There is no schedule 'nigthly'. Did you mean `nightly`?\n")
     assert holdfast("schedules", "remove", "nightly").returncode == 0
     gone = holdfast("schedules", "show", "nightly")
     assert (gone.returncode, gone.stderr) == (2, "error[schedule_not_found]: There is no schedule 'nightly'.\n")

@@ -67,6 +67,8 @@ def test_functions_of_a_python_file_run_in_the_server_itself(serve: Programs, ta
     ]
     assert server.invoke("greet_all:$LATEST", ["a", "b"])["Payload"] == ["hello a", "hello b"]
     assert not (serve.folder / "orders.db.functions").exists()
+    opened = httpx.get(server.url, follow_redirects=True)
+    assert (opened.status_code, str(opened.url), [one.status_code for one in opened.history]) == (200, f"{server.url}/console/", [303])
     told = httpx.get(f"{server.url}/metrics")
     assert told.headers["content-type"].startswith("text/plain; version=0.0.4")
     assert 'holdfast_executions_closed_total{function="greet",status="SUCCEEDED"} 2.0' in told.text, "no worker is served here"
@@ -146,7 +148,7 @@ def test_a_port_that_is_taken_is_refused(serve: Programs) -> None:
     server = serve("greeting.py")
     port = server.url.rpartition(":")[2]
     says = refused(serve.folder, "greeting.py", "--port", port)
-    assert f"127.0.0.1:{port} cannot be listened on" in says
+    assert f"127.0.0.1:{port} cannot be listened on: Address already in use. Name another port with --port, 0 for any free one" in says
 
 
 def test_a_second_server_does_not_touch_the_deployed_functions_of_the_first(serve: Programs, tmp_path: Path) -> None:

@@ -79,6 +79,8 @@ def test_workers_are_listed_and_shown_by_their_contracts(http: httpx.Client) -> 
     assert shown["limits"]["tools"] == [{"name": "pay", "optional": False}]
     assert shown["input_schema"]["required"] == ["cents"]
     assert code_of(http.get("/v1/workers/unknown")) == (404, "invalid_request", "worker_not_found")
+    for missed in (http.get("/v1/workers/ecko"), http.post("/v1/workers/ecko/invoke", json={"inputs": {}})):
+        assert missed.json()["error"]["message"] == "No worker 'ecko' is served here. Did you mean `echo`?"
     assert code_of(http.get("/v1/workers/payer", params={"version": "9"})) == (404, "invalid_request", "version_not_found")
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from holdfast.contract.terms import RateLimit
 from holdfast.model.errors import InvalidParameter
+from holdfast.model.schedule_errors import ScheduleInvalid
 from holdfast.service.declared_queues import Queue
 from holdfast.service.operator_settings import read_operator
 from holdfast.service.worker_runtime import ToolSettings, WorkerSettings
@@ -110,22 +111,30 @@ def test_a_file_that_was_named_must_be_there(tmp_path: Path) -> None:
     [
         ("[policy", "is not TOML"),
         ("[limits]\n", "has limits, which Holdfast does not know"),
-        ("policy = 3", "policy is wrong: Expected `object`"),
-        ('[policy]\nisolation = "none"', "policy is wrong: Invalid enum value 'none'"),
+        ("[polcy]\n", "groups, risks. Did you mean `policy`?"),
+        ('[policy]\nestimate = "wurst"', "holdfast.toml: policy is wrong: `estimate` is 'wurst'; write one of worst, typical, none."),
+        ('[schedules.a]\nrun = "x"\ncron = "0 2"', "holdfast.toml: [schedules.a]: The cron expression '0 2' has 2 fields"),
+        ('[schedules.a]\nrun = "x"\ncron = 2', "[schedules.a] is wrong: `cron` is a whole number, and must be a text."),
+        ('[schedules.a]\nrun = "x"\ncorn = "0 2 * * *"', "Did you mean `cron`?"),
+        ("policy = 3", "policy is wrong: it is a whole number, and must be a table."),
+        ('[policy]\nisolation = "none"', "policy is wrong: `isolation` is 'none'; write one of all, process, inline."),
         ("[policy]\ncap = 3", "[policy] has cap, which Holdfast does not know; it may have isolation,"),
         ('[policy]\nlink_base = "h.example"', "policy.link_base is 'h.example'; write the address of the server"),
         ('[policy]\nlink_base = "https://h.example/?x="', "policy.link_base is"),
         ('[policy]\nlink_base = "https://h.example:x"', "policy.link_base is"),
-        ("[policy.caps]\ntoken = 3", "[policy.caps] has token, which Holdfast does not know; it may have tokens, cost_usd, runs."),
+        (
+            "[policy.caps]\ntoken = 3",
+            "[policy.caps] has token, which Holdfast does not know; it may have tokens, cost_usd, runs. Did you mean `tokens`?",
+        ),
         ("[policy.tenant_caps.acme]\nrun = 3", "[policy.tenant_caps.acme] has run, which Holdfast does not know"),
         ("[policy.rate_limits.w]\ncount = 3\nper_seconds = 1\nuser = 1", "[policy.rate_limits.w] has user, which Holdfast does not know"),
-        ("[policy.rate_limits.w]\ncount = 3", "policy is wrong: Object missing required field `per_seconds`"),
-        ('[policy.caps]\nruns = "many"', "policy is wrong: Expected `int | null`, got `str` - at `$.caps.runs`"),
+        ("[policy.rate_limits.w]\ncount = 3", "policy is wrong: `rate_limits[...]` lacks `per_seconds`."),
+        ('[policy.caps]\nruns = "many"', "policy is wrong: `caps.runs` is a text, and must be a whole number."),
         ("fetch = 3", "fetch is wrong"),
         ("[fetch]\nrobot = false", "[fetch] has robot, which Holdfast does not know"),
         ("model = 3", "model is wrong"),
         ("[model]\nprices = 3", "model.prices is wrong"),
-        ("[model.prices.small]\ninput = 1", "The price of 'small'"),
+        ("[model.prices.small]\ninput = 1", "holdfast.toml: [model]: The price of 'small'"),
         ("parameters = 3", "parameters is wrong"),
         ('secrets = "one"', "secrets is wrong"),
         ("cassette = 3", "The cassette setting is '3'"),
@@ -134,7 +143,7 @@ def test_a_file_that_was_named_must_be_there(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_its_place(tmp_path: Path, text: str, says: str) -> None:
-    with pytest.raises(InvalidParameter, match=re.escape(says)):
+    with pytest.raises((InvalidParameter, ScheduleInvalid), match=re.escape(says)):
         settings(tmp_path, text)
 
 

@@ -11,10 +11,10 @@ import typer
 
 from holdfast.cli.arguments import CodecOption, StorePlace
 from holdfast.cli.keys_secret import with_taken
-from holdfast.cli.serve import HostOption, HostsOption, OriginsOption, PortOption, told_to_leave, url_of
+from holdfast.cli.serve import HostOption, HostsOption, OriginsOption, PortOption, cannot_listen, told_to_leave, url_of
 from holdfast.cli.terminal import say, warn_of_root
 from holdfast.model.clock import SystemClock
-from holdfast.model.errors import ExtraMissing, InvalidParameter
+from holdfast.model.errors import ExtraMissing
 from holdfast.model.ids import id_at
 from holdfast.store.backends import open_store, shown
 
@@ -50,6 +50,7 @@ async def _show(place: StorePlace, host: str, port: int, read_only: bool, hosts:
     from holdfast.web.app import App
     from holdfast.web.auth.gate import open_gate
     from holdfast.web.auth.secret import KeysSecrets
+    from holdfast.web.front_door import front_door
     from holdfast.web.limits import Limits
     from holdfast.web.listener import bound, listening
 
@@ -63,9 +64,9 @@ async def _show(place: StorePlace, host: str, port: int, read_only: bool, hosts:
         try:
             listener = bound(host, port)
         except OSError as error:
-            raise InvalidParameter(f"{host}:{port} cannot be listened on: {error.strerror}.") from None
+            raise cannot_listen(host, port, error) from None
         pages = Console(opened, place.where, gate, clock=clock, ids=id_at, read_only=read_only)
-        app = App(pages.routes(), Limits(), lambda: id_at(machine.now()), gate)
+        app = App([*pages.routes(), *front_door()], Limits(), lambda: id_at(machine.now()), gate)
         with contextlib.closing(listener):
             async with listening(app, listener, drain_seconds=2):
                 print(f"console: {url_of(host, listener.getsockname()[1])}/console/ of {shown(place.where)}", flush=True)

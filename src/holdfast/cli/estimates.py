@@ -14,9 +14,9 @@ from holdfast.cli.terminal import print_document, print_table, printable, say
 from holdfast.model.errors import InvalidParameter
 
 if TYPE_CHECKING:
-    from holdfast.cli.consent import RunTerms
     from holdfast.pipelines.estimate.amounts import Amount
     from holdfast.pipelines.estimate.estimate import Estimate
+    from holdfast.service.worker_runtime import WorkerSettings
 
 
 class Estimated(msgspec.Struct, frozen=True):
@@ -33,26 +33,26 @@ class Estimated(msgspec.Struct, frozen=True):
 
     def show(self, *, json_output: bool) -> None:
         """Print the estimate."""
-        from holdfast.cli.consent import run_terms_of
-        from holdfast.service.worker_search import served_files
+        from holdfast.cli.consent import Consent, operators_settings
 
         if self.inputs is not None and not isinstance(self.inputs, dict):
             raise InvalidParameter("--input of a worker must be a JSON object: its inputs by name.")
-        terms = run_terms_of(served_files([self.file]), self.place, self.isolation, self.config, trust=self.trust)
-        told = asyncio.run(self._told(terms))
+        settings, _ = operators_settings(self.isolation, self.config, Consent(trust=self.trust))
+        told = asyncio.run(self._told(settings))
         if json_output:
             print_document(told.document())
         else:
             _print_estimate(told)
 
-    async def _told(self, terms: RunTerms) -> Estimate:
+    async def _told(self, settings: WorkerSettings) -> Estimate:
+        """The estimate. Nothing is run, and no tool: so neither the file's folder nor the store's needs trust."""
         from holdfast.service.engines import open as open_engine
 
-        opening = open_engine(self.place.where, workers=[self.file], worker_settings=terms.settings, codec=self.place.codec())
+        opening = open_engine(self.place.where, workers=[self.file], worker_settings=settings, codec=self.place.codec())
         opening.declares = False
         assert opening.runtime is not None
         opening.runtime.chosen = ()  # nothing is run here
-        opening.runtime.admits = lambda worker, tool: terms.refusal
+        opening.runtime.admits = lambda worker, tool: "An estimate runs no tool."
         async with opening as engine:
             return await engine.estimate(self.worker or meant_worker(engine.worker_service.served, self.file), self.inputs)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Annotated
 
 import typer
@@ -38,8 +39,8 @@ def limits(
     elif not found:
         say("nothing is capped: set [policy.caps] in holdfast.toml")
     else:
-        print_table(
-            ("TENANT", "WHAT", "SPENT", "CAP", "LEFT", "UNTIL"),
-            [(each.tenant, each.what, f"{each.spent:,}", f"{each.cap:,}", f"{each.left:,}", seconds(each.until)) for each in found],
-            folds="TENANT",
-        )
+        rows = [
+            (each.tenant, each.what, *(f"{Decimal(amount):,f}" for amount in (each.spent, each.cap, each.left)), seconds(each.until))
+            for each in found
+        ]
+        print_table(("TENANT", "WHAT", "SPENT", "CAP", "LEFT", "UNTIL"), rows, folds="TENANT")

@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 import traceback
-from typing import Annotated, Final, NoReturn
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
@@ -19,6 +19,7 @@ from holdfast.model.clock import monotonic
 from holdfast.model.errors import HoldfastError, Rejected, Unsuccessful
 
 _PATIENCE_SECONDS = 1.0
+_MISUSE: Final[Any] = typer.BadParameter.__mro__[2]  # what every error of a command line is; its module differs between releases of typer
 
 COMMANDS: Final = (
     "run",
@@ -97,7 +98,8 @@ def main() -> NoReturn:
 def _exit_code() -> int:
     try:
         typed = completion.typed_command(os.environ) if completion.is_asked(os.environ) else sys.argv[1:2]
-        program(*(name for name in typed if name in COMMANDS))(prog_name="holdfast")
+        ended = program(*(name for name in typed if name in COMMANDS))(prog_name="holdfast", standalone_mode=False)
+        return ended if isinstance(ended, int) else ExitCode.OK
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except HoldfastError as error:
@@ -105,7 +107,12 @@ def _exit_code() -> int:
         return exit_code_of(error)
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
+    except typer.Abort:
+        say("Aborted!")
+        return ExitCode.UNSUCCESSFUL
     except Exception as error:
+        if isinstance(error, _MISUSE):
+            return _misused(error)
         if (
             isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None
         ):  # this is about stdout: a full disk under the store raises another error
@@ -113,7 +120,20 @@ def _exit_code() -> int:
         traceback.print_exc()
         say("error[bug]: Holdfast did not expect this. The lines above say where it happened.")
         return ExitCode.BUG
-    return ExitCode.OK
+
+
+def _misused(error: Any) -> int:
+    """The command line means nothing: one line with what is wrong and how the command is written, or its help."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        return ExitCode.MISTAKE
+    wrong, context = error.format_message(), getattr(error, "ctx", None)
+    told = printable(wrong if wrong.endswith((".", "?")) else f"{wrong}.")
+    if context is not None:
+        usage = " ".join(context.get_usage().split()[1:])
+        told += f" Write `{usage}`; `{context.command_path} --help` tells more."
+    say(f"error[invalid_parameter]: {told}")
+    return ExitCode.MISTAKE
 
 
 def _unprinted(error: OSError) -> int:

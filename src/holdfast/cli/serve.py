@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import signal
@@ -189,6 +190,7 @@ async def _serve(order: ServeOptions, found: FoundTargets, workers: ServeWorkers
     from holdfast.lambda_api.serving import open_serving
     from holdfast.server.subscribers import ServerSubscribers
     from holdfast.service.function_signals import FunctionSignals
+    from holdfast.web.front_door import front_door
     from holdfast.web.limits import Limits
     from holdfast.web.listener import listening
 
@@ -216,7 +218,7 @@ async def _serve(order: ServeOptions, found: FoundTargets, workers: ServeWorkers
                 open_console(settings.store, gate, clock=service.engine.clock, ids=settings.ids, codec=settings.codec, served=served)
             )
             more = _routes(service, settings, measured, workers, limits)
-            more += [*subscribers.routes(service.engine.store), *console.routes()]
+            more += [*subscribers.routes(service.engine.store), *console.routes(), *front_door()]
             app = make_app(service.api, more=more, limits=limits, gate=gate)
             for described in found.deployed:
                 await service.deploy(described, service.first_look)
@@ -284,7 +286,15 @@ def _listener(order: ServeOptions) -> socket.socket:
     try:
         return bound(order.host, order.port)
     except OSError as error:
-        raise InvalidParameter(f"{order.host}:{order.port} cannot be listened on: {error.strerror}.") from None
+        raise cannot_listen(order.host, order.port, error) from None
+
+
+def cannot_listen(host: str, port: int, error: OSError) -> InvalidParameter:
+    """The error of an address on which no server can listen, with what to do."""
+    cures = {errno.EADDRINUSE: "Name another port with --port, 0 for any free one, or end the program that listens there."}
+    cures[errno.EACCES] = "A port below 1024 needs a privilege: name another with --port."
+    cure = cures.get(error.errno or 0, "Name an address of this machine with --host.")
+    return InvalidParameter(f"{host}:{port} cannot be listened on: {error.strerror}. {cure}")
 
 
 def _find(order: ServeOptions, warned: Sequence[str] = ()) -> FoundTargets:

@@ -14,7 +14,7 @@ from holdfast.model.cures import with_cure
 from holdfast.model.error_text import class_of, ordinal
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution, State
-from holdfast.model.life import RUNNER_DIED, reason_of
+from holdfast.model.life import RUNNER_DIED, next_try, reason_of
 from holdfast.model.operations import Failure, Operation, Status, Type
 from holdfast.model.schedules import How, Occurrence
 from holdfast.model.typed import as_json
@@ -101,6 +101,8 @@ def _state(header: Execution) -> str:
     reason = reason_of(header)
     if reason is not None:
         return f"{header.state.value}: {reason}"
+    if next_try(header) is not None:
+        return f"{header.state.value}, its runner died {header.deaths} times"
     if header.parked and header.superseded_by is None:
         return f"{header.state.value}, parked"
     return f"{header.state.value}, superseded" if header.superseded_by is not None else header.state.value

@@ -16,6 +16,7 @@ from holdfast.model.errors import InvalidParameter
 from holdfast.model.operations import Word
 from holdfast.model.places import Level, checked_queue
 from holdfast.model.rates import Rate, parsed_rate
+from holdfast.model.wrong_values import wrong_value
 
 UNLIMITED: Final = 2**31
 """The `at_once` of a lane without a limit."""
@@ -165,7 +166,8 @@ def settings_from(document: Mapping[str, Any]) -> QueueSettings:
     try:
         return reading.converted(dict(document), QueueSettings).checked()
     except msgspec.ValidationError as problem:
-        raise InvalidParameter(f"The settings of a queue are not right: {problem}") from None
+        told = wrong_value(problem, QueueSettings).replace("`limits.", "`")  # people write `at_once`, not `limits.at_once`
+        raise InvalidParameter(f"The settings of a queue are not right: {told}.") from None
 
 
 def checked_declaration(name: str, declared: Mapping[str, Any]) -> QueueRow:

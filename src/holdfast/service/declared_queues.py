@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from holdfast.contract.notes import meant
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.queues import Limits, QueueRow, checked_declaration
 
@@ -139,7 +140,8 @@ def _check_known(table: Mapping[str, Any], known: Sequence[str], where: str) -> 
     unknown = [name for name in table if name not in known]
     if unknown:
         told = ", ".join(map(str, unknown))
-        raise InvalidParameter(f"[queues.{where}] has {told:.200}, which Holdfast does not know; it may have {', '.join(known)}.")
+        may = f"it may have {', '.join(known)}.{meant(unknown[0], known)}"
+        raise InvalidParameter(f"[queues.{where}] has {told:.200}, which Holdfast does not know; {may}")
 
 
 def declared_together(code: Iterable[Queue], operators: Mapping[str, QueueTable]) -> tuple[Queue, ...]:

@@ -55,6 +55,7 @@ def open(
     `codec` encodes payloads in the file (`holdfast.AesGcm` encrypts them). Without it, the codec of the settings is used.
     `migrate` updates a Postgres store of an older release first, as `holdfast db migrate` does. A file is always updated.
     """
+    _check_kinds(store, functions, workers, worker_settings)
     operators = {} if worker_settings is None else worker_settings.queues
     settings = settings_for_open(settings or Settings(), codec, queues, operators, migrate=migrate)
     where = placed(os.fspath(store) if store is not None else settings.store)
@@ -66,6 +67,18 @@ def open(
     check_declared(schedules)
     runtime = _runtime(workers, worker_settings, where) if workers else None
     return Opening(where, functions, subscribers, settings, runtime, schedules)
+
+
+def _check_kinds(store: object, functions: object, workers: object, worker_settings: object) -> None:
+    """Refuse what has the wrong kind as a whole, with what to write: the error of Python would name a line of Holdfast."""
+    if store is not None and not isinstance(store, str | os.PathLike):
+        raise InvalidParameter(f"The store is {store!r:.80}; name a file, an address or ':memory:'.")
+    for name, given in (("functions", functions), ("workers", workers)):
+        if isinstance(given, str | os.PathLike | DurableFunction):
+            raise InvalidParameter(f"{name} is {given!r:.80}; write a list, {name}=[...].")
+    if worker_settings is not None and not hasattr(worker_settings, "queues"):
+        told = "write read_operator(file=Path('holdfast.toml')), from holdfast.service.operator_settings"
+        raise InvalidParameter(f"worker_settings is {worker_settings!r:.80}; {told}.")
 
 
 def _runtime(workers: Sequence[str | os.PathLike[str]], worker_settings: WorkerSettings | None, where: str) -> WorkerRuntime:

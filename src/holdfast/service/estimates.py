@@ -27,6 +27,7 @@ from holdfast.pipelines.estimate.estimate import Begun, Estimate, NodeEstimate, 
 from holdfast.pipelines.estimate.worst import Gap, worker_most
 from holdfast.pipelines.graph.graph import Graph
 from holdfast.pipelines.run.served import ServedPipeline
+from holdfast.service.costs import dollars
 from holdfast.service.pipeline_view import PipelineView, pipeline_view
 from holdfast.store.seam import Store
 from holdfast.workers.accept import Served
@@ -211,22 +212,22 @@ class Estimates:
         own, asked = served.worker.contract.limits, accepted.limits
         caps = []
         if asked.max_cost_usd is not None and asked.max_cost_usd != own.max_cost_usd:
-            caps.append((int(asked.max_cost_usd * NANO), "the caller allows", "cost_usd"))
+            caps.append((int(asked.max_cost_usd * NANO), "the caller allows {}", "cost_usd"))
         if asked.max_tokens is not None and asked.max_tokens != own.max_tokens:
-            caps.append((asked.max_tokens, "the caller allows", "tokens"))
+            caps.append((asked.max_tokens, "the caller allows {}", "tokens"))
         for spent in () if self.store is None else spent_today(self.store, self._policy, [accepted.tenant], now):
             if spent.what in ("cost_usd", "tokens"):
                 left = int(spent.left * NANO) if spent.what == "cost_usd" else int(spent.left)
-                caps.append((left, f"are left of the day of tenant {accepted.tenant}", spent.what))
+                caps.append((left, f"{{}} are left of the day of tenant {accepted.tenant}", spent.what))
         return caps
 
     def _refusal(self, told: Estimate, known: int | None, cap: int, of: str, what: str) -> str:
-        allowed = f"${cap / NANO:g}" if what == "cost_usd" else f"{cap:,} tokens"
+        allows = of.replace("{}", f"${dollars(cap)}" if what == "cost_usd" else f"{cap:,} tokens", 1)
         if known is None:
             why = "; ".join(f"{gap.node}: {gap.why}" for gap in told.gaps[:_TOLD_GAPS])
-            return f"The most that the run can cost is not known ({why or 'no cap'}), and {allowed} {of} (policy.estimate)."
-        amount = f"${known / NANO:g}" if what == "cost_usd" else f"{known:,} tokens"
-        return f"The run may cost {amount}, and {allowed} {of} (policy.estimate = {self._policy.estimate!r})."
+            return f"The most that the run can cost is not known ({why or 'no cap'}), and {allows} (policy.estimate)."
+        amount = f"${dollars(known)}" if what == "cost_usd" else f"{known:,} tokens"
+        return f"The run may cost {amount}, and {allows} (policy.estimate = {self._policy.estimate!r})."
 
     def money(self, served: Served, accepted: AcceptedRequest) -> int:
         """How much a run counts in a queue that limits the cost of its waiting runs, in billionths of a dollar: the `typical` estimate."""

@@ -18,7 +18,9 @@ from typing import cast
 
 import msgspec
 
+from holdfast.contract.notes import meant
 from holdfast.durable.execution import DurableFunction
+from holdfast.library import WORKERS
 from holdfast.model.errors import CodecNotLoadable, FunctionNotFound, FunctionNotLoadable, HoldfastError, InvalidParameter
 from holdfast.model.payloads import PayloadCodec
 
@@ -127,7 +129,8 @@ def _from_name(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise FunctionNotLoadable(f"There is no module {name!r} here, and no file of that name.") from None
+            near = meant(name, WORKERS)
+            raise FunctionNotLoadable(f"There is no module {name!r} here, no file and no ready worker of that name.{near}") from None
         raise FunctionNotLoadable(_explained(name, error)) from error
     except (Exception, SystemExit) as error:
         raise FunctionNotLoadable(_explained(name, error)) from error

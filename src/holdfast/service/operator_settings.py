@@ -13,9 +13,12 @@ from typing import Any, Final
 
 import msgspec
 
+from holdfast.contract.notes import meant
 from holdfast.contract.terms import RateLimit
 from holdfast.model import reading
 from holdfast.model.errors import InvalidParameter
+from holdfast.model.schedule_errors import ScheduleInvalid
+from holdfast.model.wrong_values import wrong_value
 from holdfast.service.approval_settings import with_people
 from holdfast.service.declared_queues import QueueTable, checked_table
 from holdfast.service.schedule_declarations import Schedule, schedule_from
@@ -105,7 +108,8 @@ def load_toml(path: Path) -> dict[str, Any]:
         raise InvalidParameter(f"{path} could not be read: {error.strerror}.") from None
     unknown = [name for name in told if name not in _TABLES]
     if unknown:
-        raise InvalidParameter(f"{path} has {', '.join(unknown)}, which Holdfast does not know; it may have {', '.join(_TABLES)}.")
+        known = f"it may have {', '.join(_TABLES)}.{meant(unknown[0], _TABLES)}"
+        raise InvalidParameter(f"{path} has {', '.join(unknown)}, which Holdfast does not know; {known}")
     return told
 
 
@@ -129,7 +133,10 @@ def _schedules(told: Any, path: Path) -> tuple[Schedule, ...]:
     tables: dict[str, Any] = _converted(told, dict[str, Any], path, "schedules")
     found = tuple(schedule_from(name, table, f"{path}: [schedules.{name}]") for name, table in tables.items())
     for schedule in found:
-        schedule.definition()  # a mistake is told where the file is read
+        try:
+            schedule.definition()  # a mistake is told where the file is read
+        except ScheduleInvalid as wrong:
+            raise ScheduleInvalid(f"{path}: [schedules.{schedule.name}]: {wrong}") from None
     return found
 
 
@@ -157,13 +164,17 @@ def _model(told: Any, path: Path, environment: Mapping[str, str]) -> ModelSettin
     given: dict[str, Any] = _converted(told, dict[str, Any], path, "model")
     prices = _converted(given.pop("prices", {}), dict[str, dict[str, Any]], path, "model.prices")
     settings: ModelSettings = _converted(given, ModelSettings, path, "model")
-    found = {
+    found: dict[str, Any] = {
         "api_key": environment.get("HOLDFAST_MODEL_KEY") or environment.get("OPENAI_API_KEY"),
         "base_url": environment.get("HOLDFAST_MODEL_URL") or environment.get("OPENAI_BASE_URL"),
         "model": environment.get("HOLDFAST_MODEL"),
     }
-    check_source(settings.price_source)
-    return msgspec.structs.replace(settings, prices=prices_of(prices), **{name: value for name, value in found.items() if value})
+    try:
+        check_source(settings.price_source)
+        found["prices"] = prices_of(prices)
+    except InvalidParameter as wrong:
+        raise InvalidParameter(f"{path}: [model]: {wrong}") from None
+    return msgspec.structs.replace(settings, **{name: value for name, value in found.items() if value})
 
 
 def _cassette(said: str | None, told: Any, path: Path) -> CassetteSettings:
@@ -205,11 +216,12 @@ def _converted(value: Any, kind: Any, path: Path, setting: str) -> Any:
     if known is not None and unknown:
         raise InvalidParameter(
             f"{path}: [{setting}] has {', '.join(unknown)}, which Holdfast does not know; it may have {', '.join(known)}."
+            f"{meant(unknown[0], known)}"
         )
     try:
         return reading.converted(value, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise InvalidParameter(f"{path}: {setting} is wrong: {error}.") from None
+        raise InvalidParameter(f"{path}: {setting} is wrong: {wrong_value(error, kind)}.") from None
 
 
 def _isolation(word: str) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.contract.notes import meant
 from holdfast.durable.execution import DurableFunction
 from holdfast.model import codec, reading
 from holdfast.model.durations import HINT, parsed
@@ -18,6 +19,7 @@ from holdfast.model.schedule_errors import ScheduleInvalid
 from holdfast.model.schedules import USUAL_CATCH_UP, CatchUp, Definition, Overlap, checked_definition, checked_input, checked_schedule_name
 from holdfast.model.timing import ClockChanges, Timing
 from holdfast.model.typed import Unwritable, without_models
+from holdfast.model.wrong_values import wrong_value
 
 _LONGEST_NAME = 40
 
@@ -109,13 +111,14 @@ def schedule_from(name: object, table: object, where: str) -> Schedule:
     known = [field for field in Schedule.__struct_fields__ if field != "name"]
     unknown = [str(key)[:50] for key in table if key not in known]
     if unknown:
-        raise ScheduleInvalid(f"{where} has {', '.join(unknown)}, which Holdfast does not know; it may have {', '.join(known)}.")
+        may = f"it may have {', '.join(known)}.{meant(unknown[0], known)}"
+        raise ScheduleInvalid(f"{where} has {', '.join(unknown)}, which Holdfast does not know; {may}")
     if "run" not in table:
         raise ScheduleInvalid(f'{where} does not say what to run: run = "NAME" of a function, a worker or a pipeline.')
     try:
         return reading.converted({**table, "name": name}, Schedule)
     except msgspec.ValidationError as error:
-        raise ScheduleInvalid(f"{where} is wrong: {error}.") from None
+        raise ScheduleInvalid(f"{where} is wrong: {wrong_value(error, Schedule)}.") from None
 
 
 def page_schedule(worker_id: str, text: str) -> Schedule:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
+from holdfast.contract.notes import meant
 from holdfast.model.audit import Actor, Notes
 from holdfast.model.clock import Clock
 from holdfast.model.firing import due_between, resumed, retimed
@@ -60,7 +61,8 @@ class Schedules:
         """The schedule of this name."""
         state = self._found(name)
         if state is None or state.removed:
-            raise ScheduleNotFound(f"There is no schedule {name!r:.80}.")
+            known = [one.name for one in self.list(_PAGE)]
+            raise ScheduleNotFound(f"There is no schedule {name!r:.80}.{meant(name, known)}")
         return state
 
     def _found(self, name: str) -> ScheduleState | None:
@@ -106,7 +108,9 @@ class Schedules:
                 anew = {"removed": False, "cursor": max(state.cursor, now), "waiting": (), "asked": (), "paused": False}
                 after, what = _redefined(msgspec.structs.replace(state, **anew), definition, text, origin, now, by=by), "added"
             elif not replace:
-                raise ScheduleInvalid(f"There is a schedule {schedule.name!r} already. Use another name, or replace it.")
+                raise ScheduleInvalid(
+                    f"There is a schedule {schedule.name!r} already. Use another name, or replace it (`--replace`; over HTTP `replace`)."
+                )
             else:
                 after, what = _redefined(state, definition, text, origin, now, by=by or _OPERATOR), "changed"
             if self._store.put_schedule(after, self._did("add schedule", schedule.name, what, now)):

@@ -169,25 +169,36 @@ def check_depth(row: QueueRow, settings: QueueSettings, book: LaneBook, reads: D
         return
     waiting = book.counts(lane)[1]
     if settings.most_waiting is not None and waiting >= settings.most_waiting:
-        again = retry_after(lane, waiting - settings.most_waiting + 1, now)
-        raise QueueFull(f"{waiting} executions wait in queue {row.name}, and it takes at most {settings.most_waiting}.", again)
+        again = _again(row, lane, waiting - settings.most_waiting + 1, now)
+        told = f"{waiting} executions wait in queue {row.name}, and it takes at most {settings.most_waiting}."
+        raise QueueFull(told + _paused(row), again)
     if settings.oldest_seconds is not None and waiting:
         since = reads.oldest()
         if since is not None and now - since > settings.oldest_seconds * 1000:
             told = f"An execution has waited in queue {row.name} for {(now - since) // 1000} s"
-            raise QueueFull(f"{told}, and it takes no more after {settings.oldest_seconds} s.", retry_after(lane, 1, now))
+            raise QueueFull(f"{told}, and it takes no more after {settings.oldest_seconds} s.{_paused(row)}", _again(row, lane, 1, now))
     if settings.most_waiting_usd is not None and waiting:
-        _check_money(row.name, settings.most_waiting_usd, book.money(lane, reads.money()), waiting, lane, asked, now)
+        _check_money(row, settings.most_waiting_usd, book.money(lane, reads.money()), waiting, lane, asked, now)
 
 
-def _check_money(name: str, most_usd: float, money: int, waiting: int, lane: LaneRow, asked: Enqueue, now: int) -> None:
+def _again(row: QueueRow, lane: LaneRow, places: int, now: int) -> int:
+    """After how many seconds there is room again, as far as it is known: a paused queue admits nothing until an operator resumes it."""
+    return _UNKNOWN_SECONDS if row.mode is Mode.PAUSED else retry_after(lane, places, now)
+
+
+def _paused(row: QueueRow) -> str:
+    return " The queue is paused." if row.mode is Mode.PAUSED else ""
+
+
+def _check_money(row: QueueRow, most_usd: float, money: int, waiting: int, lane: LaneRow, asked: Enqueue, now: int) -> None:
     """Refuse an execution if the waiting executions together would cost too much. If nothing waits, even an expensive execution is
     accepted."""
     beyond = money + asked.money - int(most_usd * NANO)
     if money and beyond > 0:
-        told = f"What waits in queue {name} may cost ${money / NANO:,.2f}, and this execution ${asked.money / NANO:,.2f}"
+        told = f"What waits in queue {row.name} may cost ${money / NANO:,.2f}, and this execution ${asked.money / NANO:,.2f}"
         places = math.ceil(beyond / (money / waiting))
-        raise QueueFull(f"{told}; the queue takes at most ${most_usd:,.2f}.", retry_after(lane, min(places, waiting), now))
+        again = _again(row, lane, min(places, waiting), now)
+        raise QueueFull(f"{told}; the queue takes at most ${most_usd:,.2f}.{_paused(row)}", again)
 
 
 def retry_after(lane: LaneRow, places: int, now: int) -> int:

@@ -9,8 +9,9 @@ import asyncio
 import contextlib
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
+from itertools import islice
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -18,6 +19,7 @@ import msgspec
 from holdfast.contract.checking import MAX_DEPTH, told_of
 from holdfast.contract.codes import meaning_of
 from holdfast.contract.limits import tighten
+from holdfast.contract.notes import meant
 from holdfast.contract.protocol import Observability, Response, ResponseError, WorkerRequest, request_from
 from holdfast.contract.refusals import InvalidRequest, Overloaded
 from holdfast.contract.terms import Contract, Limits, RateLimit
@@ -39,6 +41,8 @@ from holdfast.workers.run import Worker
 from holdfast.workers.run_lookup import Asker
 
 _LARGE = 256 * 1024
+_SIMILAR = 200
+"""Among how many workers a similar name is looked for."""
 _MADE_NAME: Final = re.compile(r"[0-9a-f]{40}-\d+")
 _UNDO_SECONDS = 30 * 86_400
 """How long a pipeline's execution may go on after its time limit, to undo its nodes and perhaps to ask a person."""
@@ -81,10 +85,16 @@ def traced(request: WorkerRequest) -> WorkerRequest:
     return msgspec.structs.replace(request, trace=msgspec.structs.replace(request.trace, trace_id=secrets.token_hex(16)))
 
 
-def served_version(versions: dict[str, Served] | None, request: WorkerRequest) -> Served:
-    """The version that a request gets: the one it names, else the one that was served last."""
+def not_served(worker_id: str, known: Iterable[str]) -> InvalidRequest:
+    """The refusal of a worker that is not among those that are served; it names a similar one."""
+    near = meant(worker_id, islice(known, _SIMILAR))
+    return InvalidRequest(f"No worker {worker_id!r:.100} is served here.{near}", error_code="worker_not_found")
+
+
+def served_version(versions: dict[str, Served] | None, request: WorkerRequest, known: Iterable[str] = ()) -> Served:
+    """The version that a request gets: the one it names, else the one that was served last. `known` are the ids of all that is served."""
     if not versions:
-        raise InvalidRequest(f"No worker {request.worker_id!r:.100} is served here.", error_code="worker_not_found")
+        raise not_served(request.worker_id, known)
     if request.version is None:
         return next(reversed(versions.values()))
     if request.version not in versions:
@@ -222,7 +232,8 @@ def start_refusals(key: str | None) -> Iterator[None]:
     try:
         yield
     except ExecutionAlreadyStarted:
-        message = f"The idempotency key {key!r:.100} was used before, with other inputs."
+        cure = "Take another key, or send the inputs of the first request."
+        message = f"The idempotency key {key!r:.100} was used before, with other inputs. {cure}"
         raise InvalidRequest(message, error_code="idempotency_conflict") from None
     except (PayloadTooLarge, InvalidParameter, RecursionError, UnicodeError) as odd:
         raise InvalidRequest(f"The request cannot be kept: {odd}") from None

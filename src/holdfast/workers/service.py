@@ -185,7 +185,7 @@ class WorkerService(PipelineParts):
         """The run of a request: the existing run of its key, else a new one, in a queue if one is given. Raises if the request is refused;
         then nothing is written.
         """
-        served = accept.served_version(self._served.get(request.worker_id), request)
+        served = accept.served_version(self._served.get(request.worker_id), request, self._served)
         contract = served.worker.contract
         limits = accept.limits_of(request, contract)
         inputs = await accept.checked_inputs(request, contract, asker.tenant, self.artifacts)

@@ -57,7 +57,7 @@ class Costs:
         """What a run with this request may cost. Nothing is started."""
         order = request_from(request.content, worker_id=request.label)
         service = self._served.worker_service
-        served = accept.served_version(dict(service.served.get(order.worker_id, {})), order)
+        served = accept.served_version(dict(service.served.get(order.worker_id, {})), order, service.served)
         limits = accept.limits_of(order, served.worker.contract)
         version = served.worker.contract.version
         about = partial(self._served.estimates().of, order.worker_id, order.inputs, version=version, limits=limits, tenant=request.tenant)

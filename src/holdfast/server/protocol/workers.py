@@ -19,6 +19,7 @@ from holdfast.web.replies import Reply
 from holdfast.web.requests import Request
 from holdfast.web.routing import Route
 from holdfast.web.worker_replies import document_reply, response_reply
+from holdfast.workers.accept import not_served
 
 _MAX_KEY: Final = 512
 _LARGEST: Final = MAX_PAYLOAD_BYTES + 2 * 1024 * 1024
@@ -50,7 +51,7 @@ class Workers:
         """The contract of a worker; `?version=` names a version that is not the newest."""
         contracts = self._contracts(request.label)
         if not contracts:
-            raise InvalidRequest(f"No worker {request.label!r:.100} is served here.", error_code="worker_not_found")
+            raise not_served(request.label, self._served.worker_service.served)
         version = request.text("version")
         found = next((one for one in reversed(contracts) if version in (None, one.version)), None)
         if found is None:

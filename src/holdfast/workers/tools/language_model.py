@@ -138,7 +138,7 @@ class LanguageModel:
         output = output if affordable is None else min(output, affordable)
         if output < wanted:
             raise ToolFailed(
-                "budget_exceeded", f"About {tokens_in} tokens of input and an answer cost more than the ${remaining.cost_usd} left."
+                "budget_exceeded", f"About {tokens_in} tokens of input and an answer cost more than the ${remaining.cost_usd:f} left."
             )
         return _reserved(model, price, tokens_in, output)
 

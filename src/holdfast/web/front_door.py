@@ -1,0 +1,20 @@
+"""The front door: a person who opens a server's address in a browser gets the console."""
+
+from __future__ import annotations
+
+from holdfast.web.policy import Needs, Policy, Reach
+from holdfast.web.replies import Reply
+from holdfast.web.requests import Request
+from holdfast.web.routing import Route
+
+_POLICY = Policy("OpenConsole", Needs.NOTHING, Reach.ALL)
+
+
+def front_door() -> list[Route]:
+    """GET / of a server that has the console."""
+    return [Route("GET", "/", _to_the_console, _POLICY)]
+
+
+async def _to_the_console(request: Request) -> Reply:
+    """A relative address, so that a path which a proxy adds stays."""
+    return Reply(303, headers=((b"location", b"./console/"), (b"cache-control", b"no-store")))
