@@ -166,5 +166,5 @@ def test_a_chart_is_well_formed_and_has_no_style_and_shows_the_smallest_part() -
 
 
 def test_a_kind_that_is_no_word_is_refused() -> None:
-    with pytest.raises(ValueError, match="no kind"):
+    with pytest.raises(ValueError, match="not a kind"):
         bars([Slice("x", (('x" onload="', 1),))], "x")
