@@ -97,7 +97,7 @@ def test_small_sources_with_large_literals_are_bounded() -> None:
     (problem,) = pipelines_of(IMPORT + f"A = {[1] * 10_000}\np = Pipeline('x', '1', inputs={{'a': [{names}]}}, outputs={{}})").problems
     assert "more than 262144 characters" in problem.message
     (deep,) = pipelines_of(IMPORT + "p = Pipeline(" + "[" * 100_000).problems
-    assert "no Python" in deep.message
+    assert "not Python" in deep.message
 
 
 @pytest.mark.parametrize(

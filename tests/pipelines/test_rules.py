@@ -88,7 +88,7 @@ def test_a_value_has_a_bounded_number_of_reasons() -> None:
     "rule, told",
     [
         (Rule(path="price", op="exists"), "is not understood from 'price'"),
-        (Rule(path="", op="matches", value="("), "no RE2 pattern"),
+        (Rule(path="", op="matches", value="("), "not an RE2 pattern"),
         (Rule(path="", op="matches", value=1), "needs a pattern"),
         (Rule(path="", op="in", value="abc"), "needs a list"),
         (Rule(path="", op="less", value=True), "needs a number or a text"),

@@ -112,7 +112,7 @@ def test_an_annotation_says_what_is_allowed(annotation: str, schema: Any) -> Non
     ("@worker\ndef f(inputs, ctx): ...", 2, "must name its page"),
     ("@worker(PAGE)\ndef f(inputs, ctx): ...", 2, "must be a literal"),
     ("@worker('p.md', include='x')\ndef f(inputs, ctx): ...", 2, "list of texts"),
-    ("def f(:", 2, "no Python"),
+    ("def f(:", 2, "not Python"),
 ])  # fmt: skip
 def test_what_cannot_be_read_is_told_with_its_line(source: str, line: int, words: str) -> None:
     found = declarations_of("from holdfast import tool, worker\n" + source)

@@ -81,7 +81,7 @@ def test_a_value_is_checked_and_every_mismatch_named() -> None:
     "schema", [{"type": "nonsense"}, {"$ref": "#/nowhere"}, {"$ref": "http://127.0.0.1:9/x"}, {"$ref": "file:///etc/hostname"}]
 )
 def test_a_schema_that_is_none_or_leads_outside_is_refused(schema: dict[str, str]) -> None:
-    with pytest.raises(ToolFailed, match="no JSON Schema"):
+    with pytest.raises(ToolFailed, match="not a JSON Schema"):
         json_schema_validate(1, schema)
 
 

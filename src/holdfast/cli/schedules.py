@@ -182,7 +182,7 @@ def backfill(
 
     first, last = moment_of("FROM", begin), moment_of("TO", end)
     if first is None or last is None:
-        raise InvalidParameter("A backfill has a begin and an end.")
+        raise InvalidParameter("A backfill needs a beginning and an end.")
     with working("looking for what was due"), StorePlace.of(store, codec).client() as client:
         state, count = client.schedules.backfill(name, first, last)
     say(

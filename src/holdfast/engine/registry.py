@@ -134,7 +134,7 @@ class Registry:
             capacity.free += _MORE_THAN_ANY
 
     def full(self) -> dict[Capacity, list[Target]]:
-        """The functions that have no room now, by the capacity that they share. None while a suspect runs alone."""
+        """The functions that have no room now, by the capacity that they share. Empty while a suspect runs alone."""
         found: dict[Capacity, list[Target]] = {}
         for f in self._functions.values() if not self._is_shut else ():
             if f.capacity.free <= 0:
