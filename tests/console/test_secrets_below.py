@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.console.sources import run_secrets
 from tests.console import serving_scene
 from tests.console.serving_scene import serving
 from tests.console.test_secrets import told
@@ -29,4 +30,29 @@ async def test_what_the_contract_of_a_worker_marks_is_on_no_page_of_the_pipeline
         async with stage.browser() as person:
             pages = await told(person, run)
             leaks = [part for part, text in pages.items() if "only-for-the-worker" in text and part not in OWN]
+    assert leaks == []
+
+
+MANY = """from holdfast import Pipeline
+
+p = Pipeline("flow", "1.0", inputs={"type": "object", "properties": {"keys": {"type": "array"}}}, outputs={"type": "object"})
+said = p.map("speak", "say", p.inputs.keys, {"text": "hello", "token": p.item}, at_most=3, at_once=1)
+p.gives({"said": said.ok.outputs})
+"""
+
+
+@pytest.mark.parametrize("read", ["one run", "all runs"])
+async def test_where_more_runs_have_secrets_than_are_read_no_page_shows_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: str
+) -> None:
+    """Most of the secrets are of runs that are not read."""
+    monkeypatch.setattr(serving_scene, "FLOW", MANY)
+    if read == "one run":
+        monkeypatch.setattr(run_secrets, "_MOST_BELOW", 1)
+    keys = [f"only-for-worker-{number}" for number in range(3)]
+    with serving(tmp_path) as stage:
+        run = stage.engine.run("flow", {"keys": keys}).run_id
+        async with stage.browser() as person:
+            pages = await told(person, run)
+            leaks = [part for part, text in pages.items() if any(key in text for key in keys) and part not in OWN]
     assert leaks == []

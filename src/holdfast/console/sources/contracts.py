@@ -106,11 +106,11 @@ class Cleaner:
     of a long secret in a text that was cut. If the contract is not known, all texts and numbers of the inputs count as secrets, but not
     very short ones."""
 
-    def __init__(self, inputs: Any, contract: Contract | None, below: Sequence[tuple[Any, Contract]] = ()) -> None:
-        """`below`: the inputs and contracts of the runs that the run asked for."""
-        found = [_leaves(inputs) if contract is None else _marked(inputs, contract), *(_marked(*one) for one in below)]
+    def __init__(self, inputs: Any, contract: Contract | None, below: Sequence[tuple[Any, Contract]] | None = ()) -> None:
+        """`below`: the inputs and contracts of the runs that the run asked for. None: they are not all known, so no text is shown."""
+        found = [_leaves(inputs) if contract is None else _marked(inputs, contract), *(_marked(*one) for one in below or ())]
         texts = {text for some in found for text in some or ()}
-        self._all = None in found or len(texts) > _MOST_TOGETHER
+        self._all = below is None or None in found or len(texts) > _MOST_TOGETHER
         forms = set() if self._all else {form for text in texts for form in _escaped(text)}
         self._forms = sorted(forms, key=len, reverse=True)
         self._long = [form[:_PREFIX] for form in self._forms if len(form) > _PREFIX]

@@ -7,7 +7,7 @@ response when the run is over.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -32,20 +32,26 @@ def logs_of(viewer: Viewer, header: Execution, operations: Iterable[Operation], 
     found: dict[str, list[Line]] = {}
     accepted = accepted_in(viewer.store, header)
     if accepted is None:
-        for line in () if viewer.served is None else viewer.served.logs(header)[:_MOST_LINES]:
+        for line in () if viewer.served is None else _shown(veil, viewer.served.logs(header)[:_MOST_LINES]):
             found.setdefault(str(line.get("operationId")), []).append(line)
     elif header.status is ExecutionStatus.RUNNING:
         for op in operations:
             ended = attempt_result(op)
             if ended is not None and ended.logs:
-                found[op.id] = veil.value(list(ended.logs))
+                found[op.id] = _shown(veil, ended.logs)
     elif header.status is ExecutionStatus.SUCCEEDED:
         by_number = {(op.name or "").removeprefix("attempt-"): op.id for op in operations if op.sub_type == ATTEMPT}
-        for line in veil.value(list(response_of(viewer.store, header, accepted).logs[:_MOST_LINES])):
+        for line in _shown(veil, response_of(viewer.store, header, accepted).logs[:_MOST_LINES]):
             attempt = by_number.get(str(line.get("attempt", "1")))
             if attempt is not None:
                 found.setdefault(attempt, []).append(line)
     return found
+
+
+def _shown(veil: Veil, lines: Sequence[Line]) -> list[Line]:
+    """The lines without secrets; none if the page shows no text at all."""
+    cleaned = veil.value(list(lines))
+    return cleaned if isinstance(cleaned, list) else []
 
 
 def attempt_result(op: Operation) -> AttemptResult | None:

@@ -17,7 +17,8 @@ from holdfast.store.seam import Filter
 from holdfast.workers.run_lookup import accepted_in
 
 _MOST_BELOW: Final = 250
-"""At most this many runs with secrets are read. If they have more secrets than a Cleaner looks for, the page shows no text at all."""
+"""At most this many runs with secrets are read. If there are more, or if they have more secrets than a Cleaner looks for, the page shows
+no text at all."""
 _MOST_SHARDS: Final = 20
 
 
@@ -31,7 +32,7 @@ class Veil:
         self.is_blind = accepted is not None and self._contract is None
         """Whether the console does not know which inputs are secret."""
         below = _below(viewer, header)
-        marked = bool(below) or self.is_blind or (self._contract is not None and has_marks(self._contract.input_schema))
+        marked = below is None or bool(below) or self.is_blind or (self._contract is not None and has_marks(self._contract.input_schema))
         self._cleaner: Cleaner | None = None
         if marked:
             # A plain function has no contract, and nothing of its own input is secret.
@@ -68,24 +69,29 @@ class Veil:
         return Failure(self.given(error.message), error.type, self.given(error.data), stack)
 
 
-def _below(viewer: Viewer, header: Execution) -> list[tuple[Any, Contract]]:
+def _below(viewer: Viewer, header: Execution) -> list[tuple[Any, Contract]] | None:
     """The inputs and contracts of the runs that a run asked for, also through the shards of its maps. Only runs of workers whose contract
-    marks secrets are read."""
+    marks secrets are read. None if there are too many to read all of them."""
     served = viewer.served
     marking = (
         set() if served is None else {name for name in served.names() if any(has_marks(x.input_schema) for x in served.contracts(name))}
     )
     if not marking or not header.operations:
         return []
-    children = list(viewer.store.list(Filter(parent=header.id, limit=_MOST_BELOW)))
-    shards = [one for one in children if one.function == header.function][:_MOST_SHARDS]
-    children += [one for shard in shards for one in viewer.store.list(Filter(parent=shard.id, limit=_MOST_BELOW))]
+    shards = list(viewer.store.list(Filter(parent=header.id, function=header.function, limit=_MOST_SHARDS + 1)))
+    asking = [header, *shards]
+    children = [
+        child
+        for asks in asking
+        for function in marking
+        for child in viewer.store.list(Filter(parent=asks.id, function=function, limit=_MOST_BELOW + 1))
+    ]
+    if len(shards) > _MOST_SHARDS or len(children) > _MOST_BELOW:
+        return None
     found: list[tuple[Any, Contract]] = []
     for child in children:
-        accepted = accepted_in(viewer.store, child) if child.function in marking else None
+        accepted = accepted_in(viewer.store, child)
         contract = None if accepted is None else contract_of(viewer, child, accepted)
         if accepted is not None and contract is not None:
             found.append((accepted.request.inputs, contract))
-        if len(found) == _MOST_BELOW:
-            break
     return found
