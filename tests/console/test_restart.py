@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast.model.audit import NoteFilter
+from tests.console import serving_scene
 from tests.console.scene import Browser, plain
 from tests.console.serving_scene import ServingScene, serving
 
@@ -71,17 +72,24 @@ async def test_a_pipeline_is_restarted_from_a_node_and_says_first_what_is_reused
     assert (new.function, old.superseded_by, new.status.value) == ("flow", made, "SUCCEEDED")
 
 
-async def test_the_page_says_what_the_rest_may_cost_in_money_or_else_in_tokens(stage: ServingScene) -> None:
-    uncapped = _flow(stage, 5)
-    run: str = stage.engine.run("flow", {"n": 5}, wait=0.0, constraints={"max_tokens": 60_000}).run_id
-    stage.over_or_asks(run)
-    stage.decide(run)
-    async with stage.browser() as person:
-        assert "The new run may cost up to $0.00." in await person.text(f"runs/{run}/restart?from=last"), "it asks no model"
-    stage.served = None  # a console that knows no price: only the cap of the run bounds it
-    async with stage.browser() as person:
-        assert "The new run may use up to 60,000 tokens." in await person.text(f"runs/{run}/restart?from=last")
-        assert "caps neither tokens nor money" in await person.text(f"runs/{uncapped}/restart?from=last")
+SPEAKS = """from holdfast import Pipeline
+
+p = Pipeline("flow", "1.0", inputs={"type": "object"}, outputs={"type": "object"})
+said = p.worker("speak", "say", {"text": "hello"})
+p.gives({"said": said.outputs.said})
+"""
+
+
+async def test_the_page_says_what_the_rest_may_cost_in_money_or_else_in_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving_scene, "FLOW", SPEAKS)
+    with serving(tmp_path) as stage:
+        run, uncapped = (stage.engine.run("flow", {}, constraints=caps).run_id for caps in ({"max_tokens": 60_000}, {}))
+        async with stage.browser() as person:
+            assert "The new run may cost up to $0.00." in await person.text(f"runs/{run}/restart?from=speak"), "it asks no model"
+        stage.served = None  # a console that knows no contract and no price: only the cap of the run bounds it
+        async with stage.browser() as person:
+            assert "The new run may use up to 60,000 tokens." in await person.text(f"runs/{run}/restart?from=speak")
+            assert "caps neither tokens nor money" in await person.text(f"runs/{uncapped}/restart?from=speak")
 
 
 async def test_a_run_with_a_key_that_asks_a_person_is_called_and_stands_the_same_on_every_page(stage: ServingScene) -> None:
