@@ -66,7 +66,7 @@ def dev(
 
 def _serve_sample(order: ServeOptions, *, opens: bool) -> None:
     sample = sample_of(order.place.where)
-    is_ours = _is_ours(order.place, sample)
+    is_ours = _needs_no_trust(order.place, sample)
     sample.fill()
     with sample.web() as web:
         say(f"the sample is in {printable(str(sample.folder))}; change it, and the next run has the change. Its web is {web}")
@@ -82,11 +82,9 @@ def _serve_sample(order: ServeOptions, *, opens: bool) -> None:
         serve_until_told(served)
 
 
-def _is_ours(place: StorePlace, sample: Sample) -> bool:
-    """Whether this command makes the store, or made it before: then the user need not trust the folder in which it lies.
-
-    The record of trusted folders has the sample's folder only if this command made the store, or the user named it.
-    """
+def _needs_no_trust(place: StorePlace, sample: Sample) -> bool:
+    """Whether the user need not trust the folder of the store first: the user named the store (`--store`, `HOLDFAST_STORE`), or there is no
+    store yet, or an earlier run of this command made it. That run has put the sample's folder into the record of trusted folders."""
     return not place.found or not Path(place.where).exists() or TrustBook().trusts(sample.folder)
 
 

@@ -10,13 +10,13 @@ import msgspec
 
 from holdfast.cli.arguments import StorePlace
 from holdfast.cli.terminal import distance, moment, print_table, printable, say, seconds, shortened, span_of
-from holdfast.model.cures import with_cure
 from holdfast.model.error_text import class_of, ordinal
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution, State
 from holdfast.model.life import RUNNER_DIED, next_try, reason_of
 from holdfast.model.operations import Failure, Operation, Status, Type
 from holdfast.model.schedules import How, Occurrence
+from holdfast.model.serialization_advice import with_advice
 from holdfast.model.typed import as_json
 from holdfast.service.execution_descriptions import Description, Pending, Trouble, arn_of
 from holdfast.service.failure_path import described, failed_branches
@@ -301,7 +301,7 @@ def _titled(kind: str, name: str | None) -> str:
 
 
 def _error(error: dict[str, Any]) -> str:
-    parts = [class_of(error.get("ErrorType") or ""), with_cure(error.get("ErrorMessage"))]
+    parts = [class_of(error.get("ErrorType") or ""), with_advice(error.get("ErrorMessage"))]
     return ": ".join(part for part in parts if part) or "(no message)"
 
 

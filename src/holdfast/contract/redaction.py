@@ -1,6 +1,7 @@
 """Values without their secrets: a place that a schema marks with `"writeOnly": true` or `"x-redact": true` is never shown.
 
 Only schemas that can reach a mark are walked, and only for a bounded time: a value that would take longer is not shown at all.
+Secrets inside texts and lines of logs are found by `workers/tools/secrets.py` and `workers/input_secrets.py`.
 """
 
 from __future__ import annotations

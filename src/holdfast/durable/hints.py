@@ -24,14 +24,15 @@ _warned: set[tuple[object, ...]] = set()
 
 
 def returned(func: Any) -> Any:
-    """The return annotation of a function, if it names a model; else None."""
+    """The return annotation of a function, if it contains a model class at any depth (`Invoice`, `list[Invoice]`); else None. For
+    `Awaitable[X]` it is `X`."""
     func = written(func)
     said = getattr(func, "__annotations__", None)
     return _named(func, said.get("return")) if said else None
 
 
 def taken(handler: Any) -> Any:
-    """The annotation of a handler's event, if it names a model; else None."""
+    """The annotation of a handler's event, if it contains a model class at any depth; else None."""
     bound = isinstance(handler, MethodType)
     func = written(handler)
     said, code = getattr(func, "__annotations__", None), getattr(func, "__code__", None)

@@ -23,9 +23,9 @@ from holdfast.durable.lambda_service import ErrorObject
 from holdfast.durable.plain_json import json_text
 from holdfast.durable.scope import Scope
 from holdfast.durable.state import ExecutionState
-from holdfast.model.cures import OF_A_RESULT
 from holdfast.model.execution import Outcome, OutcomeStatus
 from holdfast.model.ports import Invocation, Port
+from holdfast.model.serialization_advice import OF_A_RESULT
 
 PENDING = Outcome(OutcomeStatus.PENDING)
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from holdfast.durable.concurrency.models import BatchResult
 from holdfast.durable.exceptions import SerDesError
-from holdfast.model.cures import OF_A_STEP
+from holdfast.model.serialization_advice import OF_A_STEP
 from holdfast.model.typed import Unwritable, as_json, first_unwritable, is_model
 
 _KNOWN: Final = (str, int, float, type(None))
@@ -17,7 +17,7 @@ _KNOWN: Final = (str, int, float, type(None))
 def json_text(value: Any, cure: str, *, allow_nan: bool = True) -> str:
     """The value as JSON. A type that JSON does not have raises a TypeError that names the type, its place in the value, and the cure.
 
-    If the value itself has such a type, the message begins with the standard library's sentence (model.cures).
+    If the value itself has such a type, the message begins with the standard library's sentence (model.serialization_advice).
     """
     found: Unwritable | None = None
     try:

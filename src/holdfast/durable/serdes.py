@@ -25,7 +25,7 @@ from holdfast.durable.exceptions import RetryableSerDesError, SerDesError
 from holdfast.durable.plain_json import json_text, refusal
 from holdfast.durable.protocols import SerDes as SerDes
 from holdfast.durable.protocols import SerDesContext as SerDesContext
-from holdfast.model.cures import OF_A_PAYLOAD
+from holdfast.model.serialization_advice import OF_A_PAYLOAD
 from holdfast.model.typed import Unfitting, Unwritable, as_json, is_model, typed
 
 logger = logging.getLogger(__name__)

@@ -47,7 +47,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     outcome: str
     tenant: str | None = None
     times: int = 1
-    """How often the same call was refused, if one note stands for several."""
+    """How many refusals this note stands for. The first refusal of a kind has a note of its own, which is not counted again."""
     expires_at: int
 
 

@@ -6,7 +6,7 @@ from holdfast.model.errors import Retryable
 
 
 class QueueFull(Retryable):
-    """The queue takes no more executions now. Nothing was written; try again later."""
+    """The queue takes no more executions now. Nothing was written. `store/lane_book.py` estimates when there is room again."""
 
     code = "overloaded"
 

@@ -10,7 +10,6 @@ import msgspec
 from holdfast.engine.quarantines import waits
 from holdfast.engine.quarantines import why as why_quarantined
 from holdfast.model import codec
-from holdfast.model.cures import with_cure
 from holdfast.model.error_text import one_line, place_of
 from holdfast.model.errors import (
     ExecutionFailed,
@@ -26,6 +25,7 @@ from holdfast.model.ids import Arn
 from holdfast.model.life import next_try, reason_of
 from holdfast.model.operations import RUN, Operation, Status, Type, is_pending
 from holdfast.model.schedules import Occurrence, occurrence_in
+from holdfast.model.serialization_advice import with_advice
 from holdfast.model.starts import restart_in
 from holdfast.service.failure_path import failed_in
 from holdfast.service.queue_places import QueuePlace, queue_place, why_it_waits
@@ -127,7 +127,7 @@ def result_of(store: Store, header: Execution, payload: str | None) -> Any:
         return None if payload is None else codec.loads(payload)
     failure = codec.failure_from(payload or "{}")
     where = failed_in(store, header, failure)
-    message = with_cure(failure.message)
+    message = with_advice(failure.message)
     raise _ENDINGS[header.status](message if where is None else f"{message} (in {where})", failure.type, failure.data)
 
 

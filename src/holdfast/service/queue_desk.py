@@ -64,7 +64,11 @@ class ParkedRun(msgspec.Struct, frozen=True):
 
 
 class QueueDesk:
-    """Verbs on the queues of a store. With a `tenant`, a verb shows only what belongs to that tenant."""
+    """Verbs on the queues of a store.
+
+    `list`, `show` and `parked` take a tenant: then lanes, counts and parked runs are those of this tenant. The name, the settings and the
+    next admission of a queue are the same for all tenants. Verbs that change a queue check no tenant: the caller must.
+    """
 
     def __init__(self, store: Store, clock: Clock, ids: IdSource, actor: Actor | None = None) -> None:
         self._store, self._clock, self._ids, self._actor = store, clock, ids, actor

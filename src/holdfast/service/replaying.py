@@ -157,7 +157,7 @@ class _Watch(RestingHooks):
 
 
 class _Refusing:
-    """The port and the threads of a replay: they return recorded state, and refuse every write."""
+    """Takes the place of the port and of the thread pool in a replay: it returns recorded state, refuses every write and runs no step."""
 
     def __init__(self, operations: Sequence[Operation], given: str | None) -> None:
         self._operations = operations

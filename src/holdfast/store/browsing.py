@@ -83,7 +83,7 @@ class BrowsedRow(msgspec.Struct, frozen=True):
     header: Execution
     standing: Standing
     kind: Kind
-    """The kind of its function. It is `function` where no runner has published it."""
+    """The kind of its function; `function` if no runner has published that function."""
 
 
 class Browsed(msgspec.Struct, frozen=True):

@@ -78,7 +78,9 @@ def _unpack_one(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, into: Path, ro
         with archive.open(entry) as packed, os.fdopen(private.new_file(path, executable=executable), "wb") as file:
             return _copy(packed, file, room, "The zip file")
     except (FileExistsError, NotADirectoryError):
-        raise CodeInvalid(f"{entry.filename!r:.200} is in the zip file twice.") from None
+        raise CodeInvalid(
+            f"{entry.filename!r:.200} is in the zip file twice, or it needs a folder where the zip file has a file."
+        ) from None
     except OSError as error:
         if error.errno in _TROUBLE:
             raise

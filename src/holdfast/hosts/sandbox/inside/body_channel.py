@@ -15,7 +15,8 @@ _FDS: Final = 4
 _CROWDED_SECONDS: Final = 0.01
 AS_THE_JAIL_SAYS: Final = b"a"
 WITHOUT_CHILDREN: Final = b"n"
-"""The runner's request to the stub: one of these bytes for each attempt, then one byte with the nice value."""
+"""For each attempt the runner sends two bytes to the stub: first AS_THE_JAIL_SAYS, or WITHOUT_CHILDREN if the body may start no processes;
+then the nice value."""
 SCRATCH: Final = b"s"
 ARE_YOU_THERE: Final = b"?"
 I_AM: Final = b"!"

@@ -27,7 +27,7 @@ _SENTENCES: Final = (
 )
 
 
-def with_cure(message: str | None) -> str | None:
+def with_advice(message: str | None) -> str | None:
     """The message of an error for people. If it is one of AWS's short sentences, the advice is added."""
     for sentence, cure in _SENTENCES:
         if message is not None and sentence.fullmatch(message):
