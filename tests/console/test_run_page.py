@@ -175,7 +175,7 @@ async def test_hostile_text_is_shown_and_does_nothing(scene: Scene) -> None:
 async def test_a_callback_is_answered_on_the_page_and_the_run_goes_on(scene: Scene) -> None:
     execution = await ran(scene, {"asks": True})
     operation = callback_of(scene, execution)
-    async with scene.browser("operator", person="ann") as browser:
+    async with scene.browser("approver", person="ann") as browser:
         page = plain((await browser.get(f"runs/{execution}?op={operation}")).text)
         assert "This callback waits for an answer" in page
         assert "Send success" in page
@@ -194,9 +194,20 @@ async def test_a_callback_is_answered_on_the_page_and_the_run_goes_on(scene: Sce
 async def test_a_callback_can_fail(scene: Scene) -> None:
     execution = await ran(scene, {"asks": True})
     operation = callback_of(scene, execution)
-    async with scene.browser("operator") as browser:
+    async with scene.browser("approver") as browser:
         await browser.post(f"runs/{execution}/op/{operation}/fail", type="Refused", message="not today")
         assert "Refused : not today" in plain((await browser.get(f"runs/{execution}?op={operation}")).text)
+
+
+@pytest.mark.parametrize("verb", ["succeed", "fail", "heartbeat"])
+async def test_who_may_start_a_run_may_not_answer_its_callback(scene: Scene, verb: str) -> None:
+    """As over HTTP: approving is not operating."""
+    execution = await ran(scene, {"asks": True})
+    operation = callback_of(scene, execution)
+    async with scene.browser("operator") as browser:
+        assert "Send success" not in await browser.text(f"runs/{execution}?op={operation}")
+        await browser.post(f"runs/{execution}/op/{operation}/{verb}", expect=403, result="1")
+    assert not [note for note in noted(scene) if note[0] in ("callback", "heartbeat")]
 
 
 async def test_a_run_is_stopped_with_a_reason_that_the_audit_log_keeps(scene: Scene) -> None:
@@ -258,7 +269,7 @@ def other_code() -> Any:
 
 async def test_a_quarantined_run_says_why_and_is_released(scene: Scene) -> None:
     execution = await ran(scene, {"asks": True})
-    async with scene.browser("operator") as browser:
+    async with scene.browser("operator", "approver") as browser:
         await browser.post(f"runs/{execution}/op/{callback_of(scene, execution)}/succeed", result="1")
         async with holdfast.open(scene.where, functions=[other_code()]):
             await reached(scene, execution, State.QUARANTINED)

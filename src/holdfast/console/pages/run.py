@@ -56,9 +56,9 @@ class RunPages:
             *site.action(f"{run}/stop", self.stop, "StopRun", needs=Needs.OPERATE),
             *site.action(f"{run}/release", self.release, "ReleaseRun", needs=Needs.OPERATE),
             *site.action(f"{run}/redrive", self.redrive, "RedriveRun", needs=Needs.OPERATE),
-            *site.action(f"{op}/succeed", self.succeed, "SucceedCallback", needs=Needs.OPERATE),
-            *site.action(f"{op}/fail", self.fail, "FailCallback", needs=Needs.OPERATE),
-            *site.action(f"{op}/heartbeat", self.heartbeat, "HeartbeatCallback", needs=Needs.OPERATE),
+            *site.action(f"{op}/succeed", self.succeed, "SucceedCallback", needs=Needs.APPROVE),
+            *site.action(f"{op}/fail", self.fail, "FailCallback", needs=Needs.APPROVE),
+            *site.action(f"{op}/heartbeat", self.heartbeat, "HeartbeatCallback", needs=Needs.APPROVE),
         ]
 
     # --- reading
