@@ -103,7 +103,7 @@ def test_a_plain_store_is_refused_with_a_codec(holdfast: Program) -> None:
         (":codec", "names no codec"),
         ("none.py:codec", "There is no file none.py"),
         ("no.module:codec", "There is no module 'no.module'"),
-        ("codecs_of_shop.py:unknown", "There is no 'unknown' in codecs_of_shop.py"),
+        ("codecs_of_shop.py:unknown", "There is no payload codec 'unknown' in codecs_of_shop.py"),
         ("codecs_of_shop.py:nothing", "is not a payload codec: it lacks name, encode, decode, fingerprint"),
         ("codecs_of_shop.py:cls", "is not a payload codec: it is a class"),
         ("short.py:codec", "short.py could not be imported: InvalidParameter at "),

@@ -34,7 +34,11 @@ ExecutionArgument = Annotated[
     str, typer.Argument(metavar="EXECUTION", help="Its ARN, its id, FUNCTION/NAME, or its name if no other execution has it.")
 ]
 TrustOption = Annotated[
-    bool, typer.Option("--trust", help="Trust the folders that a worker needs, and remember it: their tools run outside the sandbox.")
+    bool,
+    typer.Option(
+        "--trust",
+        help="Trust the folders that this command uses, and remember it: their tools run unjailed, and their holdfast.toml counts.",
+    ),
 ]
 ConfigOption = Annotated[
     Path | None,

@@ -301,9 +301,9 @@ class DurableInstrumentationPlugin:
 class DurableInstrumentationPluginFactory(Protocol):
     """Makes the plugins of one kind. Any object with this method will do; there is no class to inherit from.
 
-    What outlives an invocation belongs here: exporters, connections, settings. A class marked `__durable_registration_api__ = 1` may
-    also name an `exclusive_group`, of which a function takes only one, and have `on_registration_result(registered)` called once it is
-    known whether its factories are in use.
+    What outlives an invocation belongs here: exporters, connections, settings. A factory whose class sets
+    `__durable_registration_api__ = 1` may have two more members. `exclusive_group`: two factories of one group on one function are an
+    error. `on_registration_result(registered)` is called when a function is decorated, and says whether that function uses the factory.
     """
 
     def create_plugin(self, info: InvocationStartInfo, /) -> DurableInstrumentationPlugin:

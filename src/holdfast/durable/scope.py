@@ -161,7 +161,7 @@ class Scope:
         )
 
     def branch(self, identity: Identity, index: int, sub_type: SubType, name: str) -> Identity:
-        """The identity of a branch: by its index under its batch, in whatever order branches run."""
+        """The identity of a branch. It depends only on the batch and on the index of the branch, not on the order in which branches run."""
         return Identity(operation_id(identity.operation_id, index), Type.CONTEXT, sub_type.value, identity.operation_id, name)
 
     def call(self, identity: Identity) -> _Call:

@@ -81,7 +81,7 @@ def load_codec(address: str) -> PayloadCodec:
         raise CodecNotLoadable(_discreet(place, failed)) from None
     found = getattr(module, name, None)
     if found is None:
-        raise CodecNotLoadable(f"There is no {name!r} in {place}.")
+        raise CodecNotLoadable(f"There is no payload codec {name!r} in {place}.")
     lacking = [member for member in ("name", "encode", "decode", "fingerprint") if not hasattr(found, member)]
     if lacking or isinstance(found, type):
         what = f"it lacks {', '.join(lacking)}" if lacking else "it is a class; name an instance of it"

@@ -32,7 +32,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     tune: bool = True
     """Whether to tune the interpreter for many coroutines beside busy threads (see `service.interpreter_tuning`)."""
     codec: PayloadCodec | None = None
-    """Encodes payloads in the store's file, e.g. `holdfast.AesGcm`. A store must always be opened with the codec that it was made with."""
+    """Encodes the payloads in the store, e.g. `holdfast.AesGcm`. A store must always be opened with the codec that it was made with."""
     migrate: bool = False
     """Whether this process migrates the schema of an older Postgres store when it opens the store. A SQLite file is always migrated."""
     observers: tuple[Observer, ...] = ()

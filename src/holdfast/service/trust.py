@@ -97,7 +97,7 @@ class TrustBook:
                 raise ValueError
             return list(told["folders"])
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise TrustRefused(f"{self.file} is damaged, so that no folder is trusted. Remove it, and trust your folders again.") from None
+            raise TrustRefused(f"{self.file} is damaged, so no folder is trusted. Remove it, and trust your folders again.") from None
         except OSError as error:
             raise TrustRefused(f"{self.file} could not be read: {error.strerror}.") from None
 

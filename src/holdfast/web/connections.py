@@ -99,7 +99,7 @@ class Connections:
         self._refused += 1
         now = self._now()
         if self._told_at is None or now - self._told_at >= _TOLD_SECONDS:
-            log.warning("%d connections were refused, the last from %s: %s.", self._refused, address, why)
+            log.warning("Refused connections since the last such line: %d. The last came from %s: %s.", self._refused, address, why)
             self._told_at, self._refused = now, 0
         return why
 

@@ -1,4 +1,4 @@
-"""The front door: a person who opens a server's address in a browser gets the console."""
+"""The front door: `GET /` of a server leads to the console, so a person need not know its path."""
 
 from __future__ import annotations
 

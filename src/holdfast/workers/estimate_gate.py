@@ -40,7 +40,7 @@ class RunEstimates(Protocol):
 
 
 class EstimateGate:
-    """The gate of one worker service."""
+    """Refuses new runs of one worker service whose estimate is above a cap, and gives estimates to queues that limit cost."""
 
     def __init__(self, engine: Engine, estimates: RunEstimates | None) -> None:
         self._engine = engine

@@ -25,7 +25,7 @@ PAGE: Final = 200
 """How many rows one slice has."""
 _MOST_TREES: Final = 12
 _MOST_OPERATIONS: Final = 120_000
-"""The kept trees have at most this many operations together."""
+"""The kept trees have at most this many operations together; a larger tree is kept alone."""
 _WHOLE_OPERATIONS: Final = 2_000
 _WHOLE_BYTES: Final = 8 * 1024 * 1024
 """If an execution is not larger than this, all its payloads are read at once. Of a larger one, only the payloads of the rows that a page

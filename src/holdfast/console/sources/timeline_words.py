@@ -57,7 +57,7 @@ _BY_TYPE: Final[Mapping[Type, str]] = {
     Type.CHAINED_INVOKE: "invoke",
 }
 LOG: Final = "log"
-"""The verb of a line that an operation logged."""
+"""The verb of a row that shows a line which an operation logged."""
 _MOST_LEVEL: Final = 10
 _MOST_LINE: Final = 300
 BATCHES: Final = frozenset({SubType.MAP.value, SubType.PARALLEL.value})

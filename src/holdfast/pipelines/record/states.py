@@ -33,7 +33,7 @@ class NodeStanding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Names of nodes, ids of approvals."""
     error_code: str | None = None
     message: str | None = None
-    """Why the node ended in this state, a note about its result, or why it runs again."""
+    """Why the node ended in this state, a note about its result, the progress of a running node, or why a gate wants nodes to run again."""
     began_at: int | None = None
     ended_at: int | None = None
     reused: bool = False

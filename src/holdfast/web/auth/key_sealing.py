@@ -66,7 +66,7 @@ class Sealing:
         return not known or credential.secret.startswith(f"{known[0][0]}:")
 
     def opened(self, credential: Credential) -> str:
-        """The secret of an access key."""
+        """The secret of an access key, decrypted."""
         name = credential.secret.partition(":")[0]
         for again in (False, True):  # another process may have made a key file in the meantime
             for own, codec in self._known(again=again):

@@ -1,4 +1,4 @@
-"""Direct system calls that Python's standard library does not have (before 3.12)."""
+"""System calls that the standard library of Python 3.11 does not have."""
 
 from __future__ import annotations
 
