@@ -24,7 +24,7 @@ HERE = Asker(principal="local:ann", actor=Actor(who="local:ann", origin="127.0.0
 
 
 def decision(verdict: str = "approve", by: str = "local:ann", **more: Any) -> Decision:
-    return Decision(verdict=verdict, decided_by=by, decided_at=1, **more)
+    return Decision(verdict=verdict, decided_by=by, decided_at=VirtualClock().now(), **more)  # else upkeep removes its note as an old one
 
 
 async def paying(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
