@@ -306,6 +306,34 @@ async def test_past_runs_tell_what_a_node_usually_costs_and_a_map_counts_by_its_
     assert other.p50 is None, "the past of another tenant tells nothing"
 
 
+async def test_past_runs_of_a_worker_tell_what_it_usually_costs_outside_pipelines(tmp_path: Path) -> None:
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        for _ in range(inputs["calls"]):
+            await ctx.tools.language_model()
+        return {}
+
+    caller = worker("caller", body, Greedy("language_model", Effect.READ), limits=Limits(tools=MODEL, max_tokens=1000))
+    graph = graph_of(WorkerNode(name="a", worker="caller", inputs={"calls": 9}))
+    async with stage(graph, caller, folder=tmp_path, model=PRICED, policy=Policy(estimate="typical")) as on:
+        small: dict[str, Any] = {"name": "caller", "constraints": Constraints(max_tokens=300)}
+        refused = await on.run({"calls": 1}, **small)
+        assert on.estimates.of("caller").p50 is None
+        await on.run()
+        for calls in (1, 1, 3):
+            await on.run({"calls": calls}, name="caller")
+        on.estimates._read.clear()
+        told = on.estimates.of("caller", tenant="default")
+        capped = on.estimates.of("caller", limits=Limits(tools=MODEL, max_tokens=250))
+        other = on.estimates.of("caller", tenant="other")
+        began = await on.run({"calls": 1}, **small)
+    assert refused.error is not None
+    assert refused.error.error_code == "estimate_exceeded"
+    assert (told.most.tokens, told.p50, told.p95) == (1000, Amount(100, 100 * TOKEN), Amount(300, 300 * TOKEN))
+    assert [node.usual and node.usual.samples for node in told.nodes] == [3]
+    assert (capped.p95, began.error) == (Amount(250, 250 * TOKEN), None)
+    assert (other.p50, other.p95, other.nodes[0].usual) == (None, None, None), "the past of another tenant tells nothing"
+
+
 async def test_the_rest_of_a_run_is_what_its_open_nodes_may_still_cost(tmp_path: Path) -> None:
     graph = graph_of(one(undo=Undo(worker="judge")), HumanNode(name="ok", show=ref("a", "outputs")), one("b", "big", after=(After("ok"),)))
     graph = msgspec.structs.replace(graph, steps=None)

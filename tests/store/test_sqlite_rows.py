@@ -72,6 +72,14 @@ def rows_of(store: SqliteStore, table: str) -> int:
     return int(count)
 
 
+@pytest.mark.parametrize("question, by", [("cost_samples", "pipeline"), ("cost_samples_of_worker", "worker")])
+def test_past_calls_of_a_pipeline_or_worker_are_found_by_its_index_and_never_sorted(store: SqliteStore, question: str, by: str) -> None:
+    asked = {by: "x", "tenant": None, "limit": 1}
+    steps = [row[3] for row in store._reader.execute(f"EXPLAIN QUERY PLAN {store._sql[question]}", asked)]
+    assert [step for step in steps if "ledger" in step] == [f"SEARCH ledger USING INDEX ledger_by_{by} ({by}=?)"]
+    assert [step for step in steps if "ORDER BY" in step] == []
+
+
 # --- lists -------------------------------------------------------------------------------------------------------------------
 
 

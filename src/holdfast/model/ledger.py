@@ -124,7 +124,7 @@ class CostSum(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CostSample(msgspec.Struct, frozen=True):
-    """What one run spent for one node of a pipeline."""
+    """What one run spent: for one node of a pipeline, or as a run that no pipeline asked for (`node` is empty)."""
 
     node: str
     owner: str

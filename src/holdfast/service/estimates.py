@@ -23,7 +23,7 @@ from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.model.execution import Execution
 from holdfast.model.ledger import NANO, CostSample
 from holdfast.pipelines.estimate.amounts import NOTHING, Amount
-from holdfast.pipelines.estimate.estimate import Begun, Estimate, NodeEstimate, estimate, rest_of
+from holdfast.pipelines.estimate.estimate import Begun, Estimate, NodeEstimate, estimate, rest_of, usual_of_runs
 from holdfast.pipelines.estimate.worst import Gap, worker_most
 from holdfast.pipelines.graph.graph import Graph
 from holdfast.pipelines.run.served import ServedPipeline
@@ -84,7 +84,7 @@ class Estimates:
         self._policy = policy
         self.store: Store | None = None
         """The store with the past runs; None until an engine is attached."""
-        self._read: dict[tuple[str, str | None], tuple[float | None, Sequence[CostSample]]] = {}
+        self._read: dict[tuple[str, str, str | None], tuple[float | None, Sequence[CostSample]]] = {}
 
     @property
     def refuses(self) -> bool:
@@ -100,29 +100,34 @@ class Estimates:
         limits: Limits | None = None,
         tenant: str | None = None,
     ) -> Estimate:
-        """What a run may cost. What is usual is taken from past runs of `tenant`, or of all tenants without it."""
+        """What a run may cost. What is usual is taken from past runs of `tenant`, or of all tenants without it; for a worker from
+        its runs that no pipeline asked for."""
         found = self.catalogue.find(worker_id, version)
         if found is None:
             raise InvalidParameter(f"No worker {worker_id!r:.100} is served here.")
-        contract, samples = found.worker.contract, partial(self._samples, tenant=tenant)
+        contract = found.worker.contract
         limits = limits or contract.limits
         if isinstance(found, ServedPipeline):
-            return estimate(found.graph, inputs, self.catalogue, samples=samples, limits=limits)
+            return estimate(found.graph, inputs, self.catalogue, samples=partial(self._samples, tenant=tenant), limits=limits)
         most, why = worker_most(worker_id, limits, self.catalogue)
         gaps = () if why is None else (Gap(worker_id, why),)
-        node = NodeEstimate(node=worker_id, kind="worker", most=most)
-        return Estimate(worker_id=worker_id, version=contract.version, most=most, nodes=(node,), gaps=gaps)
+        usual = usual_of_runs(self._samples(worker_id, "worker", tenant=tenant))
+        p50, p95 = (None, None) if usual is None else (usual.p50.at_most(most), usual.p95.at_most(most))
+        node = NodeEstimate(node=worker_id, kind="worker", most=most, usual=usual)
+        return Estimate(worker_id=worker_id, version=contract.version, most=most, p50=p50, p95=p95, nodes=(node,), gaps=gaps)
 
-    def _samples(self, pipeline: str, *, tenant: str | None) -> Sequence[CostSample]:
-        """What past runs spent. It is kept for a few seconds, because many runs may be accepted in that time."""
+    def _samples(self, name: str, kind: str = "pipeline", *, tenant: str | None) -> Sequence[CostSample]:
+        """What past runs of a pipeline or worker spent. It is kept for a few seconds, because many runs may be accepted in that time."""
         if self.store is None:
             return ()
-        at, found = self._read.get((pipeline, tenant), (None, ()))
+        key = (kind, name, tenant)
+        at, found = self._read.get(key, (None, ()))
         if at is None or monotonic() - at > _FRESH_SECONDS:
-            found = self.store.cost_samples(pipeline, tenant)
+            read = self.store.cost_samples_of_worker if kind == "worker" else self.store.cost_samples
+            found = read(name, tenant)
             if len(self._read) >= _MOST_READ:
                 self._read.clear()
-            self._read[pipeline, tenant] = (monotonic(), found)
+            self._read[key] = (monotonic(), found)
         return found
 
     # --- the rest of a run

@@ -13,7 +13,8 @@ from holdfast.store.rows import Row
 
 _DIMENSIONS: Final = tuple(Dimension)
 _MOST_SAMPLES: Final = 10_000
-"""What nodes usually cost is computed from at most this many of a pipeline's newest calls."""
+"""What nodes usually cost is computed from at most this many of a pipeline's newest calls, and what a worker
+usually costs from as many of its own."""
 _NEVER: Final = 2**40
 _CUT_OFF: Final = frozenset({ExecutionStatus.STOPPED, ExecutionStatus.TIMED_OUT, ExecutionStatus.FAILED})
 """The statuses after which no receipt of an open call can be written any more. SUCCEEDED is not among them, because a run that succeeds has
@@ -46,6 +47,11 @@ class LedgerReads(Reads):
         """What runs spent for each node of a pipeline."""
         asked = {"pipeline": self._text(pipeline), "tenant": self._asked(tenant), "limit": _MOST_SAMPLES}
         return [CostSample(*row) for row in self._read("cost_samples", asked)]
+
+    def cost_samples_of_worker(self, worker: str, tenant: str | None = None) -> Sequence[CostSample]:
+        """What each run of a worker spent that no pipeline asked for."""
+        asked = {"worker": self._text(worker), "tenant": self._asked(tenant), "limit": _MOST_SAMPLES}
+        return [CostSample(*row) for row in self._read("cost_samples_of_worker", asked)]
 
     def _asked(self, text: str | None) -> str | None:
         return None if text is None else self._text(text)

@@ -22,3 +22,7 @@ class LedgerStore(Protocol):
     def cost_samples(self, pipeline: str, tenant: str | None = None) -> Sequence[CostSample]:
         """What runs spent for each node of a pipeline, by its newest calls."""
         ...
+
+    def cost_samples_of_worker(self, worker: str, tenant: str | None = None) -> Sequence[CostSample]:
+        """What each run of a worker spent that no pipeline asked for, by the newest calls of such runs."""
+        ...

@@ -183,6 +183,11 @@ class _Past:
         return self._known[worker, depth]
 
 
+def usual_of_runs(runs: Sequence[CostSample]) -> Usual | None:
+    """What one run usually costs, by past runs; None if there are none."""
+    return _percentiles([Amount(run.tokens, run.nanos) for run in runs]) if runs else None
+
+
 def _of_map(own: Sequence[CostSample], items: int) -> Usual:
     """What a map usually costs. Each item is a run. It counts the largest possible number of items, in one round and without fallbacks."""
     one = _percentiles([Amount(sample.tokens, sample.nanos) for sample in own])

@@ -15,7 +15,7 @@ from holdfast.store.migrating import Lineage, MigrationStep, Numbers, number, to
 from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.session import Session
 
-SCHEMA_VERSION: Final = 13
+SCHEMA_VERSION: Final = 14
 SINCE: Final = {"superseded_by": 7, "quarantine": 7, "queue": 10, "lane": 10, "order_at": 10, "parked": 10}
 """The columns that checks.sql asks for and that older schemas do not have."""
 CHECKED_SINCE: Final = {

@@ -990,6 +990,14 @@ SELECT node, owner, run, sum(input + output)::bigint, sum(nanos)::bigint FROM (
     ORDER BY number DESC LIMIT %(limit)s::bigint
 ) AS newest GROUP BY node, owner, run
 
+-- name: cost_samples_of_worker
+-- What runs of a worker spent that no pipeline asked for, by the newest calls.
+SELECT node, owner, run, sum(input + output)::bigint, sum(nanos)::bigint FROM (
+    SELECT node, owner, run, input, output, nanos FROM ledger
+    WHERE worker = %(worker)s::text AND pipeline = '' AND state <> 'reserved' AND tenant = coalesce(%(tenant)s::text, tenant)
+    ORDER BY number DESC LIMIT %(limit)s::bigint
+) AS newest GROUP BY node, owner, run
+
 -- name: drop_ledger
 DELETE FROM ledger WHERE number IN (
     SELECT number FROM ledger WHERE expires_at <= %s ORDER BY expires_at LIMIT %s FOR UPDATE SKIP LOCKED

@@ -337,6 +337,7 @@ CREATE TABLE ledger (
 );
 CREATE INDEX ledger_by_root ON ledger (root);
 CREATE INDEX ledger_by_pipeline ON ledger (pipeline, number) WHERE pipeline <> '' AND state <> 'reserved';
+CREATE INDEX ledger_by_worker ON ledger (worker, number) WHERE pipeline = '' AND state <> 'reserved';
 CREATE INDEX ledger_expiring ON ledger (expires_at);
 
 -- The sums of the ledger, by UTC day. Every write that adds to the ledger adds to these, too.

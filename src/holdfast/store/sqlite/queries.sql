@@ -641,6 +641,14 @@ SELECT node, owner, run, sum(input + output), sum(nanos) FROM (
     ORDER BY number DESC LIMIT :limit
 ) AS newest GROUP BY node, owner, run
 
+-- name: cost_samples_of_worker
+-- What runs of a worker spent that no pipeline asked for, by the newest calls.
+SELECT node, owner, run, sum(input + output), sum(nanos) FROM (
+    SELECT node, owner, run, input, output, nanos FROM ledger
+    WHERE worker = :worker AND pipeline = '' AND state <> 'reserved' AND tenant = coalesce(:tenant, tenant)
+    ORDER BY number DESC LIMIT :limit
+) AS newest GROUP BY node, owner, run
+
 -- name: drop_ledger
 DELETE FROM ledger WHERE number IN (
     SELECT number FROM ledger WHERE expires_at <= ? ORDER BY expires_at LIMIT ?

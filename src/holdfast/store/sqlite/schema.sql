@@ -333,6 +333,7 @@ CREATE TABLE ledger (
 );
 CREATE INDEX ledger_by_root ON ledger (root);
 CREATE INDEX ledger_by_pipeline ON ledger (pipeline, number) WHERE pipeline <> '' AND state <> 'reserved';
+CREATE INDEX ledger_by_worker ON ledger (worker, number) WHERE pipeline = '' AND state <> 'reserved';
 CREATE INDEX ledger_expiring ON ledger (expires_at);
 CREATE TRIGGER ledger_is_not_changed BEFORE UPDATE ON ledger BEGIN SELECT RAISE(ABORT, 'the ledger is only added to'); END;
 CREATE TRIGGER ledger_is_not_removed BEFORE DELETE ON ledger WHEN OLD.expires_at > coalesce((SELECT value FROM meta WHERE key = 'forgotten'), 0) BEGIN SELECT RAISE(ABORT, 'the ledger is only added to'); END;

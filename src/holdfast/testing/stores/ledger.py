@@ -70,6 +70,22 @@ class LedgerSuite(OneHandle):
         assert store.cost_samples("p") == [CostSample("n", "", "below", 10, 5)]
         assert store.cost_samples("p", "acme") == []
 
+    def test_past_calls_of_a_worker_are_summed_by_run_without_those_that_a_pipeline_asked_for(self, store: Store) -> None:
+        header = live(store, "a")
+        runs: list[dict[str, Any]] = [{"run": run, "root": run, "path": run} for run in ("r1", "r2", "r3", "r4")]
+        first, second, zoo, inside = runs
+        second["owner"], zoo["tenant"] = "above", "zoo"
+        inside |= {"pipeline": "p", "node": "n"}
+        calls = [("c", first), ("d", first), ("c", second), ("c", zoo), ("c", inside), ("e", first | {"worker": "other"})]
+        entries = [entry(call, state, **who) for call, who in calls for state in (S.RESERVED, S.SETTLED)]
+        entries += [entry("free", **second), entry("free", S.RELEASED, **second), entry("open", **second)]
+        answers(store, msgspec.structs.replace(checkpoint(header, step("s")), ledger=tuple(entries)))
+
+        one, two, three = CostSample("", "", "r1", 20, 10), CostSample("", "above", "r2", 10, 5), CostSample("", "", "r3", 10, 5)
+        asked = {tenant: store.cost_samples_of_worker("w", tenant) for tenant in (None, "acme", "zoo", "none")}
+        found = {tenant: sorted(samples, key=lambda sample: sample.run) for tenant, samples in asked.items()}
+        assert found == {None: [one, two, three], "acme": [one, two], "zoo": [three], "none": []}
+
     def test_the_end_of_an_execution_ends_the_calls_that_it_left_open(self, store: Store) -> None:
         stopped, late, failed, apart = (live(store, name) for name in ("a", "b", "c", "d"))
         day_after = T0 + DAY_MS
