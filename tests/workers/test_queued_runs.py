@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import closing
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -103,6 +103,18 @@ async def test_a_rate_for_each_user_makes_the_user_the_key_of_the_lane(tmp_path:
         for run in runs:
             assert (await force.response(run.id, LOCAL)).status is Status.OK
         assert admitted_seconds(force, *(run.id for run in runs)) == [0, 60, 0]
+
+
+@pytest.mark.parametrize("per, seconds", [("tenant", [0, 60, 120, 180]), ("user", [0, 0, 60, 60])])
+async def test_another_key_or_another_queue_does_not_lead_around_the_rate_of_the_contract(
+    tmp_path: Path, per: Literal["tenant", "user"], seconds: list[int]
+) -> None:
+    async with worker_service(InlineWorker(contract(rate_limit=RateLimit(1, 60, per)), nothing), folder=tmp_path) as force:
+        places = [enqueue_of(queue, key=key) for queue, key in (("emails", "a"), ("emails", "b"), ("second", None), ("second", "a"))]
+        runs = [await force.enqueue(request(n=n, user=f"u{n % 2}"), LOCAL, place) for n, place in enumerate(places)]
+        for run in runs:
+            assert (await force.response(run.id, LOCAL)).status is Status.OK
+        assert sorted(admitted_seconds(force, *(run.id for run in runs))) == seconds
 
 
 async def test_a_day_cap_is_charged_when_the_run_is_enqueued(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
-from urllib.parse import unquote
 
 import msgspec
 
@@ -15,7 +14,7 @@ from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import Execution, ExecutionStatus, GraphText, Terms, new_execution
 from holdfast.model.history import KIND
 from holdfast.model.operations import Kind
-from holdfast.model.places import Level, checked_queue
+from holdfast.model.places import Place, checked_queue, key_and_user_of
 from holdfast.model.rates import Rate
 from holdfast.model.summary import begun, pipeline_of
 from holdfast.model.verbs import Start
@@ -91,10 +90,10 @@ def _milliseconds(seconds: object, what: str) -> int:
     return round(seconds * 1000)
 
 
-def key_of(header: Execution) -> str | None:
-    """The key that an execution was enqueued with."""
-    parts = () if header.place is None else header.place.lane.split("/")
-    return next((unquote(part.partition("=")[2]) for part in parts if part.startswith(f"{Level.KEY}=")), None)
+def same_place(place: Place) -> Enqueue:
+    """The Enqueue that gives a new execution the lane of an earlier one."""
+    key, user = key_and_user_of(place.lane)
+    return Enqueue(queue=place.queue, key=key, user=user, units=place.units, money=place.money)
 
 
 def redriven(
@@ -122,5 +121,5 @@ def redriven(
         kind=Kind((first.detail or {}).get(KIND, Kind.FUNCTION.value)),
         again=True,
         graph=None if graph is None or header.graph is None else GraphText(header.graph, graph),
-        enqueue=Enqueue(queue=place.queue, key=key_of(header), units=place.units, money=place.money),
+        enqueue=same_place(place),
     )

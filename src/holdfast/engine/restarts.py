@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.engine.enqueues import key_of
-from holdfast.model.admission import Enqueue
+from holdfast.engine.enqueues import same_place
 from holdfast.model.audit import Notes
 from holdfast.model.charges import Charge
 from holdfast.model.errors import InvalidParameter
@@ -86,7 +85,7 @@ def restarted(
         graph=graph,
         charges=charges,
         again=True,
-        enqueue=None if place is None else Enqueue(queue=place.queue, key=key_of(old), units=place.units, money=place.money),
+        enqueue=None if place is None else same_place(place),
         restart=restart,
         notes=notes,
     )

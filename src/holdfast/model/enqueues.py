@@ -48,8 +48,10 @@ class Enqueue(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Its estimated cost, in billionths of a dollar, for queues that limit the cost of what waits."""
     same: Same = Same.EXISTING
     rates: tuple[Rate, ...] = ()
-    """The rates of the function itself. They apply to the leaf lane."""
+    """The rates of the function itself. All leaf lanes of the function that have the same tenant and user share them."""
+    user: str | None = None
+    """The user for whom these rates count; None: they count for the whole tenant."""
 
     def lane(self, header: Standing) -> str:
         """The leaf lane of an execution."""
-        return lane_of(self.queue, header.tenant, self.key, header.function, header.version)
+        return lane_of(self.queue, header.tenant, self.key, header.function, header.version, self.user)

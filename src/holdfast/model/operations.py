@@ -101,6 +101,7 @@ class Queued(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     units: int = 0
     money: int = 0
     rates: tuple[Rate, ...] = ()
+    user: str | None = None
 
 
 class Order(msgspec.Struct, frozen=True, gc=False):

@@ -9,6 +9,9 @@ function with its version:
 
     emails / tenant=acme / key=user-7 / function=send:3
 
+The rate of a function itself counts for all its leaf lanes together, whatever their queue and key (`shared_rate_of`). If that rate is one
+for each user, the leaf also names the user: `function=send:3;user=ann`.
+
 Limits belong to the queue, to each tenant and to each key. The last lane, the leaf, holds executions of one function and version only, so
 a runner takes only what it can run.
 """
@@ -19,7 +22,7 @@ import re
 from functools import lru_cache
 from hashlib import sha256
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import msgspec
 
@@ -30,6 +33,8 @@ MAX_KEY: Final = 256
 NEVER: Final = 253_402_300_799_000
 """A deadline that is never reached: the end of the year 9999. A queued execution without a time to live has it until it is admitted."""
 _QUEUE: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+_USER: Final = ";user="
+"""Stands between the function of a leaf lane and its user. No escaped part has a semicolon."""
 _PART: Final = 160
 """The most characters of one part of a path. A longer one is cut and ends with its digest: a database bounds the length of an index."""
 
@@ -92,21 +97,41 @@ def checked_queue(name: object) -> str:
     return name
 
 
-def lane_of(queue: str, tenant: str | None, key: str | None, function: str, version: str) -> str:
-    """The leaf lane of an execution. Each part is escaped, so no tenant or key can name another's lane."""
+def lane_of(queue: str, tenant: str | None, key: str | None, function: str, version: str, user: str | None = None) -> str:
+    """The leaf lane of an execution. Each part is escaped, so no tenant, key or user can name another's lane. `user` is given if the
+    function has a rate for each user.
+    """
     try:
-        return _joined(queue, tenant, key, function, version)
+        return _joined(queue, tenant, key, function, version, user)
     except TypeError:  # the cache cannot hold it
         raise InvalidParameter("The parts of a lane are texts.") from None
 
 
 @lru_cache(maxsize=4096)
-def _joined(queue: str, tenant: str | None, key: str | None, function: str, version: str) -> str:
+def _joined(queue: str, tenant: str | None, key: str | None, function: str, version: str, user: str | None) -> str:
     parts = [checked_queue(queue), f"{Level.TENANT}={_escaped(tenant or 'default', 'tenant')}"]
     if key is not None:
         parts.append(f"{Level.KEY}={_escaped(key, 'key')}")
-    parts.append(f"{Level.LEAF}={_escaped(function, 'function')}:{_escaped(version, 'version')}")
+    of_user = "" if user is None else f"{_USER}{_escaped(user, 'user')}"
+    parts.append(f"{Level.LEAF}={_escaped(function, 'function')}:{_escaped(version, 'version')}{of_user}")
     return "/".join(parts)
+
+
+@lru_cache(maxsize=4096)
+def shared_rate_of(leaf: str) -> str:
+    """The key of the rate that all leaf lanes of a function share: those of one tenant, or of one user of the tenant. Queues, keys and
+    versions make no difference. The key is no lane: no queue has a name that begins with `~`.
+    """
+    parts = leaf.split("/")
+    function, _, user = parts[-1].partition("=")[2].partition(_USER)
+    return "/".join(["~" + function.rpartition(":")[0], parts[1], *([f"user={user}"] if user else [])])
+
+
+def key_and_user_of(leaf: str) -> tuple[str | None, str | None]:
+    """The key and the user in the path of a leaf lane; None where there is none."""
+    parts = leaf.split("/")
+    key = next((unquote(part.partition("=")[2]) for part in parts if part.startswith(f"{Level.KEY}=")), None)
+    return key, unquote(parts[-1].partition(_USER)[2]) or None
 
 
 @lru_cache(maxsize=4096)

@@ -76,12 +76,14 @@ def checked_rate(rate: Rate) -> Rate:
 
 
 class RateState(msgspec.Struct, frozen=True, gc=False):
-    """A rate of one lane as it stands."""
+    """A rate as it stands."""
 
     kind: str
     step_ns: int
     burst: int
     tat_ns: int = 0
+    shared: str = ""
+    """The key of the rate if several lanes share it (places.shared_rate_of); empty for the rate of one lane."""
 
     def charged(self, units: int, now: int) -> RateState | int:
         """The rate after an admission of these units at `now` (milliseconds), or the time at which they would be admitted.
@@ -94,4 +96,4 @@ class RateState(msgspec.Struct, frozen=True, gc=False):
         beyond = from_ns - now_ns - (self.burst - min(units, self.burst)) * self.step_ns
         if beyond > 0:
             return now - (-beyond // NS_PER_MS)
-        return RateState(self.kind, self.step_ns, self.burst, from_ns + min(units * self.step_ns, MAX_SPAN_NS))
+        return RateState(self.kind, self.step_ns, self.burst, from_ns + min(units * self.step_ns, MAX_SPAN_NS), self.shared)

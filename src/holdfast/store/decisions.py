@@ -24,6 +24,7 @@ from holdfast.model.payloads import PayloadCodec, encoded_graph, identified
 from holdfast.model.places import path
 from holdfast.model.queue_errors import QueueFull
 from holdfast.model.queues import Mode, QueueRow, QueueSettings
+from holdfast.model.rates import RateState
 from holdfast.model.schedule_errors import ScheduleChanged
 from holdfast.model.schedules import ScheduleState
 from holdfast.model.seal import Seal
@@ -137,6 +138,10 @@ class Decisions(ABC, Generic[B]):
     @abstractmethod
     def _lane(self, lane: str) -> LaneRow | None:
         """A lane that no entry of the batch has asked for yet."""
+
+    @abstractmethod
+    def _rates_under(self, shared: str | None) -> Sequence[RateState]:
+        """The rates that other lanes share under this key. The lane that asks is not in the database yet."""
 
     @abstractmethod
     def _oldest(self, queue: str) -> int | None:
@@ -328,6 +333,8 @@ class Decisions(ABC, Generic[B]):
             if found is None:
                 found = new_lane(key, settings, start.header, asked, paused=row.mode is Mode.PAUSED)
                 book.add(found)
+                for rate in self._rates_under(found.shared_rate):  # other lanes may have used the rate up
+                    book.shared.setdefault((rate.shared, rate.kind), rate)
             lanes.append(found)
         if start.by is None or asked.delay_ms > 0 or row.mode is Mode.PAUSED:
             return settings, False

@@ -20,7 +20,8 @@ from holdfast.model.ledger import NANO
 from holdfast.model.places import path
 from holdfast.model.queue_errors import QueueFull
 from holdfast.model.queues import Mode, QueueRow, QueueSettings
-from holdfast.store.lanes import LaneRow, rates_charged
+from holdfast.model.rates import RateState
+from holdfast.store.lanes import LaneRow, SharedRates, rates_charged
 
 _LONGEST_SECONDS: Final = 3600
 _UNKNOWN_SECONDS: Final = 60
@@ -36,6 +37,7 @@ class LaneBook:
     def __init__(self) -> None:
         self.rows: dict[str, LaneRow] = {}
         """The lanes that were read, or are new, as the batch leaves them; but `held` and `waiting` are as they were read."""
+        self.shared: SharedRates = {}
         self.settled: list[tuple[str, int]] = []
         """Leaf lanes, and the tokens that an execution there used beyond its estimate."""
         self.cooled: list[tuple[str, int]] = []
@@ -129,7 +131,7 @@ class LaneBook:
             held, waiting = self.counts(lane)
             if waiting or held >= lane.at_once or lane.paused or lane.closed_until > now:
                 return False
-            rates = rates_charged(lane, units, now)
+            rates = rates_charged(lane, units, now, self.shared)
             if isinstance(rates, int):
                 return False
             charged.append(rates)
@@ -138,10 +140,21 @@ class LaneBook:
             row.drained(now)
             self.rows[lane.key] = row
             self._undo.append(partial(self.rows.__setitem__, lane.key, lane))
+            for rate in after:
+                if rate.shared:
+                    self._undo.append(partial(_put_back, self.shared, (rate.shared, rate.kind), self.shared.get((rate.shared, rate.kind))))
+                    self.shared[rate.shared, rate.kind] = rate
         return True
 
     def _add(self, leaf: str, moves: Moves) -> None:
         self._leaves[leaf] = _sum(self._leaves.get(leaf, _NOTHING), moves)
+
+
+def _put_back(rates: SharedRates, at: tuple[str, str], before: RateState | None) -> None:
+    if before is None:
+        rates.pop(at, None)
+    else:
+        rates[at] = before
 
 
 def _sum(one: Moves, other: Moves) -> Moves:

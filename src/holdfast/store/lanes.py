@@ -15,7 +15,7 @@ Both backends share this module. A backend reads rows and writes them.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -24,9 +24,9 @@ import msgspec
 from holdfast.model.admission import Enqueue
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Change, Claimant, Execution, ExecutionStatus
-from holdfast.model.places import Level, level_of, parent_of
+from holdfast.model.places import Level, level_of, parent_of, shared_rate_of
 from holdfast.model.queues import UNLIMITED, QueueSettings
-from holdfast.model.rates import TOKENS, Rate, RateState
+from holdfast.model.rates import TOKENS, RateState
 from holdfast.model.verbs import Admit, Answer
 from holdfast.store.seam import Committed, Target
 
@@ -42,6 +42,8 @@ _MOST_HEADS: Final = 256
 _LOOKS_OF_HEAD: Final = 8
 """An execution that is closed, or refused at its admission, counts as this many of these looks."""
 _MINUTE_MS: Final = 60_000
+SharedRates = dict[tuple[str, str], RateState]
+"""The rates that several lanes share, as a batch or a walk leaves them. By their key and kind."""
 
 
 class LaneRow(msgspec.Struct, gc=False, kw_only=True):
@@ -63,6 +65,7 @@ class LaneRow(msgspec.Struct, gc=False, kw_only=True):
     """For a leaf: the function of its executions, and its version."""
     version: str | None = None
     rates: tuple[RateState, ...] = ()
+    """The lane's own rates, and the one that it shares with other lanes. The shared one may be older than in `SharedRates`."""
     taken: int = 0
     """How many executions of the lane a walk has admitted."""
     is_new: bool = False
@@ -72,6 +75,11 @@ class LaneRow(msgspec.Struct, gc=False, kw_only=True):
     def is_leaf(self) -> bool:
         """Whether executions stand in this lane itself."""
         return self.function is not None
+
+    @property
+    def shared_rate(self) -> str | None:
+        """The key of the rates that the lane shares with others."""
+        return next((rate.shared for rate in self.rates if rate.shared), None)
 
     @property
     def has_room(self) -> bool:
@@ -110,39 +118,48 @@ class LaneReads(NamedTuple):
     root: LaneRow
 
 
-def new_lane(key: str, settings: QueueSettings, header: Execution, asked: Enqueue, *, paused: bool) -> LaneRow:
-    """A lane that is not there yet, with the limits of its level."""
+def new_lane(key: str, settings: QueueSettings, header: Execution, asked: Enqueue, *, paused: bool, shares: bool = True) -> LaneRow:
+    """A lane that is not there yet, with the limits of its level. `shares`: whether a leaf shares the rates of its function with others."""
     level = level_of(key)
     limits = settings.at(level)
     rates = asked.rates if level == Level.LEAF else limits.parsed_rates()
+    shared = shared_rate_of(key) if shares and level == Level.LEAF else ""
     at_once = UNLIMITED if limits.at_once is None else limits.at_once
     return LaneRow(
         key=key,
         at_once=at_once,
         paused=paused and level == Level.QUEUE,
-        rates=tuple(rate_state(rate) for rate in rates),
+        rates=tuple(RateState(rate.kind, rate.step_ns, rate.burst, shared=shared) for rate in rates),
         is_new=True,
         function=header.function if level == Level.LEAF else None,
         version=header.version if level == Level.LEAF else None,
     )
 
 
-def rate_state(rate: Rate) -> RateState:
-    """A rate of which nothing is used."""
-    return RateState(rate.kind, rate.step_ns, rate.burst)
-
-
-def rates_charged(lane: LaneRow, units: int, now: int) -> tuple[RateState, ...] | int:
+def rates_charged(lane: LaneRow, units: int, now: int, shared: SharedRates) -> tuple[RateState, ...] | int:
     """The rates of a lane after an admission, or the time at which they would allow it."""
     after: list[RateState] = []
     refused = 0
-    for rate in lane.rates:
+    for known in lane.rates:
+        rate = shared.get((known.shared, known.kind), known) if known.shared else known
         charged = rate.charged(units if rate.kind == TOKENS else 1, now)
         if isinstance(charged, int):
             refused = max(refused, charged)
         else:
             after.append(charged)
     return refused or tuple(after)
+
+
+def charged_rates(lanes: Iterable[LaneRow]) -> dict[tuple[str, str], int]:
+    """The `tat` of each rate of these lanes, by its key and kind. Of a rate that several of them share the latest counts, because charging
+    a rate only moves it on.
+    """
+    found: dict[tuple[str, str], int] = {}
+    for lane in lanes:
+        for rate in lane.rates:
+            at = (rate.shared or lane.key, rate.kind)
+            found[at] = max(rate.tat_ns, found.get(at, rate.tat_ns))
+    return found
 
 
 class _Siblings:
@@ -220,6 +237,7 @@ class Walk:
         self._looks = _MOST_LOOKS
         self._in_vain: dict[str, tuple[LaneRow, list[LaneRow]]] = {}
         self._wanted = 1
+        self._shared: SharedRates = {}
         self.seen: dict[str, LaneRow] = {}
         """The lanes that the walk has changed or admitted from."""
 
@@ -340,7 +358,7 @@ class Walk:
             if not lane.rates:
                 after.append(())
                 continue
-            charged = rates_charged(lane, units, self._now)
+            charged = rates_charged(lane, units, self._now, self._shared)
             if isinstance(charged, int):
                 lane.closed_until, lane.is_changed = charged, True
                 self.seen[lane.key] = lane
@@ -358,6 +376,7 @@ class Walk:
             lane.held += 1
             lane.taken += 1
             lane.rates = rates
+            self._shared.update(((rate.shared, rate.kind), rate) for rate in rates if rate.shared)
             self._siblings[above.key].moved()
             self.seen[lane.key] = lane
             above = lane

@@ -42,8 +42,14 @@ def lane_from(row: rows.Row, rates: Sequence[rows.Row] = ()) -> LaneRow:
         drained_at=drained_at,
         function=function,
         version=version,
-        rates=tuple(RateState(*rate) for rate in rates),
+        rates=tuple(rate_from(rate, key) for rate in rates),
     )
+
+
+def rate_from(row: rows.Row, lane: str = "") -> RateState:
+    """A rate from its row. It is shared if it is kept under another key than that of the lane."""
+    kept_under, kind, step_ns, burst, tat_ns = row
+    return RateState(kind, step_ns, burst, tat_ns, "" if kept_under == lane else kept_under)
 
 
 class QueueReads(Reads):

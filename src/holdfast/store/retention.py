@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Final
 
+from holdfast.model.places import Level, level_of, shared_rate_of
 from holdfast.store.reads import Parameters
 from holdfast.store.rows import Row
 
@@ -17,6 +18,11 @@ MAX_BYTES: Final = 4 * 1024 * 1024
 small ones."""
 IDLE_MS: Final = 3_600_000
 """A lane is removed, or checked again, after it has been empty for this long."""
+
+
+def shared_rates(lanes: Iterable[str]) -> list[str]:
+    """The keys of the rates that leaf lanes among these may share with others."""
+    return sorted({shared_rate_of(lane) for lane in lanes if level_of(lane) == Level.LEAF})
 
 
 class Leftovers(ABC):

@@ -1,8 +1,8 @@
 """Queued runs: how the contract of a worker sets the lane of its runs, and what a run reports to its lane when it ends.
 
-The rate of the contract becomes a rate of the lane and is charged at admission, so accepting a queued run does not charge it. At admission
-a run counts with the tokens that its limits allow. When the run ends, it reports how many it used, whether it failed, and how long its lane
-should cool down.
+The rate of the contract is charged at admission, so accepting a queued run does not charge it. All lanes of a worker share that rate, so
+another key or another queue does not lead around it. At admission a run counts with the tokens that its limits allow. When the run ends, it
+reports how many it used, whether it failed, and how long its lane should cool down.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _RATE_LIMITED: Final = "rate_limited"
 
 
 def placed(queue: Q, accepted: AcceptedRequest, rate: RateLimit | None) -> Q:
-    """The place that a run asks for in its queue. If the caller gave no key, and the contract has a rate for each user, the user is the
-    key."""
-    key = queue.key
-    if key is None and rate is not None and rate.per == "user":
-        key = accepted.request.user or accepted.requested_by
+    """The place that a run asks for in its queue. If the contract has a rate for each user, the rate counts for the user of the run,
+    whatever the key is; and the user is the key if the caller gave none.
+    """
+    user = (accepted.request.user or accepted.requested_by) if rate is not None and rate.per == "user" else None
     of_lane = lane_rate(rate)
     rates = () if of_lane is None else (of_lane,)
-    return msgspec.structs.replace(queue, key=key, units=queue.units or accepted.limits.max_tokens or 0, rates=rates)
+    key = user if queue.key is None else queue.key
+    return msgspec.structs.replace(queue, key=key, user=user, units=queue.units or accepted.limits.max_tokens or 0, rates=rates)
 
 
 def lane_rate(rate: RateLimit | None) -> Rate | None:

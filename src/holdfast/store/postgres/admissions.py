@@ -98,6 +98,7 @@ class Admissions(Doubts):
                 walk = Walk(reads.begun(now), asked.targets, now, lambda write: self._admitted(write, now, done, reads.locked))
                 taken = walk.take(asked.by)
                 self._inputs = reads.inputs
+                self._foreign |= reads.is_hindered
                 if reads.may_pass and len(taken) < len(asked.by):
                     found = self._writer.run(self._sql["passed_queue"], {**hosted(asked.targets), "locked": texts(reads.locked)})
                     passed = found[0][0] if found else None

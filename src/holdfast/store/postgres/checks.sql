@@ -127,7 +127,8 @@ LIMIT %(limit)s
 
 -- name: rates_lost
 SELECT 'lane ' || r.lane, 'it is not there, and it has a rate' FROM rates AS r
-WHERE NOT EXISTS (SELECT 1 FROM lanes AS l WHERE l.key = r.lane) LIMIT %(limit)s
+WHERE NOT EXISTS (SELECT 1 FROM lanes AS l WHERE l.key = r.lane) AND NOT EXISTS (SELECT 1 FROM lanes AS l WHERE l.shared_rate = r.lane)
+LIMIT %(limit)s
 
 -- name: ledger_sums
 -- The daily sums are the sums of the ledger. What retention has removed, or is about to remove, is not compared.

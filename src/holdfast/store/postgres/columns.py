@@ -24,7 +24,7 @@ KINDS: Final[Mapping[str, str]] = {
     "lanes": "tnnnn" + "nnnnfn",
     "rates": "ttnnn",
     "cooled": "tn",
-    "new_lanes": "ttttttnn",
+    "new_lanes": "ttttttnnt",
     "new_rates": "ttnn",
 }
 """A letter for each column of a table: n is a number, f a number with a fraction, t a text, p a payload."""

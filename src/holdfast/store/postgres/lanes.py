@@ -16,16 +16,17 @@ from holdfast.model.admission import Enqueue
 from holdfast.model.audit import Note
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import Birth, Execution
-from holdfast.model.places import Level, level_of, parent_of, path
+from holdfast.model.places import Level, level_of, parent_of, path, shared_rate_of
 from holdfast.model.queues import UNLIMITED, Mode, QueueRow
-from holdfast.model.rates import COOLING, NS_PER_MS, TOKENS, Rate
+from holdfast.model.rates import COOLING, NS_PER_MS, TOKENS, Rate, RateState
 from holdfast.model.verbs import Checkpoint, Start, Write
 from holdfast.store import rows
 from holdfast.store.lane_book import LaneBook
-from holdfast.store.lanes import ROOT, LaneRow, new_lane
+from holdfast.store.lanes import ROOT, LaneRow, charged_rates, new_lane
 from holdfast.store.postgres.audit import PostgresAuditLog
 from holdfast.store.postgres.columns import arguments, texts
-from holdfast.store.postgres.older_code import QUEUES, OlderCode
+from holdfast.store.postgres.older_code import QUEUES, SHARED_RATES, OlderCode
+from holdfast.store.postgres.rates import Rates, kept_under
 from holdfast.store.postgres.reads import hosted
 from holdfast.store.queue_reads import QueueReads, lane_from, queue_from
 from holdfast.store.seam import Target
@@ -91,16 +92,23 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
         return changed
 
     def set_rate(self, function: str, rate: Rate | None) -> bool:
-        """Give every last lane of a function this rate of runs, or none, and tell the other processes."""
+        """Let all leaf lanes of a function share this rate of runs, or none, and tell the other processes. While older code may use the
+        store, every lane keeps the rate that it was made with.
+        """
         asked = {"function": function, "step": None if rate is None else rate.step_ns, "burst": None if rate is None else rate.burst}
-        found = self._read("other_rates", asked)
-        if not found:
+        lanes = sorted(key for (key,) in self._read("other_rates", asked))
+        if not lanes or self._read("least")[0][0] < SHARED_RATES:
             return False
-        lanes = texts(sorted(key for (key,) in found))
+        keys = {"lanes": texts(lanes)}
         with self._side.explained_transaction():
-            self._read("locked_lanes", (lanes,))
-            self._read("drop_rate" if rate is None else "set_rate", {**asked, "lanes": lanes})
-            self._read("open_lanes_again", {"lanes": lanes})
+            self._read("locked_lanes", (texts(lanes),))
+            self._read("drop_own_rate", keys)
+            if rate is None:
+                self._read("drop_shared_rate", keys)
+            else:
+                self._read("share_rate", {**keys, "shared": texts(shared_rate_of(lane) for lane in lanes)})
+                self._read("set_shared_rate", {**keys, "step": rate.step_ns, "burst": rate.burst})
+            self._read("open_lanes_again", keys)
             self._read("notify", (self._channel, self._member))
         return True
 
@@ -155,8 +163,10 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
         if len(found) < len(wanted):
             self._known -= wanted.keys()
             raise Moved  # `expire` has removed an empty lane before it was locked
-        rates = self._rates_of(found) if any(entrant.claims for entrant in entrants) else {}
-        book.rows = {key: lane_from(row, rates.get(key, ())) for key, row in found.items()}
+        rates = Rates(())
+        if any(entrant.claims for entrant in entrants):
+            rates = Rates(self._writer.run(self._sql["rates"], (texts(kept_under(found.values())),)))
+        book.rows = {key: lane_from(row[:-1], rates.of(row)) for key, row in found.items()}
 
     def _make_lanes(self, wanted: dict[str, Entrant], book: LaneBook, made: Made) -> None:
         """Lock the queues of lanes of which some may be missing, and make those as the settings of the queues say."""
@@ -171,11 +181,13 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
         for key in sorted(wanted.keys() - there):
             asked, header, _ = wanted[key]
             row, settings = book.queue(asked.queue, self._queue)
-            new.append(new_lane(key, settings, header, asked, paused=row.mode is Mode.PAUSED))
+            new.append(new_lane(key, settings, header, asked, paused=row.mode is Mode.PAUSED, shares=self._is_least(SHARED_RATES)))
         if new:
             ours = {key for (key,) in self._writer.run(self._sql["make_lanes"], arguments("new_lanes", [_new_row(x) for x in new]))}
             made.lanes.update(ours)
-            rates = [(lane.key, rate.kind, rate.step_ns, rate.burst) for lane in new if lane.key in ours for rate in lane.rates]
+            rates = [
+                (rate.shared or lane.key, rate.kind, rate.step_ns, rate.burst) for lane in new if lane.key in ours for rate in lane.rates
+            ]
             if rates:
                 self._writer.run(self._sql["make_rates"], arguments("new_rates", rates))
 
@@ -201,12 +213,9 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
         if queues:
             self._writer.run(self._sql["unmake_queues"], (texts(sorted(queues)),))
 
-    def _rates_of(self, lanes: Iterable[str]) -> dict[str, list[rows.Row]]:
-        """The rates of lanes that this transaction has locked."""
-        found: dict[str, list[rows.Row]] = {}
-        for lane, *rate in self._writer.run(self._sql["rates"], (texts(lanes),)):
-            found.setdefault(lane, []).append(tuple(rate))
-        return found
+    def _rates_under(self, shared: str | None) -> Sequence[RateState]:
+        """None: `_lock_lanes` has made all lanes of a batch."""
+        return ()
 
 
 def entrants(batch: Iterable[Write]) -> Iterator[Entrant]:
@@ -242,7 +251,7 @@ def lane_writes(book: LaneBook, walked: Sequence[LaneRow]) -> dict[str, Sequence
         if (lane := changed.get(key)) is not None:
             drain = (lane.admitted, lane.drain, lane.drained_at)
         lanes.append((key, *moves.get(key, (0, 0, 0)), cooled.get(key, 0), *turns, *drain))
-    tats = {(lane.key, rate.kind): rate.tat_ns for lane in changed.values() for rate in lane.rates}
+    tats: dict[tuple[str, str], int] = charged_rates(changed.values())
     colds = [(leaf, max(until * NS_PER_MS, tats.pop((leaf, COOLING), 0))) for leaf, until in sorted(cooled.items())]
     used = {(key, TOKENS): units for key, units in settled.items()}
     rates = [(*key, tats.get(key), *used.get(key, (None, None))) for key in sorted({*tats, *used})]
@@ -263,4 +272,4 @@ def _settled(settled: Iterable[tuple[str, int]]) -> dict[str, tuple[int, int]]:
 
 def _new_row(lane: LaneRow) -> rows.Row:
     key = lane.key
-    return (key, path(key)[0], parent_of(key), level_of(key), lane.function, lane.version, lane.at_once, int(lane.paused))
+    return (key, path(key)[0], parent_of(key), level_of(key), lane.function, lane.version, lane.at_once, int(lane.paused), lane.shared_rate)

@@ -15,8 +15,8 @@ from holdfast.store.migrating import Lineage, MigrationStep, Numbers, number, to
 from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.session import Session
 
-SCHEMA_VERSION: Final = 14
-SINCE: Final = {"superseded_by": 7, "quarantine": 7, "queue": 10, "lane": 10, "order_at": 10, "parked": 10}
+SCHEMA_VERSION: Final = 15
+SINCE: Final = {"superseded_by": 7, "quarantine": 7, "queue": 10, "lane": 10, "order_at": 10, "parked": 10, "shared_rate": 15}
 """The columns that checks.sql asks for and that older schemas do not have."""
 CHECKED_SINCE: Final = {
     "graphs_missing": 8,

@@ -16,6 +16,9 @@ PIPELINES: Final = 8
 QUEUES: Final = 10
 """The step of the schema that lets executions be enqueued: older code would not give their slots back."""
 
+SHARED_RATES: Final = 15
+"""The step of the schema that lets lanes share a rate: older code would not see that rate."""
+
 
 class OlderCode(PostgresReads):
     """The part of a store that knows which code may use it."""

@@ -682,21 +682,30 @@ ON CONFLICT (lane, kind) DO UPDATE SET step_ns = excluded.step_ns, burst = exclu
 )
 
 -- name: other_rates
--- The last lanes of a function that have another rate of runs than this one.
-SELECT l.key FROM lanes AS l LEFT JOIN rates AS r ON r.lane = l.key AND r.kind = 'runs'
-WHERE l.function = %(function)s AND (r.step_ns IS DISTINCT FROM %(step)s::bigint OR r.burst IS DISTINCT FROM %(burst)s::bigint)
+-- The leaf lanes of a function that share another rate of runs than this one, or have one of their own from before rates were shared.
+SELECT l.key FROM lanes AS l
+LEFT JOIN rates AS r ON r.lane = l.shared_rate AND r.kind = 'runs'
+LEFT JOIN rates AS own ON own.lane = l.key AND own.kind = 'runs'
+WHERE l.function = %(function)s AND (r.step_ns IS DISTINCT FROM %(step)s::bigint OR r.burst IS DISTINCT FROM %(burst)s::bigint OR own.lane IS NOT NULL)
 
--- name: drop_rate
+-- name: drop_own_rate
 DELETE FROM rates WHERE kind = 'runs' AND lane = ANY(%(lanes)s::text[])
 
--- name: set_rate
-INSERT INTO rates (lane, kind, step_ns, burst) SELECT key, 'runs', %(step)s, %(burst)s FROM lanes WHERE key = ANY(%(lanes)s::text[])
+-- name: drop_shared_rate
+DELETE FROM rates WHERE kind = 'runs' AND lane = ANY(ARRAY(SELECT DISTINCT shared_rate FROM lanes WHERE key = ANY(%(lanes)s::text[])))
+
+-- name: share_rate
+UPDATE lanes AS l SET shared_rate = v.shared FROM unnest(%(lanes)s::text[], %(shared)s::text[]) AS v (key, shared) WHERE l.key = v.key
+
+-- name: set_shared_rate
+INSERT INTO rates (lane, kind, step_ns, burst)
+SELECT DISTINCT shared_rate, 'runs', %(step)s, %(burst)s FROM lanes WHERE key = ANY(%(lanes)s::text[]) ORDER BY shared_rate
 ON CONFLICT (lane, kind) DO UPDATE SET step_ns = excluded.step_ns, burst = excluded.burst, tat_ns = (
     -- As in set_rates.
-    SELECT least(rates.tat_ns, l.drained_at * 1000000) + trunc(least(
-        greatest(rates.tat_ns - l.drained_at * 1000000, 0) * (excluded.step_ns::double precision / rates.step_ns), 1e18
+    SELECT least(rates.tat_ns, l.last * 1000000) + trunc(least(
+        greatest(rates.tat_ns - l.last * 1000000, 0) * (excluded.step_ns::double precision / rates.step_ns), 1e18
     ))::bigint
-    FROM lanes AS l WHERE l.key = rates.lane
+    FROM (SELECT max(drained_at) AS last FROM lanes WHERE shared_rate = rates.lane) AS l
 )
 
 -- name: open_lanes_again
@@ -705,20 +714,21 @@ UPDATE lanes SET closed_until = 0 WHERE closed_until > 0 AND key = ANY(%(lanes)s
 
 -- name: locked_lanes
 -- In one order for all processes.
-SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version FROM lanes WHERE key = ANY(%s::text[]) ORDER BY key FOR UPDATE
+SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version, shared_rate
+FROM lanes WHERE key = ANY(%s::text[]) ORDER BY key FOR UPDATE
 
 -- name: lanes_there
 SELECT key FROM lanes WHERE key = ANY(%s::text[])
 
 -- name: make_lanes
-INSERT INTO lanes (key, queue, parent, level, function, version, at_once, paused)
-SELECT v.key, v.queue, v.parent, v.level, v.function, v.version, v.at_once, v.paused
-FROM unnest({rows}) AS v (key, queue, parent, level, function, version, at_once, paused)
+INSERT INTO lanes (key, queue, parent, level, function, version, at_once, paused, shared_rate)
+SELECT v.key, v.queue, v.parent, v.level, v.function, v.version, v.at_once, v.paused, v.shared_rate
+FROM unnest({rows}) AS v (key, queue, parent, level, function, version, at_once, paused, shared_rate)
 ORDER BY v.key ON CONFLICT (key) DO NOTHING RETURNING key
 
 -- name: make_rates
 INSERT INTO rates (lane, kind, step_ns, burst) SELECT v.lane, v.kind, v.step_ns, v.burst FROM unnest({rows}) AS v (lane, kind, step_ns, burst)
-ON CONFLICT (lane, kind) DO NOTHING
+ORDER BY v.lane, v.kind ON CONFLICT (lane, kind) DO NOTHING
 
 -- name: unmake_lanes
 DELETE FROM lanes WHERE key = ANY(%s::text[])
@@ -730,7 +740,12 @@ DELETE FROM rates WHERE lane = ANY(%s::text[])
 DELETE FROM queues WHERE name = ANY(%s::text[])
 
 -- name: rates
-SELECT lane, kind, step_ns, burst, tat_ns FROM rates WHERE lane = ANY(%s::text[]) ORDER BY lane, kind
+-- Lanes are locked before their rates, and rates in one order for all processes: lanes that different processes have locked may share one.
+SELECT lane, kind, step_ns, burst, tat_ns FROM rates WHERE lane = ANY(%s::text[]) ORDER BY lane, kind FOR UPDATE
+
+-- name: free_rates
+-- Those that no other process has locked.
+SELECT lane, kind, step_ns, burst, tat_ns FROM rates WHERE lane = ANY(%s::text[]) ORDER BY lane, kind FOR UPDATE SKIP LOCKED
 
 -- name: oldest
 SELECT ready_at FROM executions WHERE queue = %s AND state = 'queued' ORDER BY ready_at LIMIT 1
@@ -751,57 +766,57 @@ UPDATE lanes SET closed_until = 0 WHERE key = ANY(ARRAY(
 
 -- name: open_queues
 -- What an admission begins with: the clock above all queues, whether a closed lane may open, how many queues are open, and the first of
--- them. A lane that is alone at its level is followed down, so that most walks need no other read of lanes.
+-- them. A lane that is alone at its level is followed down, so that most walks need no other read of lanes. The last column is the rate
+-- that a lane shares with others; '' if it has only rates of its own, NULL if it has none.
 WITH queue AS MATERIALIZED (
-    SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version FROM lanes
+    SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version, shared_rate FROM lanes
     WHERE parent = '' AND waiting > 0 AND held < at_once AND closed_until = 0 AND paused = 0 ORDER BY turn, key LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 ), second AS MATERIALIZED (
-    SELECT l.key, l.held, l.waiting, l.at_once, l.closed_until, l.paused, l.turn, l.clock, l.admitted, l.drain, l.drained_at, l.function, l.version
+    SELECT l.key, l.held, l.waiting, l.at_once, l.closed_until, l.paused, l.turn, l.clock, l.admitted, l.drain, l.drained_at, l.function, l.version, l.shared_rate
     FROM (SELECT min(key) AS key FROM queue HAVING count(*) = 1) AS above
     CROSS JOIN LATERAL (
-        SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version FROM lanes
+        SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version, shared_rate FROM lanes
         WHERE parent = above.key AND waiting > 0 AND held < at_once AND closed_until = 0 AND paused = 0 ORDER BY turn, key LIMIT %(limit)s FOR UPDATE SKIP LOCKED
     ) AS l
 ), third AS MATERIALIZED (
-    SELECT l.key, l.held, l.waiting, l.at_once, l.closed_until, l.paused, l.turn, l.clock, l.admitted, l.drain, l.drained_at, l.function, l.version
+    SELECT l.key, l.held, l.waiting, l.at_once, l.closed_until, l.paused, l.turn, l.clock, l.admitted, l.drain, l.drained_at, l.function, l.version, l.shared_rate
     FROM (SELECT min(key) AS key FROM second HAVING count(*) = 1) AS above
     CROSS JOIN LATERAL (
-        SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version FROM lanes
+        SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version, shared_rate FROM lanes
         WHERE parent = above.key AND waiting > 0 AND held < at_once AND closed_until = 0 AND paused = 0 ORDER BY turn, key LIMIT %(limit)s FOR UPDATE SKIP LOCKED
     ) AS l
 ), fourth AS MATERIALIZED (
-    SELECT l.key, l.held, l.waiting, l.at_once, l.closed_until, l.paused, l.turn, l.clock, l.admitted, l.drain, l.drained_at, l.function, l.version
+    SELECT l.key, l.held, l.waiting, l.at_once, l.closed_until, l.paused, l.turn, l.clock, l.admitted, l.drain, l.drained_at, l.function, l.version, l.shared_rate
     FROM (SELECT min(key) AS key FROM third HAVING count(*) = 1) AS above
     CROSS JOIN LATERAL (
-        SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version FROM lanes
+        SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version, shared_rate FROM lanes
         WHERE parent = above.key AND waiting > 0 AND held < at_once AND closed_until = 0 AND paused = 0 ORDER BY turn, key LIMIT %(limit)s FOR UPDATE SKIP LOCKED
     ) AS l
 )
 SELECT root.clock, EXISTS (SELECT 1 FROM lanes WHERE closed_until > 0 AND waiting > 0 AND closed_until <= %(now)s),
        (SELECT count(*) FROM (SELECT 1 FROM lanes WHERE parent = '' AND waiting > 0 AND held < at_once AND closed_until = 0 AND paused = 0 LIMIT %(limit)s) AS few),
-       l.key, l.held, l.waiting, l.at_once, l.closed_until, l.paused, l.turn, l.clock, l.admitted, l.drain, l.drained_at, l.function, l.version, EXISTS (SELECT 1 FROM rates WHERE lane = l.key)
+       l.key, l.held, l.waiting, l.at_once, l.closed_until, l.paused, l.turn, l.clock, l.admitted, l.drain, l.drained_at, l.function, l.version, coalesce(l.shared_rate, CASE WHEN EXISTS (SELECT 1 FROM rates WHERE lane = l.key) THEN '' END)
 FROM lanes AS root
 LEFT JOIN (
-    SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version FROM queue
-    UNION ALL SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version FROM second
-    UNION ALL SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version FROM third
-    UNION ALL SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version FROM fourth
+    SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version, shared_rate FROM queue
+    UNION ALL SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version, shared_rate FROM second
+    UNION ALL SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version, shared_rate FROM third
+    UNION ALL SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version, shared_rate FROM fourth
 ) AS l ON TRUE
 WHERE root.key = ''
 
 -- name: open_lanes
 -- The lanes that another process has locked are passed over: admission waits for nothing.
-SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version, EXISTS (SELECT 1 FROM rates WHERE lane = key) FROM lanes
+SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version, coalesce(shared_rate, CASE WHEN EXISTS (SELECT 1 FROM rates WHERE lane = key) THEN '' END) FROM lanes
 WHERE parent = %s AND (turn, key) > (%s, %s) AND waiting > 0 AND held < at_once AND closed_until = 0 AND paused = 0
 ORDER BY turn, key LIMIT %s FOR UPDATE SKIP LOCKED
 
 -- name: open_below
 -- The first open lanes below each of several.
-SELECT l.key, l.held, l.waiting, l.at_once, l.closed_until, l.paused, l.turn, l.clock, l.admitted, l.drain, l.drained_at, l.function, l.version,
-       EXISTS (SELECT 1 FROM rates WHERE lane = l.key)
+SELECT l.key, l.held, l.waiting, l.at_once, l.closed_until, l.paused, l.turn, l.clock, l.admitted, l.drain, l.drained_at, l.function, l.version, coalesce(l.shared_rate, CASE WHEN EXISTS (SELECT 1 FROM rates WHERE lane = l.key) THEN '' END)
 FROM unnest(%s::text[]) AS above (key)
 CROSS JOIN LATERAL (
-    SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version FROM lanes WHERE parent = above.key AND waiting > 0 AND held < at_once AND closed_until = 0 AND paused = 0 ORDER BY turn, key LIMIT %s FOR UPDATE SKIP LOCKED
+    SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version, shared_rate FROM lanes WHERE parent = above.key AND waiting > 0 AND held < at_once AND closed_until = 0 AND paused = 0 ORDER BY turn, key LIMIT %s FOR UPDATE SKIP LOCKED
 ) AS l
 
 -- name: passed_queue
@@ -854,11 +869,13 @@ ORDER BY drained_at LIMIT %s FOR UPDATE SKIP LOCKED
 -- `idle_lanes`, in a statement of its own: this one sees what every writer that had locked a lane before has committed.
 DELETE FROM lanes AS l WHERE l.key = ANY(%(lanes)s::text[])
   AND NOT EXISTS (SELECT 1 FROM lanes AS below WHERE below.key > l.key || '/' AND below.key < l.key || '0')
-  AND NOT EXISTS (SELECT 1 FROM rates AS r WHERE r.lane = l.key AND r.tat_ns > %(now)s * 1000000)
+  AND NOT EXISTS (SELECT 1 FROM rates AS r WHERE r.lane = ANY(ARRAY[l.key, l.shared_rate]) AND r.tat_ns > %(now)s * 1000000)
   AND NOT EXISTS (SELECT 1 FROM executions AS x WHERE x.lane = l.key AND x.state IN ('queued', 'delayed', 'suspended', 'quarantined'))
 
 -- name: drop_rates_of
-DELETE FROM rates AS r WHERE r.lane = ANY(%(lanes)s::text[]) AND NOT EXISTS (SELECT 1 FROM lanes AS l WHERE l.key = r.lane)
+-- Also those that the removed lanes shared, if no lane shares them any more.
+DELETE FROM rates AS r WHERE r.lane = ANY(%(lanes)s::text[] || %(shared)s::text[])
+  AND NOT EXISTS (SELECT 1 FROM lanes AS l WHERE l.key = r.lane) AND NOT EXISTS (SELECT 1 FROM lanes AS l WHERE l.shared_rate = r.lane)
 
 -- name: keep_lanes
 -- Idle lanes that are still needed are looked at again after a while.

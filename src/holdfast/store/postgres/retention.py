@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from holdfast.store.postgres.columns import texts
 from holdfast.store.postgres.reads import PostgresReads
 from holdfast.store.reads import Parameters
-from holdfast.store.retention import IDLE_MS, Leftovers
+from holdfast.store.retention import IDLE_MS, Leftovers, shared_rates
 from holdfast.store.rows import Row
 
 
@@ -54,7 +54,7 @@ class PostgresRetention(PostgresReads, Leftovers):
         idle = [row[0] for row in self._read("idle_lanes", (now - IDLE_MS, limit))]
         if idle:
             for name in ("drop_lanes", "drop_rates_of", "keep_lanes"):
-                self._removed(name, {"lanes": texts(idle), "now": now})
+                self._removed(name, {"lanes": texts(idle), "shared": texts(shared_rates(idle)), "now": now})
         return len(idle)
 
     def _remove_graph(self, graph: str) -> bool:

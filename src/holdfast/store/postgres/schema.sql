@@ -140,16 +140,19 @@ CREATE TABLE lanes (
     admitted     BIGINT NOT NULL DEFAULT 0,
     drain        DOUBLE PRECISION NOT NULL DEFAULT 0,
     drained_at   BIGINT NOT NULL DEFAULT 0,
-    money        BIGINT NOT NULL DEFAULT 0
+    money        BIGINT NOT NULL DEFAULT 0,
+    shared_rate  TEXT COLLATE "C"
 ) WITH (fillfactor = 50);
 CREATE INDEX lanes_open ON lanes (parent, turn, key) WHERE waiting > 0 AND held < at_once AND closed_until = 0 AND paused = 0;
 CREATE INDEX lanes_closed ON lanes (closed_until) WHERE closed_until > 0 AND waiting > 0;
 CREATE INDEX lanes_of_function ON lanes (function, version, queue) WHERE waiting > 0 AND function IS NOT NULL;
 CREATE INDEX lanes_of_queue ON lanes (queue, key);
 CREATE INDEX lanes_idle ON lanes (drained_at) WHERE held = 0 AND waiting = 0 AND parent <> '';
+CREATE INDEX lanes_sharing ON lanes (shared_rate) WHERE shared_rate IS NOT NULL;
 INSERT INTO lanes (key, queue, level, at_once) VALUES ('', '', 'root', 0);
 
--- Rates of lanes: the step of one unit, the burst, and the time at which all that was admitted would be used up (model/rates.py).
+-- Rates: the step of one unit, the burst, and the time at which all that was admitted would be used up (model/rates.py). `lane` is the key
+-- of a lane, or the `shared_rate` of several.
 CREATE TABLE rates (
     lane    TEXT COLLATE "C" NOT NULL,
     kind    TEXT COLLATE "C" NOT NULL,

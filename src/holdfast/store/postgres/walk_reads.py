@@ -14,6 +14,7 @@ from holdfast.model.execution import Execution
 from holdfast.model.places import Level, level_of, parent_of, path
 from holdfast.store.lanes import PAGE, ROOT, Head, LaneReads, LaneRow
 from holdfast.store.postgres.columns import texts
+from holdfast.store.postgres.rates import Rates, kept_under
 from holdfast.store.postgres.session import Session
 from holdfast.store.queue_reads import lane_from, queue_from
 from holdfast.store.rows import COLUMNS, Row
@@ -42,6 +43,8 @@ class WalkReads:
         """The lanes that the walk has met."""
         self.may_pass = False
         """Whether there may be an open queue that the walk does not meet."""
+        self.is_hindered = False
+        """Whether another process had locked a rate that a lane shares."""
         self._below: dict[str, list[LaneRow]] = {}
         """The first open lanes below a lane, read ahead: all of them, or a page."""
         self._ahead: dict[str, tuple[int, list[Row]]] = {}
@@ -96,13 +99,14 @@ class WalkReads:
         self._look_ahead(lanes[: self._wanted], 1 if len(lanes) >= limit else -(-self._wanted // len(lanes)))
 
     def _met(self, found: Sequence[Row]) -> list[LaneRow]:
-        """Lanes that are locked now, with their rates."""
+        """Lanes that are locked now, with their rates. A lane is left out if another process has locked the rate that it shares."""
         self.locked.update(row[0] for row in found)
-        rates: dict[str, list[Row]] = {}
-        if rated := [row[0] for row in found if row[-1]]:
-            for lane, *rate in self._run(self._sql["rates"], (texts(rated),)):
-                rates.setdefault(lane, []).append(tuple(rate))
-        return [lane_from(row[:-1], rates.get(row[0], ())) for row in found]
+        rates = Rates(())
+        if rated := [row for row in found if row[-1] is not None]:
+            rates = Rates(self._run(self._sql["free_rates"], (texts(kept_under(rated)),)))
+        free = [row for row in found if rates.has_shared(row)]
+        self.is_hindered |= len(free) < len(found)
+        return [lane_from(row[:-1], rates.of(row)) for row in free]
 
     def _look_ahead(self, lanes: Sequence[LaneRow], share: int) -> None:
         """Read what stands below lanes that the walk will ask for, and of each leaf as many executions as it will probably take."""

@@ -123,7 +123,8 @@ SELECT 'lane ' || key, 'the lane above it is not there' FROM lanes WHERE key <> 
 LIMIT :limit
 
 -- name: rates_lost
-SELECT 'lane ' || lane, 'it is not there, and it has a rate' FROM rates WHERE lane NOT IN (SELECT key FROM lanes) LIMIT :limit
+SELECT 'lane ' || lane, 'it is not there, and it has a rate' FROM rates WHERE lane NOT IN (SELECT key FROM lanes)
+  AND lane NOT IN (SELECT shared_rate FROM lanes WHERE shared_rate IS NOT NULL) LIMIT :limit
 
 -- name: ledger_sums
 -- The daily sums are the sums of the ledger. What retention has removed, or is about to remove, is not compared.

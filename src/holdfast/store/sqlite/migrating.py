@@ -14,8 +14,8 @@ from holdfast.store.migrating import Lineage, Numbers, number, told
 from holdfast.store.sqlite.backup import copy_to, free_name
 from holdfast.store.sqlite.presence import holders
 
-SCHEMA_VERSION: Final = 16
-SINCE: Final = {"superseded_by": 9, "quarantine": 9, "queue": 12, "lane": 12, "order_at": 12, "parked": 12}
+SCHEMA_VERSION: Final = 17
+SINCE: Final = {"superseded_by": 9, "quarantine": 9, "queue": 12, "lane": 12, "order_at": 12, "parked": 12, "shared_rate": 17}
 """The columns that checks.sql asks for and that older schemas do not have."""
 CHECKED_SINCE: Final = {
     "graphs_missing": 10,

@@ -406,20 +406,28 @@ ON CONFLICT (lane, kind) DO UPDATE SET step_ns = excluded.step_ns, burst = exclu
 )
 
 -- name: other_rates
--- The last lanes of a function that have another rate of runs than this one.
-SELECT key FROM lanes LEFT JOIN rates ON lane = key AND kind = 'runs'
-WHERE function = :function AND function IS NOT NULL AND (step_ns IS NOT :step OR burst IS NOT :burst)
+-- The leaf lanes of a function that share another rate of runs than this one, or have one of their own from before rates were shared.
+SELECT l.key FROM lanes AS l
+LEFT JOIN rates AS r ON r.lane = l.shared_rate AND r.kind = 'runs'
+LEFT JOIN rates AS own ON own.lane = l.key AND own.kind = 'runs'
+WHERE l.function = :function AND l.function IS NOT NULL AND (r.step_ns IS NOT :step OR r.burst IS NOT :burst OR own.lane IS NOT NULL)
 
--- name: drop_rate
+-- name: drop_own_rate
 DELETE FROM rates WHERE kind = 'runs' AND lane IN (SELECT value FROM json_each(:lanes))
 
--- name: set_rate
+-- name: drop_shared_rate
+DELETE FROM rates WHERE kind = 'runs' AND lane IN (SELECT shared_rate FROM lanes WHERE key IN (SELECT value FROM json_each(:lanes)))
+
+-- name: share_rate
+UPDATE lanes SET shared_rate = ? WHERE key = ?
+
+-- name: set_shared_rate
 INSERT INTO rates (lane, kind, step_ns, burst)
-SELECT key, 'runs', :step, :burst FROM lanes WHERE key IN (SELECT value FROM json_each(:lanes))
+SELECT DISTINCT shared_rate, 'runs', :step, :burst FROM lanes WHERE key IN (SELECT value FROM json_each(:lanes))
 ON CONFLICT (lane, kind) DO UPDATE SET step_ns = excluded.step_ns, burst = excluded.burst, tat_ns = (
     -- As in set_rates.
-    SELECT min(tat_ns, drained_at * 1000000) + CAST(min(max(tat_ns - drained_at * 1000000, 0) * (1.0 * :step / step_ns), 1e18) AS INTEGER)
-    FROM lanes WHERE key = rates.lane
+    SELECT min(tat_ns, last * 1000000) + CAST(min(max(tat_ns - last * 1000000, 0) * (1.0 * :step / step_ns), 1e18) AS INTEGER)
+    FROM (SELECT max(drained_at) AS last FROM lanes WHERE shared_rate = rates.lane)
 )
 
 -- name: open_lanes_again
@@ -429,11 +437,13 @@ UPDATE lanes SET closed_until = 0 WHERE closed_until > 0 AND key IN (SELECT valu
 -- name: lane
 SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version FROM lanes WHERE key = ?
 
--- name: rates
-SELECT kind, step_ns, burst, tat_ns FROM rates WHERE lane = ?
-
 -- name: rates_of
-SELECT lane, kind, step_ns, burst, tat_ns FROM rates WHERE lane IN (SELECT value FROM json_each(?))
+-- The rates of lanes, their own and the one that each shares.
+SELECT l.key, r.lane, r.kind, r.step_ns, r.burst, r.tat_ns FROM lanes AS l JOIN rates AS r ON r.lane IN (l.key, l.shared_rate)
+WHERE l.key IN (SELECT value FROM json_each(?))
+
+-- name: rates_under
+SELECT lane, kind, step_ns, burst, tat_ns FROM rates WHERE lane = ?
 
 -- name: oldest
 SELECT min(ready_at) FROM executions WHERE queue = ? AND state = 'queued'
@@ -470,7 +480,7 @@ ORDER BY (
 ) LIMIT 1
 
 -- name: make_lane
-INSERT OR IGNORE INTO lanes (key, queue, parent, level, function, version, at_once, paused) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+INSERT OR IGNORE INTO lanes (key, queue, parent, level, function, version, at_once, paused, shared_rate) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: make_rate
 INSERT OR IGNORE INTO rates (lane, kind, step_ns, burst) VALUES (?, ?, ?, ?)
@@ -508,11 +518,14 @@ SELECT key FROM lanes WHERE held = 0 AND waiting = 0 AND parent <> '' AND draine
 -- Of idle lanes, those in which nothing stands that may come back, that have no lane below them, and of whose rates nothing is used.
 DELETE FROM lanes WHERE key IN (SELECT value FROM json_each(:lanes))
   AND NOT EXISTS (SELECT 1 FROM lanes AS below WHERE below.key > lanes.key || '/' AND below.key < lanes.key || '0')
-  AND NOT EXISTS (SELECT 1 FROM rates WHERE rates.lane = lanes.key AND tat_ns > :now * 1000000)
+  AND NOT EXISTS (SELECT 1 FROM rates WHERE rates.lane IN (lanes.key, lanes.shared_rate) AND tat_ns > :now * 1000000)
   AND NOT EXISTS (SELECT 1 FROM executions WHERE lane = lanes.key AND state IN ('queued', 'delayed', 'suspended', 'quarantined'))
 
 -- name: drop_rates_of
-DELETE FROM rates WHERE lane IN (SELECT value FROM json_each(:lanes)) AND lane NOT IN (SELECT key FROM lanes)
+-- Also those that the removed lanes shared, if no lane shares them any more.
+DELETE FROM rates WHERE lane IN (SELECT value FROM json_each(:lanes) UNION ALL SELECT value FROM json_each(:shared))
+  AND NOT EXISTS (SELECT 1 FROM lanes WHERE key = rates.lane)
+  AND NOT EXISTS (SELECT 1 FROM lanes WHERE shared_rate = rates.lane)
 
 -- name: keep_lanes
 -- Idle lanes that are still needed are looked at again after a while.

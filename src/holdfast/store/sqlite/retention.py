@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from holdfast.model import codec
 from holdfast.store.reads import Parameters
-from holdfast.store.retention import IDLE_MS, Leftovers
+from holdfast.store.retention import IDLE_MS, Leftovers, shared_rates
 from holdfast.store.rows import Row
 from holdfast.store.sqlite.transactions import Transactions
 
@@ -43,9 +43,10 @@ class SqliteRetention(Transactions, Leftovers):
 
     def _drop_lanes(self, now: int, limit: int) -> None:
         """Remove lanes that were idle for long. Those that are still needed are looked at again after a while."""
-        idle = codec.dumps([row[0] for row in self._rows_inside("idle_lanes", (now - IDLE_MS, limit))])
+        idle = [row[0] for row in self._rows_inside("idle_lanes", (now - IDLE_MS, limit))]
+        asked = {"lanes": codec.dumps(idle), "shared": codec.dumps(shared_rates(idle)), "now": now}
         for name in ("drop_lanes", "drop_rates_of", "keep_lanes"):
-            self._removed(name, {"lanes": idle, "now": now})
+            self._removed(name, asked)
 
     def _expire_executions(self, now: int, limit: int) -> int:
         gone = list(self._rows_inside("expire_executions", (now, limit)))

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from holdfast.testing.stores.outbox import SharedOutboxSuite as SharedOutboxSuite
     from holdfast.testing.stores.picky_runners import PickyRunnerSuite as PickyRunnerSuite
     from holdfast.testing.stores.queue_ends import QueueEndSuite as QueueEndSuite
+    from holdfast.testing.stores.queue_rates import QueueRateSuite as QueueRateSuite
+    from holdfast.testing.stores.queue_rates import SharedQueueRateSuite as SharedQueueRateSuite
     from holdfast.testing.stores.queue_settings import QueueSettingSuite as QueueSettingSuite
     from holdfast.testing.stores.queue_settings import SharedQueueSuite as SharedQueueSuite
     from holdfast.testing.stores.queues import QueueSuite as QueueSuite
@@ -84,6 +86,7 @@ _WHERE = {
     "OutlineSuite": "console_state",
     "PickyRunnerSuite": "picky_runners",
     "QueueEndSuite": "queue_ends",
+    "QueueRateSuite": "queue_rates",
     "QueueSettingSuite": "queue_settings",
     "QueueSuite": "queues",
     "RaceSuite": "races",
@@ -98,6 +101,7 @@ _WHERE = {
     "SharedGraphSuite": "graphs",
     "SharedLedgerSuite": "ledger",
     "SharedOutboxSuite": "outbox",
+    "SharedQueueRateSuite": "queue_rates",
     "SharedQueueSuite": "queue_settings",
     "SharedRetentionSuite": "retention",
     "SharedScheduleSuite": "scheduled",

@@ -53,11 +53,13 @@ def queued(
     units: int = 0,
     same: Same = Same.EXISTING,
     rates: tuple[Rate, ...] = (),
+    user: str | None = None,
     **set_to: object,
 ) -> Start:
     """A start through a queue. Each call makes a greater id, so that executions stand in a lane in the order of the calls."""
     start = wanted(name, text, **{"id": _ids(now), "started_at": now} | set_to)
-    how = Enqueue(queue=queue, key=key, delay_ms=delay_ms, ttl_ms=ttl_ms, head_start_ms=head_start_ms, units=units, same=same, rates=rates)
+    times = {"delay_ms": delay_ms, "ttl_ms": ttl_ms, "head_start_ms": head_start_ms}
+    how = Enqueue(queue=queue, key=key, **times, units=units, same=same, rates=rates, user=user)  # type: ignore[arg-type]
     return msgspec.structs.replace(start, enqueue=how, by=by, again=again)
 
 
