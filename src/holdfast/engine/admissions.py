@@ -93,6 +93,8 @@ class Admissions:
                 self._invocations.doubt(answer)
             else:
                 taken.extend(one for one in answer.answers if isinstance(one, Execution))
+                if answer.opens_at is not None:
+                    self._agenda.plan(answer.opens_at)
             capacity.free += room - len(taken)
             if self._agenda.backlog and len(taken) < room:  # a start that found no room may try again now
                 self._agenda.ring()

@@ -64,6 +64,8 @@ class Landed(NamedTuple):
     """The answer to a lot: an answer or an error for each of its executions."""
 
     answers: Sequence[Answer | HoldfastError]
+    opens_at: int | None = None
+    """As in `Committed`."""
 
 
 Reply = Answer | Landed

@@ -122,6 +122,9 @@ class Scheduler:
         self._poller: Poller | None = None
         self._loop_watch = None if clock.virtual else LoopWatch(loop)
         self._lease_ms = _VIRTUAL_LEASE_MS if clock.virtual else _LEASE_MS
+        self._is_planned = False
+        """Whether the last round read the time of the next timer."""
+        self._planned_at = 0.0
         self._planned_idle = False
         """Whether nothing ran when the next timer was read. Otherwise it may be the deadline of an execution that has ended."""
 
@@ -194,14 +197,16 @@ class Scheduler:
         if agenda.backlog or dead or due:  # the due time may also be that of the next try of a failed invocation
             agenda.backlog = False
             await self._claim_ready(now, dead)
-        if agenda.queued:
-            await self._admit(now)
-        self._plan(now)
+        admitted = agenda.queued and await self._admit(now)
+        # What was admitted ends soon, and the next round follows: most of these rounds need not know the next timer.
+        self._is_planned = due or not admitted or self._clock.virtual or monotonic() - self._planned_at > _NEWS_SECONDS
+        if self._is_planned:
+            self._plan(now)
 
     def _plan(self, now: int) -> int | None:
         """Note the next timer that the store has, and return it."""
         agenda = self._agenda
-        self._planned_idle = self.idle
+        self._planned_idle, self._planned_at = self.idle, monotonic()
         # An execution for which there is no room is not waited for: the invocation that makes room rings, because of the backlog.
         room = self._registry.claimable().values()
         times = (self._store.next_due([target for targets in room for target in targets]), self._outbox.next_at)
@@ -232,10 +237,8 @@ class Scheduler:
                 raise trouble
             if trouble is not None and not isinstance(trouble, Rejected):  # an execution that is gone or closed needs no work
                 self._troubled[execution] = monotonic() + _TROUBLED_SECONDS
-                known = isinstance(trouble, HoldfastError)
-                log.warning(
-                    "could not go on with %s, and leave it for a while: %s", execution, trouble, exc_info=None if known else trouble
-                )
+                stack = None if isinstance(trouble, HoldfastError) else trouble
+                log.warning("could not go on with %s, and leave it for a while: %s", execution, trouble, exc_info=stack)
 
     def _dead(self, now: int) -> frozenset[str]:
         if monotonic() - self._deaths_at < _DEATHS_SECONDS:
@@ -269,9 +272,9 @@ class Scheduler:
         await self._each(claims)
         await self._claim_suspect()
 
-    async def _admit(self, now: int) -> None:
-        """Let the store admit what waits in queues, where there is room. The store is asked first, so that no room is kept in vain; but not
-        right after an admission that found something, because the next one will probably find more.
+    async def _admit(self, now: int) -> bool:
+        """Let the store admit what waits in queues, where there is room. Returns whether it admitted anything. The store is asked first, so
+        that no room is kept in vain; but not right after an admission that found something, because the next one will probably find more.
         """
         agenda, before = self._agenda, self._admitted
         agenda.queued, self._admitted = False, set()
@@ -288,6 +291,7 @@ class Scheduler:
                     agenda.queued = True
                     agenda.ring()
         agenda.queued |= self._registry.is_full()
+        return bool(self._admitted)
 
     def _make_room(self, now: int, dead: frozenset[str]) -> None:
         """Where there is no room, parents that only wait give theirs to executions that are ready."""
@@ -331,7 +335,7 @@ class Scheduler:
         if self._clock.virtual:
             await self._rest_virtually()
             return
-        left = _DEATHS_SECONDS
+        left = _DEATHS_SECONDS if self._is_planned else _NEWS_SECONDS
         if self._agenda.timer_at is not None:
             left = min(left, max(self._agenda.timer_at - self._clock.now(), 0) / 1000)
         if self._timetable.next_at is not None:
@@ -343,12 +347,8 @@ class Scheduler:
         moves it when there is nothing else to do."""
         while not self._agenda.rung.is_set() and not await self._skipped():
             await self._rung_within(_NEWS_SECONDS)
-            now = self._clock.now()
-            if (
-                self._upkeep.is_due(now)
-                or self._timetable.is_due(now)
-                or (self._agenda.timer_at is not None and self._agenda.timer_at <= now)
-            ):
+            now, timer_at = self._clock.now(), self._agenda.timer_at
+            if self._upkeep.is_due(now) or self._timetable.is_due(now) or (timer_at is not None and timer_at <= now):
                 return
 
     async def _rung_within(self, seconds: float) -> None:

@@ -269,7 +269,7 @@ class Writer:
             lot = batch[0].write
             if isinstance(lot, _LOTS):
                 done = lot.commit(self._store, now)
-                answers, writes = [Landed(done.answers)], lot.writes(done)
+                answers, writes = [Landed(done.answers, done.opens_at)], lot.writes(done)
             else:
                 writes = cast("list[Write]", [entry.write for entry in batch])
                 done = committed_apart(writes, partial(self._store.commit, now=now), shared)

@@ -33,7 +33,7 @@ from holdfast.model.verbs import Answer, Checkpoint, Start, Started, Write
 from holdfast.store import rows
 from holdfast.store.isolation import own
 from holdfast.store.lane_book import DepthReads, LaneBook, check_depth
-from holdfast.store.lanes import LaneRow, new_lane
+from holdfast.store.lane_rows import LaneRow, new_lane
 from holdfast.store.seam import Committed
 from holdfast.store.views import Overlay, RowView
 

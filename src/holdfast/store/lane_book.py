@@ -21,7 +21,7 @@ from holdfast.model.places import path
 from holdfast.model.queue_errors import QueueFull
 from holdfast.model.queues import Mode, QueueRow, QueueSettings
 from holdfast.model.rates import RateState
-from holdfast.store.lanes import LaneRow, SharedRates, rates_charged
+from holdfast.store.lane_rows import LaneRow, SharedRates, rates_charged
 
 _LONGEST_SECONDS: Final = 3600
 _UNKNOWN_SECONDS: Final = 60

@@ -15,19 +15,16 @@ Both backends share this module. A backend reads rows and writes them.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-import msgspec
-
-from holdfast.model.admission import Enqueue
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Change, Claimant, Execution, ExecutionStatus
-from holdfast.model.places import Level, level_of, parent_of, shared_rate_of
-from holdfast.model.queues import UNLIMITED, QueueSettings
-from holdfast.model.rates import TOKENS, RateState
+from holdfast.model.places import Level, level_of, parent_of
+from holdfast.model.rates import RateState
 from holdfast.model.verbs import Admit, Answer
+from holdfast.store.lane_rows import LaneRow, SharedRates, rates_charged
 from holdfast.store.seam import Committed, Target
 
 ROOT: Final = ""
@@ -41,57 +38,6 @@ _MOST_HEADS: Final = 256
 """At most this many executions of a leaf are read with one statement. The first reads are smaller, because siblings take turns."""
 _LOOKS_OF_HEAD: Final = 8
 """An execution that is closed, or refused at its admission, counts as this many of these looks."""
-_MINUTE_MS: Final = 60_000
-SharedRates = dict[tuple[str, str], RateState]
-"""The rates that several lanes share, as a batch or a walk leaves them. By their key and kind."""
-
-
-class LaneRow(msgspec.Struct, gc=False, kw_only=True):
-    """A lane as it was read, and as a walk changes it."""
-
-    key: str
-    held: int = 0
-    waiting: int = 0
-    at_once: int = UNLIMITED
-    closed_until: int = 0
-    paused: bool = False
-    turn: int = 0
-    clock: int = 0
-    admitted: int = 0
-    drain: float = 0.0
-    """About how many admissions there were in the last minute; older ones count less (`drained`)."""
-    drained_at: int = 0
-    function: str | None = None
-    """For a leaf: the function of its executions, and its version."""
-    version: str | None = None
-    rates: tuple[RateState, ...] = ()
-    """The lane's own rates, and the one that it shares with other lanes. The shared one may be older than in `SharedRates`."""
-    taken: int = 0
-    """How many executions of the lane a walk has admitted."""
-    is_new: bool = False
-    is_changed: bool = False
-
-    @property
-    def is_leaf(self) -> bool:
-        """Whether executions stand in this lane itself."""
-        return self.function is not None
-
-    @property
-    def shared_rate(self) -> str | None:
-        """The key of the rates that the lane shares with others."""
-        return next((rate.shared for rate in self.rates if rate.shared), None)
-
-    @property
-    def has_room(self) -> bool:
-        """Whether the lane itself would admit another execution."""
-        return self.held < self.at_once and not self.closed_until and not self.paused
-
-    def drained(self, now: int, count: int = 1) -> None:
-        """Add admissions to the drain, in which earlier ones count less and less."""
-        left = max(0.0, 1 - max(now - self.drained_at, 0) / _MINUTE_MS)
-        self.drain, self.drained_at = self.drain * left + count, max(now, self.drained_at)
-        self.admitted += count
-        self.is_changed = True
 
 
 class Head(NamedTuple):
@@ -118,50 +64,6 @@ class LaneReads(NamedTuple):
     root: LaneRow
 
 
-def new_lane(key: str, settings: QueueSettings, header: Execution, asked: Enqueue, *, paused: bool, shares: bool = True) -> LaneRow:
-    """A lane that is not there yet, with the limits of its level. `shares`: whether a leaf shares the rates of its function with others."""
-    level = level_of(key)
-    limits = settings.at(level)
-    rates = asked.rates if level == Level.LEAF else limits.parsed_rates()
-    shared = shared_rate_of(key) if shares and level == Level.LEAF else ""
-    at_once = UNLIMITED if limits.at_once is None else limits.at_once
-    return LaneRow(
-        key=key,
-        at_once=at_once,
-        paused=paused and level == Level.QUEUE,
-        rates=tuple(RateState(rate.kind, rate.step_ns, rate.burst, shared=shared) for rate in rates),
-        is_new=True,
-        function=header.function if level == Level.LEAF else None,
-        version=header.version if level == Level.LEAF else None,
-    )
-
-
-def rates_charged(lane: LaneRow, units: int, now: int, shared: SharedRates) -> tuple[RateState, ...] | int:
-    """The rates of a lane after an admission, or the time at which they would allow it."""
-    after: list[RateState] = []
-    refused = 0
-    for known in lane.rates:
-        rate = shared.get((known.shared, known.kind), known) if known.shared else known
-        charged = rate.charged(units if rate.kind == TOKENS else 1, now)
-        if isinstance(charged, int):
-            refused = max(refused, charged)
-        else:
-            after.append(charged)
-    return refused or tuple(after)
-
-
-def charged_rates(lanes: Iterable[LaneRow]) -> dict[tuple[str, str], int]:
-    """The `tat` of each rate of these lanes, by its key and kind. Of a rate that several of them share the latest counts, because charging
-    a rate only moves it on.
-    """
-    found: dict[tuple[str, str], int] = {}
-    for lane in lanes:
-        for rate in lane.rates:
-            at = (rate.shared or lane.key, rate.kind)
-            found[at] = max(rate.tat_ns, found.get(at, rate.tat_ns))
-    return found
-
-
 class _Siblings:
     """The open lanes below one lane, in the order of their turns. They are read a page at a time."""
 
@@ -180,6 +82,11 @@ class _Siblings:
                 self._last = (lane.turn, lane.key)
                 heapq.heappush(self._heap, (lane.turn, lane.key, lane))
         return self._heap[0][2] if self._heap else None
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether only one of these lanes has executions."""
+        return self._is_read and len(self._heap) == 1
 
     def count(self, most: int) -> int:
         """How many of these lanes have executions, as far as that is known; `most` if not all were read."""
@@ -238,6 +145,8 @@ class Walk:
         self._in_vain: dict[str, tuple[LaneRow, list[LaneRow]]] = {}
         self._wanted = 1
         self._shared: SharedRates = {}
+        self._lone: list[LaneRow] | None = None
+        """The path of the last admission, if no other path has executions."""
         self.seen: dict[str, LaneRow] = {}
         """The lanes that the walk has changed or admitted from."""
 
@@ -252,13 +161,13 @@ class Walk:
             taken.append(header)
         return taken
 
-    @staticmethod
-    def committed(taken: Sequence[Execution], changes: Sequence[Change], followed: Sequence[Change], *, signalled: bool) -> Committed:
+    def committed(self, taken: Sequence[Execution], changes: Sequence[Change], followed: Sequence[Change], *, signalled: bool) -> Committed:
         """The result of an admission that is on disk: what was claimed, and everything else that it changed."""
         claimed = {header.id for header in taken}
         others = [*(change for change in changes if change.header.id not in claimed), *followed]
         told = {change.header.id: change for change in others}
-        return Committed(taken, [change.header for change in told.values()], signalled, list(told.values()))
+        closed = [lane.closed_until for lane in self.seen.values() if lane.closed_until]
+        return Committed(taken, [change.header for change in told.values()], signalled, list(told.values()), min(closed, default=None))
 
     def changed(self) -> list[LaneRow]:
         """The lanes that must be written. If the walk met too many lanes of functions that its runner does not host, those lanes give
@@ -280,7 +189,7 @@ class Walk:
         return [lane for lane in self.seen.values() if lane.is_changed]
 
     def _next(self, by: Claimant) -> Execution | None:
-        while (found := self._descended(self._root)) is not None:
+        while (found := self._found()) is not None:
             leaf = found[-1]
             heads = self._heads.get(leaf.key)
             if heads is None:
@@ -304,6 +213,16 @@ class Walk:
             if parent_of(leaf.key) in self._next_leaf:
                 leaf.waiting = 0  # the next one of an ordered key may stand in another leaf
         return None
+
+    def _found(self) -> list[LaneRow] | None:
+        """The path to the leaf whose turn it is."""
+        if self._lone is not None and all(lane.waiting > 0 and lane.has_room for lane in self._lone):
+            return self._lone
+        found, self._lone = self._descended(self._root), None
+        is_ordered = found is not None and parent_of(found[-1].key) in self._next_leaf
+        if found is not None and not is_ordered and all(self._siblings[parent_of(lane.key)].is_alone for lane in found):
+            self._lone = found
+        return found
 
     def _share(self, path: Sequence[LaneRow]) -> int:
         """How many executions of a leaf will probably be admitted if all lanes get equal shares. Never more than there is room for, and

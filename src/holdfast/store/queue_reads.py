@@ -12,7 +12,7 @@ from holdfast.model.places import level_of
 from holdfast.model.queues import UNLIMITED, LaneStanding, Mode, QueueRow, QueueStanding
 from holdfast.model.rates import RateState
 from holdfast.store import rows
-from holdfast.store.lanes import LaneRow
+from holdfast.store.lane_rows import LaneRow
 from holdfast.store.reads import Reads
 from holdfast.store.seam import Target
 

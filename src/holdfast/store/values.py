@@ -43,6 +43,8 @@ class Committed(NamedTuple):
     """Whether the batch added signals for subscribers."""
     changes: Sequence[Change] = ()
     """What the follow-up writes changed, one for each of `followed`. A live parent learns from it how its operation ended."""
+    opens_at: int | None = None
+    """After an admission: the time at which the first of the lanes opens that the admission has closed."""
 
 
 class HistoryEntry(msgspec.Struct, frozen=True):

@@ -19,7 +19,8 @@ from holdfast.model.errors import HoldfastError, LeaseLost, StoreBusy
 from holdfast.model.execution import Claimant, Execution, State
 from holdfast.model.places import path
 from holdfast.model.verbs import Admit, Answer
-from holdfast.store.lanes import LaneRow, Walk
+from holdfast.store.lane_rows import LaneRow
+from holdfast.store.lanes import Walk
 from holdfast.store.postgres.batch_statement import Written
 from holdfast.store.postgres.columns import texts
 from holdfast.store.postgres.decisions import PostgresBatch
@@ -88,7 +89,7 @@ class Admissions(Doubts):
 
     def _admit(self, asked: Asked, first: str | None) -> tuple[Committed, str | None]:
         """Admit once. Returns also an open queue that another process had locked, if there is room left."""
-        done, taken, passed, signalled, now = PostgresBatch(locking=True), list[Execution](), None, False, asked.now
+        done, walk, taken, passed, signalled, now = PostgresBatch(locking=True), None, list[Execution](), None, False, asked.now
         try:
             with self._writer.transaction():
                 if first is not None:
@@ -119,7 +120,9 @@ class Admissions(Doubts):
             signalled = True
         else:
             self._remember(done)
-        return (Walk.committed(taken, done.changes, done.followed, signalled=signalled) if done.changes else _NOTHING), passed
+        if walk is None or not done.changes:
+            return _NOTHING, passed
+        return walk.committed(taken, done.changes, done.followed, signalled=signalled), passed
 
     def _admitted(self, write: Admit, now: int, done: PostgresBatch, locked: set[str]) -> Answer | HoldfastError:
         """Decide an admission. If its execution turns out to be over, the admission changes other executions. If another process has locked

@@ -6,20 +6,16 @@ parts that a batch needs. Rows come as arrays, so there are few different statem
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from holdfast.model.rates import MAX_SPAN_NS, NS_PER_MS
 from holdfast.store import rows
 from holdfast.store.postgres.columns import arguments, numbers
 from holdfast.store.postgres.reads import PostgresReads
-from holdfast.store.postgres.session import Session
+from holdfast.store.postgres.session import Session, Statement
 
 _PARTS = ("changes", "executions", "touches", "operations", "events", "lanes", "rates", "cooled", "signals")
-
-
-_NAMED: Final = re.compile(r"%\((\w+)\)s")
 
 
 class Written(NamedTuple):
@@ -33,8 +29,8 @@ class BatchStatement(PostgresReads):
     """The part of a store that writes batches."""
 
     _writer: Session
-    _statements: dict[tuple[str, ...], tuple[bytes, Sequence[str]]]
-    """By its parts: the statement, and the names of its parameters in the order of their numbers."""
+    _statements: dict[tuple[str, ...], Statement]
+    """The statement by its parts."""
     _channel: str
     _member: str
 
@@ -58,18 +54,14 @@ class BatchStatement(PostgresReads):
         if clock is not None:
             values["clock"] = clock
         parts = _parts(put, decides=bool(decided_on), moves_clock=clock is not None)
-        statement, names = self._statement(parts)
-        ((agreed, signalled, _),) = self._writer.run(statement, [values[name] for name in names], numbered=True)
+        ((agreed, signalled, _),) = self._writer.run(self._statement(parts), values)
         return Written(agreed, signalled)
 
-    def _statement(self, parts: tuple[str, ...]) -> tuple[bytes, Sequence[str]]:
+    def _statement(self, parts: tuple[str, ...]) -> Statement:
         made = self._statements.get(parts)
         if made is None:
             tables = ",\n".join(self._texts[f"write_{part}"] for part in parts)
-            text = f"{self._texts['write_start']} {tables}\n{self._texts['write_end']}"
-            names = list(dict.fromkeys(_NAMED.findall(text)))
-            numbered = _NAMED.sub(lambda found: f"${names.index(found[1]) + 1}", text)
-            made = self._statements[parts] = (numbered.encode(), names)
+            made = self._statements[parts] = Statement(f"{self._texts['write_start']} {tables}\n{self._texts['write_end']}")
         return made
 
 

@@ -37,7 +37,7 @@ class PostgresBrowsing(PostgresReads, BrowseReads):
             raise ReadTooLong
         try:
             if self._looker is None:
-                self._looker = Session(self._address, self._sql["session"])
+                self._looker = Session(self._address, self._texts["session"].encode())
             looker = self._looker
             with looker.transaction(begin=_ONE_MOMENT):
                 yield lambda question, asked: self._looked(looker, question, asked, until)

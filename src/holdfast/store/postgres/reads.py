@@ -10,7 +10,7 @@ from holdfast.model.operations import Operation
 from holdfast.store import rows
 from holdfast.store.list_query import Dialect
 from holdfast.store.postgres.columns import texts, unmarked
-from holdfast.store.postgres.session import Parameters, Session
+from holdfast.store.postgres.session import Parameters, Session, Statement
 from holdfast.store.reads import Reads, only_of
 from holdfast.store.seam import Filter, HistoryEntry, Target
 
@@ -24,7 +24,7 @@ class PostgresReads(Reads):
 
     _shown: str
     _texts: Mapping[str, str]
-    _sql: Mapping[str, bytes]
+    _sql: Mapping[str, Statement]
     _side: Session
     """For everything but batches: a question or a lease never waits for a batch that waits for a lock."""
 

@@ -9,6 +9,7 @@ from holdfast.model.schedules import ScheduleState
 from holdfast.model.verbs import Start, Write
 from holdfast.store import rows
 from holdfast.store.postgres.audit import PostgresAuditLog
+from holdfast.store.postgres.session import Statement
 
 
 class PostgresSchedules(PostgresAuditLog):
@@ -49,7 +50,7 @@ class PostgresSchedules(PostgresAuditLog):
         for schedule in schedules:
             self._writer.run(*self._moved(schedule))
 
-    def _moved(self, schedule: ScheduleState) -> tuple[bytes, rows.Row]:
+    def _moved(self, schedule: ScheduleState) -> tuple[Statement, rows.Row]:
         """The statement that moves a schedule. With a codec it writes the input again, so that the input is under the current key."""
         if self._codec is not None:
             return self._sql["put_schedule"], (*rows.schedule_row(schedule, self._codec)[1:], *rows.guard(schedule))

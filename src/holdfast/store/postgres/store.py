@@ -23,7 +23,8 @@ from holdfast.model.verbs import Answer, Write
 from holdfast.store import rows
 from holdfast.store.browse_query import BrowseQuery
 from holdfast.store.isolation import Spoilt, committed_apart, refused
-from holdfast.store.lanes import ROOT, LaneRow
+from holdfast.store.lane_rows import LaneRow
+from holdfast.store.lanes import ROOT
 from holdfast.store.ledger import has_ledger
 from holdfast.store.list_query import ListQuery
 from holdfast.store.outbox import signals_of
@@ -46,7 +47,7 @@ from holdfast.store.postgres.outbox import PostgresOutbox
 from holdfast.store.postgres.reads import DIALECT
 from holdfast.store.postgres.retention import PostgresRetention
 from holdfast.store.postgres.schedules import PostgresSchedules, moved_names
-from holdfast.store.postgres.session import Session
+from holdfast.store.postgres.session import Session, Statement
 from holdfast.store.postgres.snapshots import PostgresSnapshots
 from holdfast.store.seam import Committed, Hosted
 
@@ -78,7 +79,7 @@ class PostgresStore(
         self._looker = None
         self._address = address
         self._look_lock = threading.RLock()
-        self._sql = {name: text.encode() for name, text in self._texts.items()}
+        self._sql = {name: Statement(text) for name, text in self._texts.items()}
         self._statements = {}
         self._views = {}
         self._written_graphs = set()
@@ -88,11 +89,11 @@ class PostgresStore(
         self._untold: list[Change] = []
         """What follow-ups of a batch in doubt changed; the next answered batch reports it."""
         self._foreign = False
-        self._writer = Session(address, self._sql["session"])
+        self._writer = Session(address, self._texts["session"].encode())
         try:
             self.seal = Seal(prepare(self._writer, address, self._texts, codec, migrating=migrate))
             self._backend = self._whoami()
-            self._side = Session(address, self._sql["session"], self._listen)
+            self._side = Session(address, self._texts["session"].encode(), self._listen)
         except BaseException:
             self._writer.close()
             raise

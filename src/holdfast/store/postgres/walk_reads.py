@@ -12,10 +12,11 @@ from typing import Final
 from holdfast.model.errors import RowDamaged
 from holdfast.model.execution import Execution
 from holdfast.model.places import Level, level_of, parent_of, path
-from holdfast.store.lanes import PAGE, ROOT, Head, LaneReads, LaneRow
+from holdfast.store.lane_rows import LaneRow
+from holdfast.store.lanes import PAGE, ROOT, Head, LaneReads
 from holdfast.store.postgres.columns import texts
 from holdfast.store.postgres.rates import Rates, kept_under
-from holdfast.store.postgres.session import Session
+from holdfast.store.postgres.session import Session, Statement
 from holdfast.store.queue_reads import lane_from, queue_from
 from holdfast.store.rows import COLUMNS, Row
 from holdfast.store.seam import Target
@@ -34,7 +35,7 @@ class WalkReads:
     """The reads of one walk."""
 
     def __init__(
-        self, writer: Session, sql: Mapping[str, bytes], targets: Sequence[Target], wanted: int, based: Callable[[Row], Execution]
+        self, writer: Session, sql: Mapping[str, Statement], targets: Sequence[Target], wanted: int, based: Callable[[Row], Execution]
     ) -> None:
         self._run, self._sql, self._based = writer.run, sql, based
         self._targets = {(target.function, target.version) for target in targets}

@@ -25,7 +25,8 @@ from holdfast.store import rows
 from holdfast.store.browse_query import BrowseQuery
 from holdfast.store.decisions import Batch, Decisions
 from holdfast.store.isolation import Spoilt, committed_apart, refused
-from holdfast.store.lanes import Head, LaneReads, LaneRow, Walk
+from holdfast.store.lane_rows import LaneRow
+from holdfast.store.lanes import Head, LaneReads, Walk
 from holdfast.store.list_query import ListQuery
 from holdfast.store.seam import Committed, Hosted, Target
 from holdfast.store.sqlite.browsing import SqliteBrowsing, look_address
