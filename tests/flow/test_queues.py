@@ -242,7 +242,8 @@ async def test_a_full_queue_refuses_and_says_when_to_come_back(harness: Harness)
         assert engine.registry.is_unused()
 
 
-async def test_a_parked_job_is_redriven_under_its_name(harness: Harness) -> None:
+@pytest.mark.parametrize("key", ["k", "ä/" * 100], ids=["short", "longer than a lane names it"])
+async def test_a_parked_job_is_redriven_under_its_name_in_its_lane(harness: Harness, key: str) -> None:
     tries: list[str] = []
 
     @durable_execution
@@ -253,7 +254,7 @@ async def test_a_parked_job_is_redriven_under_its_name(harness: Harness) -> None
         return event
 
     async with engine_of(harness, poor) as engine:
-        first = await engine.enqueue("poor", '"a"', queue="emails", key="k", name="letter")
+        first = await engine.enqueue("poor", '"a"', queue="emails", key=key, name="letter")
         assert (await engine.ending(first.id)).header.parked
         assert [header.id for header in engine.store.parked("emails")] == [first.id]
         again = await engine.redrive(first.id)

@@ -14,7 +14,7 @@ from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import Execution, ExecutionStatus, GraphText, Terms, new_execution
 from holdfast.model.history import KIND
 from holdfast.model.operations import Kind
-from holdfast.model.places import Place, checked_queue, key_and_user_of
+from holdfast.model.places import Place, checked_queue, key_of
 from holdfast.model.rates import Rate
 from holdfast.model.summary import begun, pipeline_of
 from holdfast.model.verbs import Start
@@ -92,8 +92,7 @@ def _milliseconds(seconds: object, what: str) -> int:
 
 def same_place(place: Place) -> Enqueue:
     """The Enqueue that gives a new execution the lane of an earlier one."""
-    key, user = key_and_user_of(place.lane)
-    return Enqueue(queue=place.queue, key=key, user=user, units=place.units, money=place.money)
+    return Enqueue(queue=place.queue, key=key_of(place.lane), beside=place.lane, units=place.units, money=place.money)
 
 
 def redriven(

@@ -7,7 +7,7 @@ from typing import Protocol
 import msgspec
 
 from holdfast.model.operations import Word
-from holdfast.model.places import lane_of
+from holdfast.model.places import lane_beside, lane_of
 from holdfast.model.rates import Rate
 
 
@@ -51,7 +51,11 @@ class Enqueue(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The rates of the function itself. All leaf lanes of the function that have the same tenant and user share them."""
     user: str | None = None
     """The user for whom these rates count; None: they count for the whole tenant."""
+    beside: str | None = None
+    """The leaf lane of an earlier execution. The new one gets the lane of the same key and user: a lane names long ones only in part."""
 
     def lane(self, header: Standing) -> str:
         """The leaf lane of an execution."""
+        if self.beside is not None:
+            return lane_beside(self.beside, header.version)
         return lane_of(self.queue, header.tenant, self.key, header.function, header.version, self.user)

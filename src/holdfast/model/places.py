@@ -127,11 +127,16 @@ def shared_rate_of(leaf: str) -> str:
     return "/".join(["~" + function.rpartition(":")[0], parts[1], *([f"user={user}"] if user else [])])
 
 
-def key_and_user_of(leaf: str) -> tuple[str | None, str | None]:
-    """The key and the user in the path of a leaf lane; None where there is none."""
-    parts = leaf.split("/")
-    key = next((unquote(part.partition("=")[2]) for part in parts if part.startswith(f"{Level.KEY}=")), None)
-    return key, unquote(parts[-1].partition(_USER)[2]) or None
+def key_of(leaf: str) -> str | None:
+    """The key in the path of a leaf lane, for people: a long one is cut. None if there is none."""
+    return next((unquote(part.partition("=")[2]) for part in leaf.split("/") if part.startswith(f"{Level.KEY}=")), None)
+
+
+def lane_beside(leaf: str, version: str) -> str:
+    """The leaf lane of the same queue, tenant, key, function and user for executions of another version."""
+    head, _, last = leaf.rpartition("/")
+    function, user_mark, user = last.partition(_USER)
+    return f"{head}/{function.rpartition(':')[0]}:{_escaped(version, 'version')}{user_mark}{user}"
 
 
 @lru_cache(maxsize=4096)

@@ -6,7 +6,7 @@ import msgspec
 
 from holdfast.model.error_text import ordinal
 from holdfast.model.execution import Execution, State
-from holdfast.model.places import Level, key_and_user_of, path
+from holdfast.model.places import Level, key_of, path
 from holdfast.model.queues import LaneStanding, Mode
 from holdfast.store.seam import QueueStore
 
@@ -49,7 +49,7 @@ def queue_place(store: QueueStore, header: Execution, now: int | None = None) ->
     return QueuePlace(
         queue=place.queue,
         lane=place.lane,
-        key=key_and_user_of(place.lane)[0],
+        key=key_of(place.lane),
         admitted_at=place.admitted_at,
         position=None if ahead is None else ahead + 1,
         before_is_bounded=ahead == _MOST,
