@@ -19,7 +19,7 @@ from holdfast.contract.rules import MAX_REASONS, Reason, broken
 from holdfast.hosts.evaluator.schema_check import CheckTooCostly, problems_in
 from holdfast.model import reading
 from holdfast.pipelines.graph.graph import GateNode
-from holdfast.pipelines.record.results import Failed, NodeError, Outcome, Settled, error_of
+from holdfast.pipelines.record.results import Failed, NodeError, NodeProgress, Settled, error_of
 from holdfast.pipelines.scene.failure import ran
 from holdfast.pipelines.scene.scene import Scene
 
@@ -34,7 +34,7 @@ class Verdict(msgspec.Struct, frozen=True):
     reasons: list[Reason] = []
 
 
-async def advance(node: GateNode, scene: Scene) -> Outcome:
+async def advance(node: GateNode, scene: Scene) -> NodeProgress:
     """The run goes on after `allow`. After `block` the node's `on_block` decides. `revise` asks for another round; if no round is left, it
     is treated like `block`."""
     candidate = await scene.value(node.candidate)

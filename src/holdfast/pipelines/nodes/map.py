@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.pipelines.graph.graph import MapNode
-from holdfast.pipelines.record.results import Failed, NodeError, Outcome, Settled
+from holdfast.pipelines.record.results import Failed, NodeError, NodeProgress, Settled
 from holdfast.pipelines.scene.earlier_items import WORK
 from holdfast.pipelines.scene.scene import CannotRun, Scene
 from holdfast.pipelines.scene.shards import Page, ShardFailed, Task, kept_items, pages
 
 
-async def advance(node: MapNode, scene: Scene) -> Outcome:
+async def advance(node: MapNode, scene: Scene) -> NodeProgress:
     """The node is ok if every item is, partial if some failed and the node tolerates that, and fails if more failed."""
     items = await scene.opened(node.over)
     if not isinstance(items, list):

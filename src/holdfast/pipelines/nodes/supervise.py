@@ -17,7 +17,7 @@ from holdfast.pipelines.graph.graph import FINISH, SuperviseNode, parted
 from holdfast.pipelines.record.choices import Answer, Taken, answer_of, choice_at, choice_text
 from holdfast.pipelines.record.operations import Visit
 from holdfast.pipelines.record.responses import was_refused
-from holdfast.pipelines.record.results import Failed, NodeError, Outcome, Settled, error_of
+from holdfast.pipelines.record.results import Failed, NodeError, NodeProgress, Settled, error_of
 from holdfast.pipelines.scene.failure import MOST_TURNS, ended, ran
 from holdfast.pipelines.scene.scene import CannotRun, Scene
 
@@ -31,7 +31,7 @@ _MOST_OUTPUTS: Final = 16 * 1024
 _MOST_TEXT: Final = 1000
 
 
-async def advance(node: SuperviseNode, scene: Scene) -> Outcome:
+async def advance(node: SuperviseNode, scene: Scene) -> NodeProgress:
     """Ask the supervisor, run the worker that it chose, and ask again. The node ends with the outputs that the supervisor gives when it
     finishes."""
     before = [one for turn in range(1, scene.visit.turn) for one in _taken(node, scene, turn)]

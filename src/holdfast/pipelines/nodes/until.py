@@ -12,7 +12,7 @@ from holdfast.contract.codes import Status
 from holdfast.contract.rules import Reason, broken
 from holdfast.pipelines.graph.graph import UntilNode
 from holdfast.pipelines.record.operations import wait_at
-from holdfast.pipelines.record.results import Failed, NodeError, Outcome, Settled, error_of
+from holdfast.pipelines.record.results import Failed, NodeError, NodeProgress, Settled, error_of
 from holdfast.pipelines.scene.failure import ran
 from holdfast.pipelines.scene.scene import Scene
 
@@ -20,7 +20,7 @@ EVERY = "every"
 """The name of the node's waits in the journal."""
 
 
-async def advance(node: UntilNode, scene: Scene) -> Outcome:
+async def advance(node: UntilNode, scene: Scene) -> NodeProgress:
     """The node ends with the first outputs for which the rules hold. It fails if a run fails, and if the rules hold for no run."""
     document: dict[str, Any] = {}
     reasons: list[Reason] = []

@@ -69,7 +69,7 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether the gate asked for another round."""
 
 
-Outcome: TypeAlias = Settled | Failed | None
+NodeProgress: TypeAlias = Settled | Failed | None
 """The result of `advance`: the node ended, it failed, or (None) it waits."""
 
 _settled = reading.decoder(Settled)

@@ -25,7 +25,7 @@ from holdfast.pipelines.graph.graph import (
 )
 from holdfast.pipelines.nodes import gate, human, map, merge, route, step, supervise, until, wait, worker
 from holdfast.pipelines.record.operations import TIME_AT, Visit, node_time_at
-from holdfast.pipelines.record.results import Failed, NodeError, Outcome, Settled
+from holdfast.pipelines.record.results import Failed, NodeError, NodeProgress, Settled
 from holdfast.pipelines.run.ending import end_operation, ending_of
 from holdfast.pipelines.run.readiness import missing_for, not_reached, skip_of
 from holdfast.pipelines.scene.children import TimeOver
@@ -34,7 +34,7 @@ from holdfast.pipelines.scene.invocation import PipelineRun
 from holdfast.pipelines.scene.scene import CannotRun, NotReached, Scene
 from holdfast.workers.run_operations import CANCEL_AT
 
-_Advance = Callable[[Any, Scene], Awaitable[Outcome]]
+_Advance = Callable[[Any, Scene], Awaitable[NodeProgress]]
 _KINDS: Final[Mapping[type[AnyNode], _Advance]] = {
     WorkerNode: worker.advance,
     PipelineNode: worker.advance,
@@ -104,7 +104,7 @@ async def _looked(run: PipelineRun, node: AnyNode) -> Settled | None:
         return outcome
 
 
-async def _outcome(run: PipelineRun, node: AnyNode, scene: Scene) -> Outcome:
+async def _outcome(run: PipelineRun, node: AnyNode, scene: Scene) -> NodeProgress:
     try:
         skipped = await skip_of(run, node, scene)
         return skipped if skipped is not None else await _KINDS[type(node)](node, scene)
