@@ -109,7 +109,7 @@ async def test_what_one_engine_enqueues_another_runs(harness: Harness) -> None:
     harness.clock.skipping = False  # an idle engine would move the clock beyond the deadline of what the other runs
     declare(harness, limits={"at_once": 2})
     async with engine_of(harness, echo) as here, engine_of(harness, echo) as there:
-        here._rooms.reserve = lambda *_: None  # no room here
+        here._reservations.reserve = lambda *_: None  # no room here
         for capacity in here.registry.claimable():
             capacity.free = 0
         jobs = [await here.enqueue("echo", str(n), queue="emails") for n in range(5)]

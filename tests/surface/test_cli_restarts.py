@@ -14,8 +14,8 @@ from holdfast.workers.body.errors import WorkerError
 from tests.pipelines.stage import graph_of, stage, worker
 from tests.surface.cli_program import Program
 from tests.surface.serve_program import programs
+from tests.surface.served_workers import approval_in, ask, web
 from tests.surface.test_cli_pipelines import SOURCE
-from tests.surface.worker_desk import approval_in, ask, web
 
 SALE = """from holdfast import durable_execution
 

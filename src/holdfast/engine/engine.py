@@ -20,6 +20,7 @@ from typing import cast
 import msgspec
 
 from holdfast.engine.agenda import Agenda
+from holdfast.engine.capacity_reservations import CapacityReservations
 from holdfast.engine.endings import Ending, Endings
 from holdfast.engine.enqueues import BULK, Item, Redrive, enqueue_of, redriven
 from holdfast.engine.health import Health
@@ -32,7 +33,6 @@ from holdfast.engine.poller import StartPoller, ThreadPoller
 from holdfast.engine.port import EnginePort
 from holdfast.engine.registry import Function, Registry
 from holdfast.engine.restarts import failed_as, is_restart
-from holdfast.engine.rooms import Rooms
 from holdfast.engine.scheduler import Scheduler
 from holdfast.engine.timetable import OccurrenceAcceptor, Timetable
 from holdfast.engine.upkeep import Chore
@@ -103,9 +103,9 @@ class Engine:
         self.health = Health(runner, lambda: loop.call_soon_threadsafe(agenda.ring))
         parents = LiveParents(live, agenda, loop)
         self._writer = Writer(store, clock, loop, parents, self.health)
-        self._rooms = Rooms(registry, parents, self._writer, clock=clock, ids=self._ids, runner=runner)
+        self._reservations = CapacityReservations(registry, parents, self._writer, clock=clock, ids=self._ids, runner=runner)
         targets = InvokeTargets(store, registry, clock, self._ids)
-        self.port = EnginePort(store, self._writer, targets, self.health, self._rooms, parents)
+        self.port = EnginePort(store, self._writer, targets, self.health, self._reservations, parents)
         self.invocations = Invocations(
             store,
             self._writer,
@@ -115,7 +115,7 @@ class Engine:
             self.endings,
             agenda,
             live,
-            self._rooms,
+            self._reservations,
             parents,
             loop=loop,
             clock=clock,
@@ -127,7 +127,7 @@ class Engine:
         sight = EngineSight(store, registry, clock, live)
         observers = Observers(self._observers, sight, registry, runner) if self._observers else None
         self._writer.tell(self.invocations.followed, self.outbox.wake, None if observers is None else observers.saw)
-        self._timetable = Timetable(store, registry, self.invocations, self._rooms, self.endings, agenda, clock=clock, ids=self._ids)
+        self._timetable = Timetable(store, registry, self.invocations, self._reservations, self.endings, agenda, clock=clock, ids=self._ids)
         self._timetable.acceptor = self.occurrence_acceptor
         self._timetable.saw = None if observers is None else observers.occurred
         self._scheduler = Scheduler(
@@ -193,7 +193,7 @@ class Engine:
         header = new_execution(self._ids(now), name, target.name, target.version, payload=payload, now=now, terms=terms, **who)
         again = on_failed != "find" and is_restart(on_failed, name)
         before = failed_as(self.store, target.name, name) if again else None
-        claimant = self._rooms.reserve(target, now)
+        claimant = self._reservations.reserve(target, now)
         graph = None if order is None else order.graph
         return await self.invocations.start(Start(header, payload, claimant, charges, same, target.kind, again, before, graph), target)
 
@@ -250,7 +250,7 @@ class Engine:
         now, terms = self.clock.now(), terms or target.terms
         who = {"tenant": tenant, "trace": trace, "same": identity}
         header = new_execution(self._ids(now), name, target.name, target.version, payload=payload, now=now, terms=terms, **who)
-        claimant = None if asked.delay_ms else self._rooms.reserve(target, now)
+        claimant = None if asked.delay_ms else self._reservations.reserve(target, now)
         graph = None if order is None else order.graph
         write = Start(header, payload, claimant, charges, identity, target.kind, again, graph=graph, enqueue=asked)
         return await self.invocations.start(write, target)
@@ -292,7 +292,7 @@ class Engine:
         now = self.clock.now()
         made = write(self._ids(now), now)
         target = self.registry.wanted(made.header.function, made.header.version, made.kind)
-        return await self.invocations.start(msgspec.structs.replace(made, by=self._rooms.reserve(target, now)), target)
+        return await self.invocations.start(msgspec.structs.replace(made, by=self._reservations.reserve(target, now)), target)
 
     async def stop(self, execution: str, error: Failure | None = None, *, cascade: bool = True, notes: Notes = ()) -> Execution:
         """End an execution from outside, together with the executions that it invoked. If the execution has continued as another one, that

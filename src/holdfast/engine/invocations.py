@@ -33,6 +33,7 @@ from typing import Final, cast
 
 from holdfast.engine.admissions import Admissions
 from holdfast.engine.agenda import Agenda
+from holdfast.engine.capacity_reservations import CapacityReservations
 from holdfast.engine.endings import Endings
 from holdfast.engine.health import readable, spared
 from holdfast.engine.live_parents import Live, LiveParents
@@ -40,7 +41,6 @@ from holdfast.engine.outcomes import INTERRUPTED, blameless, uninvoked, unwritab
 from holdfast.engine.port import EnginePort
 from holdfast.engine.quarantines import quarantined
 from holdfast.engine.registry import Function, Registry
-from holdfast.engine.rooms import Rooms
 from holdfast.engine.writer import Writer
 from holdfast.model.clock import Clock
 from holdfast.model.errors import HoldfastError, LeaseLost, Rejected, Retryable, RowDamaged, WriteFailed
@@ -70,7 +70,7 @@ class Invocations:
         endings: Endings,
         agenda: Agenda,
         live: dict[str, Live],
-        rooms: Rooms,
+        reservations: CapacityReservations,
         parents: LiveParents,
         *,
         loop: AbstractEventLoop,
@@ -82,8 +82,8 @@ class Invocations:
         self._store, self._writer, self._host, self._port = store, writer, host, port
         self._registry, self._endings, self._agenda = registry, endings, agenda
         self._loop, self._clock, self._ids, self._chance, self._runner = loop, clock, ids, chance, runner
-        self._live, self._rooms, self._parents = live, rooms, parents
-        rooms.doubt = self.doubt
+        self._live, self._reservations, self._parents = live, reservations, parents
+        reservations.doubt = self.doubt
         self.admissions = Admissions(store, writer, registry, agenda, self, clock=clock, ids=ids, runner=runner)
 
     def is_live(self, execution: str) -> bool:
@@ -126,7 +126,7 @@ class Invocations:
         """Write what may make an execution ready, and claim the execution in the same write if there is room."""
         header = self._store.find(execution)
         function = None if header is None else self._registry.get(header.function, header.version)
-        claimant = None if function is None else self._rooms.reserve(function, self._clock.now())
+        claimant = None if function is None else self._reservations.reserve(function, self._clock.now())
         await self._writer.write(write(claimant), partial(self._woken, function, claimant))
 
     def _woken(self, function: Function | None, claimant: Claimant | None, answer: Answer | HoldfastError) -> None:
@@ -324,7 +324,7 @@ class Invocations:
 
     def _follow(self, change: Change) -> None:
         header = change.header
-        child = self._rooms.taken(header)
+        child = self._reservations.taken(header)
         if child is not None:
             self.begin(header, child.function, child.input)
         elif self._writer.open:

@@ -17,10 +17,10 @@ from itertools import islice, takewhile
 from typing import Final
 
 from holdfast.engine.agenda import Agenda
+from holdfast.engine.capacity_reservations import CapacityReservations
 from holdfast.engine.endings import Ending, Endings
 from holdfast.engine.invocations import Invocations
 from holdfast.engine.registry import Registry
-from holdfast.engine.rooms import Rooms
 from holdfast.model import codec
 from holdfast.model.clock import Clock
 from holdfast.model.errors import ExecutionAlreadyStarted, FunctionNotFound, HoldfastError, Rejected
@@ -67,14 +67,14 @@ class Timetable:
         store: Store,
         registry: Registry,
         invocations: Invocations,
-        rooms: Rooms,
+        reservations: CapacityReservations,
         endings: Endings,
         agenda: Agenda,
         *,
         clock: Clock,
         ids: IdSource,
     ) -> None:
-        self._store, self._registry, self._invocations, self._rooms = store, registry, invocations, rooms
+        self._store, self._registry, self._invocations, self._reservations = store, registry, invocations, reservations
         self._endings, self._agenda, self._clock, self._ids = endings, agenda, clock, ids
         self.acceptor: OccurrenceAcceptor | None = None
         self.saw: Saw | None = None
@@ -245,7 +245,7 @@ class Timetable:
         write = Start(
             header,
             payload,
-            self._rooms.reserve(target, now),
+            self._reservations.reserve(target, now),
             () if order is None else order.charges,
             same,
             kind,

@@ -32,13 +32,12 @@ from holdfast.store.seam import Filter, Store
 
 if TYPE_CHECKING:
     from holdfast.durable.execution import DurableFunction
-    from holdfast.service.approval_desk import ApprovalDesk
     from holdfast.service.pipeline_view import PipelineView
-    from holdfast.service.queue_desk import QueueDesk
     from holdfast.service.queue_places import QueuePlace
-    from holdfast.service.restart_desk import RestartDesk
     from holdfast.service.schedules import Schedules
-    from holdfast.workers.approvals import Approval
+    from holdfast.service.store_approvals import StoreApprovals
+    from holdfast.service.store_queues import StoreQueues
+    from holdfast.service.store_restarts import StoreRestarts
     from holdfast.workers.day_usage import Spent
     from holdfast.workers.events import RunEvent
     from holdfast.workers.policy import Policy
@@ -246,32 +245,11 @@ class Client:
     # --- approvals
 
     @property
-    def desk(self) -> ApprovalDesk:
+    def approvals(self) -> StoreApprovals:
         """The approvals of the store, and everything that a person at this machine does with them."""
-        from holdfast.service.approval_desk import ApprovalDesk
+        from holdfast.service.store_approvals import StoreApprovals
 
-        return ApprovalDesk(self._store, self._clock, self._actor)
-
-    def approvals(self, run: str | None = None) -> Sequence[Approval]:
-        """The approvals that workers wait for, oldest first: all, or those of a run and of the runs below it."""
-        return self.desk.list(None if run is None else self.find(run).id)
-
-    def approval(self, approval_id: str) -> Approval:
-        """One approval, decided or not."""
-        return self.desk.show(approval_id)
-
-    def decide(
-        self,
-        approval_id: str,
-        verdict: str,
-        *,
-        comment: str | None = None,
-        result: Any = None,
-        edited_arguments: dict[str, Any] | None = None,
-    ) -> Approval:
-        """Write a decision in the name of this machine's user. Where several persons must approve, it is one vote; else the first decision
-        counts."""
-        return self.desk.decide(approval_id, verdict, comment=comment, result=result, edited_arguments=edited_arguments)
+        return StoreApprovals(self._store, self._clock, self._actor)
 
     # --- runs of workers
 
@@ -331,11 +309,11 @@ class Client:
         return spent_today(self._store, policy, tenants or ["default", *sorted(named - {"default"})], self._clock.now())
 
     @property
-    def restarts(self) -> RestartDesk:
+    def restarts(self) -> StoreRestarts:
         """Restarts of runs and executions, and comparisons of runs."""
-        from holdfast.service.restart_desk import RestartDesk
+        from holdfast.service.store_restarts import StoreRestarts
 
-        return RestartDesk(self._store, self._clock, self._ids, self._actor)
+        return StoreRestarts(self._store, self._clock, self._ids, self._actor)
 
     def cost(self, asked: CostQuestion) -> CostReport:
         """What runs have cost, by the ledger."""
@@ -350,11 +328,11 @@ class Client:
         return queue_place(self._store, self.find(execution), self._clock.now())
 
     @property
-    def queues(self) -> QueueDesk:
+    def queues(self) -> StoreQueues:
         """The queues of the store."""
-        from holdfast.service.queue_desk import QueueDesk
+        from holdfast.service.store_queues import StoreQueues
 
-        return QueueDesk(self._store, self._clock, self._ids, self._actor)
+        return StoreQueues(self._store, self._clock, self._ids, self._actor)
 
     def _answer(self, callback_id: str, result: str | None, error: Failure | None) -> Execution:
         execution, operation = self._store.seal.callback_target(callback_id)

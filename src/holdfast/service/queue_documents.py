@@ -10,8 +10,8 @@ import msgspec
 
 from holdfast.model.ledger import NANO
 from holdfast.model.queues import LaneStanding, QueueRow, QueueSettings
-from holdfast.service.queue_desk import ParkedRun, QueueView
 from holdfast.service.queue_settings import MEMBERS, setting_at
+from holdfast.service.store_queues import ParkedRun, QueueView
 
 
 def queue_document(view: QueueView) -> dict[str, Any]:

@@ -23,8 +23,8 @@ from holdfast.model.schedules import ScheduleState
 from holdfast.model.standing import Standing
 from holdfast.model.timing import in_words
 from holdfast.service.costs import CostQuestion, cost_report, day_text
-from holdfast.service.queue_desk import QueueDesk, QueueView
 from holdfast.service.schedules import Schedules
+from holdfast.service.store_queues import QueueView, StoreQueues
 from holdfast.service.why import MOST_OPERATIONS, why
 from holdfast.store.browsing import Browse, Facet, Facets
 
@@ -221,9 +221,9 @@ class HomeSource:
     def _queues(self) -> list[QueueView]:
         """The queues in which runs wait, or that are paused or draining. Those that are not open stand first, then the fullest."""
         viewer = self._viewer
-        desk = QueueDesk(viewer.store, viewer.clock, viewer.ids, viewer.actor)
+        queues = StoreQueues(viewer.store, viewer.clock, viewer.ids, viewer.actor)
         names = [row.name for row in viewer.store.queues()[:_MOST_QUEUES]]
-        found = [desk.show(name, tenant=viewer.tenant, lanes=0) for name in names]
+        found = [queues.show(name, tenant=viewer.tenant, lanes=0) for name in names]
         told = [one for one in found if one.standing.waiting or one.row.mode is not Mode.OPEN]
         return sorted(told, key=lambda one: (one.row.mode is Mode.OPEN, -one.standing.waiting, one.row.name))
 

@@ -1,4 +1,4 @@
-"""The queue desk: what a person or a program can see and change of the queues of a store. It needs no engine, and it runs nothing."""
+"""The queues of a store: what a person or a program can see and change of them. It needs no engine, and it runs nothing."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class ParkedRun(msgspec.Struct, frozen=True):
     message: str
 
 
-class QueueDesk:
+class StoreQueues:
     """Verbs on the queues of a store.
 
     `list`, `show` and `parked` take a tenant: then lanes, counts and parked runs are those of this tenant. The name, the settings and the
