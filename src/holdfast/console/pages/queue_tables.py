@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from holdfast.console.page_request import PageRequest
 from holdfast.console.pages.table_pages import part_of_path, runs_of
 from holdfast.console.rendering import address
 from holdfast.console.sources.queues import LanePage, ParkedPage, settings_of
@@ -29,7 +30,6 @@ from holdfast.console.tables import (
     Text,
     Until,
 )
-from holdfast.console.visit import Visit
 from holdfast.model.error_text import brief_class
 from holdfast.model.queues import UNLIMITED, Mode, QueueRow
 from holdfast.service.store_queues import QueueView
@@ -54,9 +54,9 @@ _MEANINGS: Final[Mapping[str, str]] = {
 }
 
 
-def queues(found: Sequence[QueueView], sparks: Mapping[str, tuple[int, ...]], visit: Visit) -> Table:
+def queues(found: Sequence[QueueView], sparks: Mapping[str, tuple[int, ...]], request: PageRequest) -> Table:
     """All queues."""
-    whole = visit.source.viewer.tenant is None
+    whole = request.source.viewer.tenant is None
     columns = [Column("Queue"), Column("Mode"), Column("Waiting", number=True), Column("Oldest"), Column("Held", number=True)]
     columns += [Column("Drains", number=True, title="Admissions in a minute, of late"), Column("Admissions")] if whole else []
     columns += [Column("Parked", number=True), Column("Limits"), Column("")]
@@ -99,7 +99,7 @@ def _limits(row: QueueRow) -> Cell:
     return Chips((*shown, *([f"+{len(told) - 3}"] if len(told) > 3 else ())))
 
 
-def standing(view: QueueView, spark: tuple[int, ...] | None, visit: Visit) -> Section:
+def standing(view: QueueView, spark: tuple[int, ...] | None, request: PageRequest) -> Section:
     """The counts of one queue: what waits, what holds slots, what is parked, and when the next run is admitted."""
     stands = view.standing
     facts: list[tuple[str, Cell]] = [
@@ -168,7 +168,7 @@ def settings(row: QueueRow, here: str, said: Mapping[str, str] | None, *, may_se
     return Section(id="settings", title="Limits", note=note if may_set else "", table=table, form=form, wraps=form is not None)
 
 
-def lanes(page: LanePage, here: str, visit: Visit) -> Section:
+def lanes(page: LanePage, here: str, request: PageRequest) -> Section:
     """The lanes of a queue."""
     columns = (Column("Lane", fill=True), Column("Level"), Column("Waiting", number=True), Column("Held", number=True), Column("Opens"))
     rows = tuple(
@@ -177,15 +177,15 @@ def lanes(page: LanePage, here: str, visit: Visit) -> Section:
             Text(lane.level, muted=True),
             Number(lane.waiting),
             Number(lane.held, of=None if lane.at_once is None or lane.at_once >= UNLIMITED else lane.at_once),
-            Until(lane.closed_until) if lane.closed_until is not None and lane.closed_until > visit.now else Text("open", muted=True),
+            Until(lane.closed_until) if lane.closed_until is not None and lane.closed_until > request.now else Text("open", muted=True),
         )
         for lane in page.lanes
     )
     table = Table(
         columns=columns,
         rows=rows,
-        empty="No run has gone through this queue yet." if visit.source.viewer.tenant is None else "No run of your tenant waits here.",
-        first=here if visit.text("lane") else "",
+        empty="No run has gone through this queue yet." if request.source.viewer.tenant is None else "No run of your tenant waits here.",
+        first=here if request.text("lane") else "",
         following=address(here, lane=page.beyond) if page.beyond else "",
     )
     return Section(

@@ -45,14 +45,14 @@ async def advance(node: GateNode, scene: Scene) -> NodeProgress:
         {
             "verdict": verdict.verdict,
             "reasons": msgspec.to_builtins(verdict.reasons),
-            "round": scene.visit.round,
+            "round": scene.position.round,
             "outputs": candidate,
         }
     )
     if node.shadow or verdict.verdict == "allow":
         return Settled(state="ok", document=document)
     held_back = {name: value for name, value in document.items() if name != "outputs"}
-    if verdict.verdict == "revise" and node.revise is not None and scene.visit.round <= node.rounds:
+    if verdict.verdict == "revise" and node.revise is not None and scene.position.round <= node.rounds:
         return Settled(state="blocked", document=held_back, revise=True, passes=False, why=_told(verdict))
     error = NodeError(code="gate_blocked", message=f"{node.name} let nothing pass: {_told(verdict)}", details=held_back)
     return Failed(error, action=node.on_block, document=document if node.on_block == "escalate" else held_back)

@@ -28,7 +28,7 @@ async def advance(node: HumanNode, scene: Scene) -> NodeProgress:
     kind: Kind = "approve" if node.form is None else "question"
     demands = _demands(node, scene)
     if (
-        scene.records.find(question_at(kind, scene.visit, _PART).callback) is None
+        scene.records.find(question_at(kind, scene.position, _PART).callback) is None
         and (flaw := await _flaw(node, scene, demands)) is not None
     ):
         return Failed(flaw)

@@ -25,7 +25,7 @@ async def advance(node: UntilNode, scene: Scene) -> NodeProgress:
     document: dict[str, Any] = {}
     reasons: list[Reason] = []
     for number in range(1, node.at_most + 1):
-        if scene.records.is_closed(wait_at(scene.visit, EVERY, number)):
+        if scene.records.is_closed(wait_at(scene.position, EVERY, number)):
             continue  # the rules did not hold for this run, so the node waited
         last = await ran(scene, (node.worker,), partial(scene.inputs, node.inputs), part=f"work-{number}", template=node.inputs)
         if last is None:

@@ -13,7 +13,7 @@ from holdfast.durable.journal import identity_of
 from holdfast.model import reading
 from holdfast.model.operations import Operation, Type
 from holdfast.pipelines.graph.graph import FINISH
-from holdfast.pipelines.record.operations import Visit
+from holdfast.pipelines.record.operations import NodePosition
 from holdfast.workers.run_operations import CHOICE
 
 _MOST_REASON: Final = 2000
@@ -62,9 +62,9 @@ def answer_of(outputs: Any) -> Answer | str:
     return msgspec.structs.replace(found, choice=found.choice[:_MOST_LABEL], reason=found.reason[:_MOST_REASON])
 
 
-def choice_at(visit: Visit, number: int) -> Identity:
+def choice_at(position: NodePosition, number: int) -> Identity:
     """The identity of the step that records a choice, by the number of the supervisor's turn in one try of the node."""
-    return identity_of(Type.STEP, CHOICE, visit.node, visit.round, visit.turn, number)
+    return identity_of(Type.STEP, CHOICE, position.node, position.round, position.turn, number)
 
 
 def choice_text(number: int, answer: Answer) -> str:

@@ -24,7 +24,7 @@ from holdfast.pipelines.graph.graph import (
     WorkerNode,
 )
 from holdfast.pipelines.nodes import gate, human, map, merge, route, step, supervise, until, wait, worker
-from holdfast.pipelines.record.operations import TIME_AT, Visit, node_time_at
+from holdfast.pipelines.record.operations import TIME_AT, NodePosition, node_time_at
 from holdfast.pipelines.record.results import Failed, NodeError, NodeProgress, Settled
 from holdfast.pipelines.run.ending import end_operation, ending_of
 from holdfast.pipelines.run.readiness import missing_for, not_reached, skip_of
@@ -85,7 +85,7 @@ async def _looked(run: PipelineRun, node: AnyNode) -> Settled | None:
         turn += 1
         timer = node_time_at(node.name, turn)
         is_over = (known := run.records.find(timer)) is not None and known.status is Status.SUCCEEDED
-        scene = Scene(run, node, Visit(node.name, round, turn), is_over=is_over)
+        scene = Scene(run, node, NodePosition(node.name, round, turn), is_over=is_over)
         outcome = await _outcome(run, node, scene)
         if outcome is None and is_over:
             outcome = await _cut_off(run, node, scene)
@@ -95,7 +95,7 @@ async def _looked(run: PipelineRun, node: AnyNode) -> Settled | None:
             scene.awaits(timer)
         if isinstance(outcome, Failed):
             outcome = _late(node) if is_over else outcome
-            answer = await handled(node, Scene(run, node, scene.visit), outcome)
+            answer = await handled(node, Scene(run, node, scene.position), outcome)
             if isinstance(answer, Again):
                 continue
             outcome = answer
