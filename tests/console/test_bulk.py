@@ -14,7 +14,7 @@ from holdfast.model.clock import SystemClock
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import ExecutionStatus
 from holdfast.model.ids import id_at
-from holdfast.model.standing import Standing
+from holdfast.model.shown_status import ShownStatus
 from tests.console.scene import Browser, Scene, plain
 from tests.console.test_tables import park
 
@@ -128,7 +128,7 @@ class SlowActor:
 
 
 def items(*names: str) -> list[Item]:
-    return [Item(name, name, "order", Standing.RUNNING, 0) for name in names]
+    return [Item(name, name, "order", ShownStatus.RUNNING, 0) for name in names]
 
 
 def begun(jobs: BulkJobs, actor: SlowActor, *names: str) -> Job:

@@ -66,6 +66,6 @@ def test_a_store_that_cannot_be_read_leaves_the_counts_of_the_process() -> None:
     def broken() -> Any:
         raise StoreBusy("busy")
 
-    measured.queues.standings = broken
+    measured.queues.states = broken
     measured.queues.refused("emails")
     assert counts(measured.queues.text()) == {'queue_refused_count{queue="emails"}': 1}

@@ -202,7 +202,7 @@ async def test_a_job_that_waits_gives_its_slot_free_if_the_queue_says_so(harness
         jobs = [await engine.enqueue("sleeper", f'"{name}"', queue="emails") for name in "ab"]
         assert await ends(engine, *(job.id for job in jobs)) == ["a", "b"]
         assert engine.store.find(jobs[1].id).place.admitted_at - jobs[0].started_at < 1000, "b did not wait for a"
-        assert engine.store.standing("emails", harness.clock.now()).held == 0
+        assert engine.store.queue_state("emails", harness.clock.now()).held == 0
     assert set(came) >= {"a begins", "b begins", "a ends", "b ends"}
 
 

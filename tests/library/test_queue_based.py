@@ -163,8 +163,8 @@ async def test_behind_a_queue_a_duplicate_is_one_run_and_poison_is_parked_under_
         (parked,) = StoreQueues(store, clock, id_at).parked("messages")
         assert (parked.header.id, parked.error_code) == (poison, "poison_message")
         assert "has no task" in parked.message
-        standing = store.standing("messages", clock.now())
-        assert (standing.waiting, standing.held, standing.parked, standing.admitted) == (0, 0, 1, 2)
+        state = store.queue_state("messages", clock.now())
+        assert (state.waiting, state.held, state.parked, state.admitted) == (0, 0, 1, 2)
 
         redriven = await engine.redrive(poison)
         await opening.engine.ending(redriven.id)

@@ -477,12 +477,12 @@ async def test_a_queue_takes_no_more_than_its_money_allows_and_an_empty_one_take
         store.set_queue(on.paused(store.queue("jobs")))
         ten = {"ns": list(range(10))}  # 500 tokens, a thousandth of a dollar
         await _enqueued(on, ten)
-        assert store.standing("jobs", on.clock.now()).money == 500 * TOKEN
+        assert store.queue_state("jobs", on.clock.now()).money == 500 * TOKEN
         with pytest.raises(QueueFull) as full:
             await _enqueued(on, {"ns": [1]})
         assert full.value.retry_after_seconds > 0
         assert "$0.00" in str(full.value)
-        assert store.standing("jobs", on.clock.now()).waiting == 1
+        assert store.queue_state("jobs", on.clock.now()).waiting == 1
 
 
 @pytest.mark.parametrize("where", [":memory:", pytest.param("postgres", marks=pytest.mark.long)])
@@ -494,5 +494,5 @@ async def test_money_leaves_the_queue_with_its_runs(tmp_path: Path, where: str) 
         runs = [await _enqueued(on, {"ns": [1]}) for _ in range(4)]
         for run in runs:
             await on.service.response(run, LOCAL)
-        standing = store.standing("jobs", on.clock.now())
-        assert (standing.waiting, standing.money) == (0, 0)
+        state = store.queue_state("jobs", on.clock.now())
+        assert (state.waiting, state.money) == (0, 0)

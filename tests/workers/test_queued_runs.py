@@ -122,7 +122,7 @@ async def test_a_request_that_does_not_fit_and_a_full_queue_enqueue_nothing(tmp_
         late = enqueue_of("emails", delay=60)
         waiting = await force.enqueue(request(url="a"), LOCAL, late)
         assert waiting.state is State.DELAYED
-        assert force._engine.store.standing("emails", 0).waiting == 0
+        assert force._engine.store.queue_state("emails", 0).waiting == 0
 
 
 async def test_a_second_request_of_a_key_finds_the_queued_run(tmp_path: Path) -> None:

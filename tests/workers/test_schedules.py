@@ -16,7 +16,7 @@ from holdfast.service.schedules import Schedules
 from holdfast.service.settings import Settings
 from holdfast.store.backends import open_store
 from holdfast.workers.policy import Policy
-from holdfast.workers.run_lookup import Asker, standing_of, standings
+from holdfast.workers.run_lookup import Asker, run_view, run_views
 from tests.flow.harness import in_real_time
 from tests.flow.timetables import at, told
 from tests.workers.pages import page, write
@@ -56,7 +56,7 @@ class Scene:
         await in_real_time(lambda: not self.store.due_schedules(["teller"], self.clock.now(), 1) and engine._engine.idle)
 
     def runs(self) -> list[Any]:
-        return [standing_of(self.store, found.header.id, Asker()) for found in standings(self.store, Asker(), limit=50)]
+        return [run_view(self.store, found.header.id, Asker()) for found in run_views(self.store, Asker(), limit=50)]
 
 
 async def test_a_page_with_a_schedule_starts_its_worker_once_at_each_time(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from holdfast.console.json_view import json_html, value_html
 from holdfast.console.page_request import PageRequest
 from holdfast.console.query import quoted
 from holdfast.model.error_text import brief_class
-from holdfast.model.standing import LOOKS, Standing
+from holdfast.model.shown_status import STATUS_STYLES, ShownStatus
 from holdfast.web.page_errors import SAFE_HEADERS
 from holdfast.web.plain_html import shown
 from holdfast.web.refusals import Header
@@ -63,8 +63,8 @@ class Rendering:
         }
         self._environment.globals |= {
             "product": product,
-            "looks": LOOKS,
-            "standings": tuple(Standing),
+            "looks": STATUS_STYLES,
+            "statuses": tuple(ShownStatus),
             "address": address,
             "quoted": quoted,
         }

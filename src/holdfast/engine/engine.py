@@ -26,7 +26,7 @@ from holdfast.engine.enqueues import BULK, Item, Redrive, enqueue_of, redriven
 from holdfast.engine.health import Health
 from holdfast.engine.invocations import Invocations
 from holdfast.engine.invoke_targets import InvokeTargets
-from holdfast.engine.live_parents import Live, LiveParents
+from holdfast.engine.live_parents import LiveInvocation, LiveParents
 from holdfast.engine.observers import EngineSight, Observers
 from holdfast.engine.outbox import NO_SUBSCRIBERS, Outbox
 from holdfast.engine.poller import StartPoller, ThreadPoller
@@ -99,7 +99,7 @@ class Engine:
         """Build the parts, join the store as a runner, and begin to look for work."""
         store, clock, registry, agenda, runner = self.store, self.clock, self.registry, self._agenda, self.runner
         loop = asyncio.get_running_loop()
-        live: dict[str, Live] = {}
+        live: dict[str, LiveInvocation] = {}
         self.health = Health(runner, lambda: loop.call_soon_threadsafe(agenda.ring))
         parents = LiveParents(live, agenda, loop)
         self._writer = Writer(store, clock, loop, parents, self.health)

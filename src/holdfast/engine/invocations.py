@@ -36,7 +36,7 @@ from holdfast.engine.agenda import Agenda
 from holdfast.engine.capacity_reservations import CapacityReservations
 from holdfast.engine.endings import Endings
 from holdfast.engine.health import readable, spared
-from holdfast.engine.live_parents import Live, LiveParents
+from holdfast.engine.live_parents import LiveInvocation, LiveParents
 from holdfast.engine.outcomes import INTERRUPTED, blameless, uninvoked, unwritable, warn_of_crash
 from holdfast.engine.port import EnginePort
 from holdfast.engine.quarantines import quarantined
@@ -69,7 +69,7 @@ class Invocations:
         registry: Registry,
         endings: Endings,
         agenda: Agenda,
-        live: dict[str, Live],
+        live: dict[str, LiveInvocation],
         reservations: CapacityReservations,
         parents: LiveParents,
         *,
@@ -181,7 +181,7 @@ class Invocations:
             return
         if execution in self._live:
             self._drop(execution)  # another runner had the execution in between, and this runner has not learned that yet
-        live = self._live[execution] = Live(header, function)
+        live = self._live[execution] = LiveInvocation(header, function)
         self._parents.add(header)
         token = Position(execution, header.epoch, header.sequence, header.revision)
         arn = str(Arn(header.function, header.version, header.name, execution))
@@ -196,7 +196,7 @@ class Invocations:
 
     # --- 4. ended
 
-    def _ended(self, live: Live, outcome: Outcome, seen: int) -> None:
+    def _ended(self, live: LiveInvocation, outcome: Outcome, seen: int) -> None:
         """The host reports an outcome, and the revision up to which the handler had seen everything: write the end."""
         if self._writer.open:
             outcome = blameless(outcome)
@@ -218,7 +218,7 @@ class Invocations:
 
     # --- 5. settled
 
-    def _settled(self, live: Live, outcome: Outcome, seen: int, answer: Answer | HoldfastError) -> None:
+    def _settled(self, live: LiveInvocation, outcome: Outcome, seen: int, answer: Answer | HoldfastError) -> None:
         if isinstance(answer, Execution):
             self._make_room(live)
             self._go_on(live.function, outcome, answer)
@@ -239,7 +239,7 @@ class Invocations:
         if header.state is not State.CLOSED:
             self._agenda.expect(header)
 
-    def _not_settled(self, live: Live, outcome: Outcome, seen: int, trouble: HoldfastError) -> None:
+    def _not_settled(self, live: LiveInvocation, outcome: Outcome, seen: int, trouble: HoldfastError) -> None:
         """The end of an invocation was refused: write another end, try again, or leave the execution to the runner that has it."""
         header = live.header
         lost = isinstance(trouble, LeaseLost | Rejected)
@@ -282,7 +282,7 @@ class Invocations:
         if header.place is not None:
             self._agenda.expect_queue(header)
 
-    def _make_room(self, live: Live) -> None:
+    def _make_room(self, live: LiveInvocation) -> None:
         """Give back the room of an invocation that ended. If it was dropped before, its room is free already."""
         if self._live.get(live.header.id) is live:
             del self._live[live.header.id]

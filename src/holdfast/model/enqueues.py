@@ -11,7 +11,7 @@ from holdfast.model.places import lane_of
 from holdfast.model.rates import Rate
 
 
-class Standing(Protocol):
+class LaneMembers(Protocol):
     """The members of a header that decide its lane."""
 
     @property
@@ -50,6 +50,6 @@ class Enqueue(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     rates: tuple[Rate, ...] = ()
     """The rates of the function itself. They apply to the leaf lane."""
 
-    def lane(self, header: Standing) -> str:
+    def lane(self, header: LaneMembers) -> str:
         """The leaf lane of an execution."""
         return lane_of(self.queue, header.tenant, self.key, header.function, header.version)

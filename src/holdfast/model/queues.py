@@ -123,7 +123,7 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
         return settings_from(together(self.declared, self.operator))
 
 
-class QueueStanding(msgspec.Struct, frozen=True, kw_only=True):
+class QueueState(msgspec.Struct, frozen=True, kw_only=True):
     """How a queue stands now."""
 
     waiting: int = 0
@@ -140,7 +140,7 @@ class QueueStanding(msgspec.Struct, frozen=True, kw_only=True):
     """The estimated cost of all waiting executions, in billionths of a dollar. Only queues with `most_waiting_usd` have estimates."""
 
 
-class LaneStanding(msgspec.Struct, frozen=True, kw_only=True):
+class LaneState(msgspec.Struct, frozen=True, kw_only=True):
     """How one lane stands now."""
 
     key: str

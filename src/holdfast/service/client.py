@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from holdfast.workers.events import RunEvent
     from holdfast.workers.policy import Policy
     from holdfast.workers.replay import Finished
-    from holdfast.workers.run_lookup import RunStanding
+    from holdfast.workers.run_lookup import RunView
 
 _PAGE = 200
 _ALL = 1 << 62
@@ -253,14 +253,12 @@ class Client:
 
     # --- runs of workers
 
-    def runs(
-        self, worker: str | None = None, limit: int = 50, parent: str | None = None, queue: str | None = None
-    ) -> Iterator[RunStanding]:
+    def runs(self, worker: str | None = None, limit: int = 50, parent: str | None = None, queue: str | None = None) -> Iterator[RunView]:
         """Runs, newest first, of all queues or of one; with `parent` those that the nodes of this run of a pipeline asked for."""
-        from holdfast.workers.run_lookup import Asker, standings
+        from holdfast.workers.run_lookup import Asker, run_views
 
         above = None if parent is None else self.find(parent).id
-        return standings(self._store, Asker(), worker=worker, limit=limit, parent=above, queue=queue)
+        return run_views(self._store, Asker(), worker=worker, limit=limit, parent=above, queue=queue)
 
     def follow(self, run: str, after: int | str = 0) -> Iterator[RunEvent]:
         """The recorded events of a run after an id, then new ones as they happen, until the run is over. Progress and text of models are
@@ -270,11 +268,11 @@ class Client:
 
         return followed(self._store, *find_run(self._store, self.find(run).id, Asker()), after)
 
-    def run(self, run: str) -> RunStanding:
+    def run(self, run: str) -> RunView:
         """A run with its state, its response so far and its calls."""
-        from holdfast.workers.run_lookup import Asker, standing_of
+        from holdfast.workers.run_lookup import Asker, run_view
 
-        return standing_of(self._store, self.find(run).id, Asker())
+        return run_view(self._store, self.find(run).id, Asker())
 
     def view(self, run: str) -> PipelineView | None:
         """The nodes of a pipeline's run as they are now; None for a run of a worker."""
@@ -290,7 +288,7 @@ class Client:
 
         return finished_in(self._store, self.find(run).id, Asker())
 
-    def cancel(self, run: str) -> tuple[RunStanding, bool]:
+    def cancel(self, run: str) -> tuple[RunView, bool]:
         """Cancel a run. Returns it, and whether it could be cancelled; a run that is over does not change."""
         from holdfast.workers.decisions import cancel_write
         from holdfast.workers.run_lookup import Asker

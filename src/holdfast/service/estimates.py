@@ -141,7 +141,7 @@ class Estimates:
     def rest_in(self, view: PipelineView, accepted: AcceptedRequest) -> Estimate:
         """What the rest of a run may cost, computed from the present states of its nodes."""
         begun = Begun(
-            states={standing.node: standing.state for standing in view.nodes},
+            states={node_status.node: node_status.state for node_status in view.nodes},
             spent={node: Amount(cost.tokens, int(cost.cost_usd * NANO)) for node, cost in view.costs.items()},
             inputs=accepted.request.inputs,
             limits=accepted.limits,

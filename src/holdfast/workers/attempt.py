@@ -73,7 +73,7 @@ class Body(Protocol):
         """Inside this block the body does not count as idle, because the runner works for it."""
         ...
 
-    def park(self) -> None:
+    def stop_time(self) -> None:
         """Stop the body's time."""
         ...
 
@@ -170,7 +170,7 @@ class Attempt:
             artifacts=tuple(self._files.kept.values()),
             logs=self._log.kept(),
             isolation=str(body.isolation.get("isolation", "none")),
-            duration_ms=int((monotonic() - began - self._gateway.time.parked) * 1000),
+            duration_ms=int((monotonic() - began - self._gateway.time.stopped) * 1000),
         )
 
     async def _dead(self, body: Body, outcome: AttemptResult | None) -> None:
@@ -314,7 +314,7 @@ class Attempt:
 
     def _left(self) -> dict[str, float]:
         """The time that is left, sent to a body whose time was stopped; otherwise the body counts its time itself."""
-        return {"left": self._gateway.time.left} if self._gateway.time.parked else {}
+        return {"left": self._gateway.time.left} if self._gateway.time.stopped else {}
 
     async def _send(self, frame: dict[str, Any], fd: int | None = None) -> None:
         with contextlib.suppress(ConnectionError, OSError):  # the body has ended: `receive` returns its end

@@ -182,7 +182,7 @@ class BudgetWait:
         learnt = self._budgets.learn(limit)
         if limit.is_curable:
             self._check_standstill(limit)
-            with self._time.standing_still():
+            with self._time.while_stopped():
                 await self._waited(limit)
         elif not learnt:
             raise ToolFailed("budget_exceeded", f"{self._tool} may take more than is left: {_told(limit)} is spent.")

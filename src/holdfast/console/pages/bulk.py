@@ -146,7 +146,7 @@ def _matches(plan: Plan, verb: Verb, text: str, back: str, reason: str) -> Secti
 
 
 def _row(item: Item) -> tuple[Cell, ...]:
-    return (Mark(item.standing.value), Link(item.name, f"runs/{item.id}", mono=True), Text(item.function), Age(item.started_at))
+    return (Mark(item.status.value), Link(item.name, f"runs/{item.id}", mono=True), Text(item.function), Age(item.started_at))
 
 
 def _progress(job: Job, stop: Button) -> Section:

@@ -63,12 +63,12 @@ def queues(found: Sequence[QueueView], sparks: Mapping[str, tuple[int, ...]], re
     rows = []
     for view in found[:MOST_ROWS]:
         name, here = view.row.name, f"queues/{part_of_path(view.row.name)}"
-        stands = view.standing
-        cells: list[Cell] = [Link(name, here), Mark(_MODES[view.row.mode], view.row.mode.value), _waiting(view), Age(stands.oldest_at)]
-        cells.append(Number(stands.held, of=view.settings.limits.at_once))
+        state = view.state
+        cells: list[Cell] = [Link(name, here), Mark(_MODES[view.row.mode], view.row.mode.value), _waiting(view), Age(state.oldest_at)]
+        cells.append(Number(state.held, of=view.settings.limits.at_once))
         if whole:
-            cells += [Number(round(stands.per_minute, 1), unit="/min"), Spark(sparks.get(name, ()), _SPARK)]
-        cells += [Number(stands.parked), _limits(view.row), Actions(_turns(view.row.mode, here) if whole else ())]
+            cells += [Number(round(state.per_minute, 1), unit="/min"), Spark(sparks.get(name, ()), _SPARK)]
+        cells += [Number(state.parked), _limits(view.row), Actions(_turns(view.row.mode, here) if whole else ())]
         rows.append(tuple(cells))
     return Table(
         columns=tuple(columns),
@@ -80,9 +80,9 @@ def queues(found: Sequence[QueueView], sparks: Mapping[str, tuple[int, ...]], re
 
 
 def _waiting(view: QueueView) -> Cell:
-    if not view.standing.delayed:
-        return Number(view.standing.waiting)
-    return Pile((Number(view.standing.waiting), Text(f"+{view.standing.delayed:,} delayed", muted=True)))
+    if not view.state.delayed:
+        return Number(view.state.waiting)
+    return Pile((Number(view.state.waiting), Text(f"+{view.state.delayed:,} delayed", muted=True)))
 
 
 def _turns(mode: Mode, here: str) -> tuple[Button, ...]:
@@ -99,25 +99,25 @@ def _limits(row: QueueRow) -> Cell:
     return Chips((*shown, *([f"+{len(told) - 3}"] if len(told) > 3 else ())))
 
 
-def standing(view: QueueView, spark: tuple[int, ...] | None, request: PageRequest) -> Section:
+def counts(view: QueueView, spark: tuple[int, ...] | None, request: PageRequest) -> Section:
     """The counts of one queue: what waits, what holds slots, what is parked, and when the next run is admitted."""
-    stands = view.standing
+    state = view.state
     facts: list[tuple[str, Cell]] = [
-        ("Waiting", Number(stands.waiting, quiet=False)),
-        ("Delayed", Number(stands.delayed, quiet=False)),
-        ("Oldest", Age(stands.oldest_at)),
-        ("Slots held", Number(stands.held, of=view.settings.limits.at_once, quiet=False)),
+        ("Waiting", Number(state.waiting, quiet=False)),
+        ("Delayed", Number(state.delayed, quiet=False)),
+        ("Oldest", Age(state.oldest_at)),
+        ("Slots held", Number(state.held, of=view.settings.limits.at_once, quiet=False)),
     ]
     if spark is not None:
         facts += [
-            ("Drains", Number(round(stands.per_minute, 1), unit=" a minute", quiet=False)),
-            ("Admitted in all", Number(stands.admitted, quiet=False)),
+            ("Drains", Number(round(state.per_minute, 1), unit=" a minute", quiet=False)),
+            ("Admitted in all", Number(state.admitted, quiet=False)),
         ]
-    facts += [("Parked", Number(stands.parked, quiet=False)), ("Next admission", Text(view.next_admission))]
+    facts += [("Parked", Number(state.parked, quiet=False)), ("Next admission", Text(view.next_admission))]
     if spark is not None:
         facts.append(("Admissions, last five minutes", Spark(spark, _SPARK)))
     facts.append(("Runs", Link("All runs of this queue", runs_of("queue", view.row.name))))
-    return Section(id="standing", facts=tuple(facts), live=True)
+    return Section(id="counts", facts=tuple(facts), live=True)
 
 
 def parked(page: ParkedPage, here: str, count: int) -> Section:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from holdfast.console.admission_counts import AdmissionCounts
 from holdfast.console.page_request import PageRequest
-from holdfast.console.pages.queue_tables import lanes, parked, queues, settings, standing
+from holdfast.console.pages.queue_tables import counts, lanes, parked, queues, settings
 from holdfast.console.pages.table_pages import missing_is_no_page, part_asked, part_of_path, shown
 from holdfast.console.rendering import address
 from holdfast.console.site import Site, redirect
@@ -60,7 +60,7 @@ class QueuesPages:
         sparks = (
             {}
             if request.source.viewer.tenant
-            else {x.row.name: self._admissions.look(x.row.name, x.standing.admitted, request.now) for x in found}
+            else {x.row.name: self._admissions.look(x.row.name, x.state.admitted, request.now) for x in found}
         )
         lead = "A queue accepts runs, and admits them as its limits allow."
         if sparks:
@@ -133,8 +133,8 @@ class QueuesPages:
         path = address(here, lane=request.text("lane"), parked=request.text("parked"))
         may_set = request.may("operate") and request.source.viewer.tenant is None
         made: dict[str, Callable[[], Section]] = {
-            "standing": lambda: standing(view, self._spark(request, view), request),
-            "parked": lambda: parked(source.parked(name, request.text("parked")), here, view.standing.parked),
+            "counts": lambda: counts(view, self._spark(request, view), request),
+            "parked": lambda: parked(source.parked(name, request.text("parked")), here, view.state.parked),
             "settings": lambda: settings(view.row, here, said, may_set=may_set),
             "lanes": lambda: lanes(source.lanes(name, request.text("lane")), here, request),
         }
@@ -152,7 +152,7 @@ class QueuesPages:
     def _spark(self, request: PageRequest, view: QueueView) -> tuple[int, ...] | None:
         if request.source.viewer.tenant is not None:
             return None
-        return self._admissions.look(view.row.name, view.standing.admitted, request.now)
+        return self._admissions.look(view.row.name, view.state.admitted, request.now)
 
     @staticmethod
     def _buttons(request: PageRequest, view: QueueView, here: str) -> tuple[Button, ...]:

@@ -34,7 +34,7 @@ from holdfast.console.tables import (
 from holdfast.model.errors import InvalidParameter, Rejected
 from holdfast.model.schedule_errors import ScheduleNotFound
 from holdfast.model.schedules import Handled, ScheduleState
-from holdfast.model.standing import Standing
+from holdfast.model.shown_status import ShownStatus
 from holdfast.model.timing import Timing, in_words
 from holdfast.service.schedule_descriptions import expression, in_zone, next_times
 from holdfast.web.policy import Needs
@@ -45,7 +45,7 @@ _LEAD = "A schedule starts a function, a worker or a pipeline at its times. A ru
 _FORM = "Times are UTC."
 _LOCAL: Final = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2})?")
 _WORDS: Final = {"waiting": "waiting", "skipped": "waiting", "replaced": "stopped", "missed": "failed", "refused": "failed"}
-"""The standing that looks like what became of an occurrence which started nothing."""
+"""The status that looks like what became of an occurrence which started nothing."""
 _EXAMPLES: Final = 10
 
 
@@ -105,7 +105,7 @@ class SchedulesPages:
             sections=(
                 _facts(state),
                 _coming(state, request.now),
-                _history(state, request.source.schedules.standings(state)),
+                _history(state, request.source.schedules.statuses(state)),
                 _input(state),
             ),
         )
@@ -269,12 +269,12 @@ def _coming(state: ScheduleState, now: int) -> Section:
     return Section(id="next", title="Next five", table=Table(columns=columns, rows=rows, empty=empty, narrow=True), live=True)
 
 
-def _history(state: ScheduleState, standings: Mapping[str, Standing]) -> Section:
+def _history(state: ScheduleState, statuses: Mapping[str, ShownStatus]) -> Section:
     columns = (Column("Due"), Column("Outcome"), Column("How"), Column("Run"), Column("Why", fill=True))
     rows = tuple(
         (
             Pile((Age(line.at), Text(moment(line.at), muted=True))),
-            _outcome(line, standings),
+            _outcome(line, statuses),
             Text(line.how.value, muted=True),
             NOTHING if line.execution is None else Link(line.execution, f"runs/{line.execution}", mono=True),
             Text(line.why or "", muted=True),
@@ -290,9 +290,9 @@ def _history(state: ScheduleState, standings: Mapping[str, Standing]) -> Section
     return Section(id="history", title="Last occurrences", table=table, live=True)
 
 
-def _outcome(line: Handled, standings: Mapping[str, Standing]) -> Cell:
-    if line.execution is not None and line.execution in standings:
-        return Mark(standings[line.execution].value)
+def _outcome(line: Handled, statuses: Mapping[str, ShownStatus]) -> Cell:
+    if line.execution is not None and line.execution in statuses:
+        return Mark(statuses[line.execution].value)
     return Mark(_WORDS.get(line.outcome, "waiting"), line.outcome)
 
 

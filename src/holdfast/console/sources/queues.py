@@ -12,7 +12,7 @@ from holdfast.console.sources.viewer import Viewer
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import Execution
 from holdfast.model.places import Level
-from holdfast.model.queues import LaneStanding, QueueRow
+from holdfast.model.queues import LaneState, QueueRow
 from holdfast.service.queue_documents import settings_document
 from holdfast.service.queue_settings import MEMBERS, read_assignment
 from holdfast.service.redrives import Redriven
@@ -44,7 +44,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 class LanePage(msgspec.Struct, frozen=True, kw_only=True):
     """Lanes in the order of their keys."""
 
-    lanes: tuple[LaneStanding, ...]
+    lanes: tuple[LaneState, ...]
     beyond: str | None
     """The key after which the next page begins."""
 

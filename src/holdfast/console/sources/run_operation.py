@@ -85,7 +85,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
     number: int
     name: str
-    standing: str
+    status: str
     started_at: int
     ended_at: int | None
     told: str = ""
@@ -120,7 +120,7 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
     op: Operation
     verb: str
     name: str
-    standing: str
+    status: str
     input: str | None = None
     output: str | None = None
     error: Failure | None = None
@@ -166,7 +166,7 @@ class OperationSource:
             op=op,
             verb=entry.verb,
             name=entry.name,
-            standing=entry.standing,
+            status=entry.status,
             input=self._input(lines, veil, child),
             output=_output(op, ended),
             error=error,
@@ -252,7 +252,7 @@ class OperationSource:
             Item(
                 number=start + number,
                 name=one.name,
-                standing=one.standing,
+                status=one.status,
                 started_at=one.op.started_at,
                 ended_at=one.op.ended_at,
                 told="" if one.said is None else one.said.tail.removeprefix("→ "),
@@ -278,7 +278,7 @@ class OperationSource:
             Item(
                 number=start + number,
                 name=one.function,
-                standing=self._viewer.standing(one).value,
+                status=self._viewer.status(one).value,
                 started_at=one.started_at,
                 ended_at=one.ended_at,
                 told="" if one.summary is None else one.summary.error_code or "",

@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast.durable.identifier import Identity, operation_id
 from holdfast.durable.operation.wait import wait
-from holdfast.durable.plan import Accept, Look, Plan, Record, Suspend
+from holdfast.durable.plan import Accept, Lookup, Plan, Record, Suspend
 from holdfast.durable.run_response import RunResponse, WorkerFailed, response_from, without_response
 from holdfast.durable.scope import Scope
 from holdfast.model import reading
@@ -50,16 +50,16 @@ def run(at: Identity, scope: Scope, asked: RunAsked, *, check: bool) -> Plan[Run
 
 def _over(at: Identity, asked: RunAsked) -> Plan[Operation]:
     """Ask for the run once, and wait until the operation is over."""
-    seen: Operation | None = yield Look(at)
+    seen: Operation | None = yield Lookup(at)
     if seen is None:
         accepted: Order | Failure = yield Accept(at, asked)
         refused = accepted if isinstance(accepted, Failure) else None
         order = accepted if isinstance(accepted, Order) else None
         yield Record(at.update(Action.START, function_name=asked.worker_id, order=order, error=refused))
-        seen = yield Look(at)
+        seen = yield Lookup(at)
     while seen is None or seen.status is Status.STARTED:
         yield Suspend(at.operation_id)
-        seen = yield Look(at)
+        seen = yield Lookup(at)
     return seen
 
 
