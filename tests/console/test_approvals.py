@@ -13,7 +13,7 @@ import httpx
 import msgspec
 import pytest
 
-from holdfast.console.serving import Console
+from holdfast.console.console import Console
 from holdfast.model.audit import NoteFilter
 from holdfast.model.clock import Clock
 from holdfast.model.ids import id_at

@@ -15,7 +15,7 @@ from holdfast.model.operations import Kind
 from holdfast.model.shown_status import ShownStatus
 from holdfast.model.summary import Summary
 from holdfast.pipelines.graph.graph import After, MapNode, WorkerNode
-from holdfast.store.browsing import Browse, Facet
+from holdfast.store.browse import Browse, Facet
 from holdfast.workers.tools.seam import Effect, Reservation, Usage
 from tests.pipelines.stage import graph_of, stage, worker
 from tests.pipelines.templates import ref

@@ -21,8 +21,8 @@ from holdfast.model.operations import Action, Kind, Update
 from holdfast.model.shown_status import ShownStatus
 from holdfast.model.summary import Summary
 from holdfast.store import rows
+from holdfast.store.browse import Browse, Facet
 from holdfast.store.browse_query import Part, text_plan
-from holdfast.store.browsing import Browse, Facet
 from holdfast.store.postgres.store import PostgresStore
 from holdfast.store.seam import Hosted
 from holdfast.store.sqlite.store import SqliteStore

@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.shown_status import ShownStatus
-from holdfast.store.browsing import Browse
+from holdfast.store.browse import Browse
 
 LONGEST: Final = 1000
 MOST_WORDS: Final = 50

@@ -25,12 +25,12 @@ from holdfast.model import codec
 from holdfast.model.clock import Clock
 from holdfast.model.errors import ExecutionAlreadyStarted, FunctionNotFound, HoldfastError, Rejected
 from holdfast.model.execution import Execution, ExecutionStatus, goes_on_as, new_execution
-from holdfast.model.firing import Step, begun, due_step, passed_over
 from holdfast.model.ids import IdSource
 from holdfast.model.operations import Failure, Kind
 from holdfast.model.outside import Stop
 from holdfast.model.run_port import OccurrenceAsked, Ordered
 from holdfast.model.schedule_errors import ScheduleChanged
+from holdfast.model.schedule_steps import Step, begun, due_step, passed_over
 from holdfast.model.schedules import Handled, Occurrence, Overlap, ScheduleState, execution_name
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.model.timing import Timing, delay_of, occurrences

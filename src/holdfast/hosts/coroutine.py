@@ -24,7 +24,7 @@ from holdfast.durable.async_state import AsyncState
 from holdfast.durable.context import AsyncDurableContext
 from holdfast.durable.exceptions import BackgroundThreadError
 from holdfast.durable.execution import DurableFunction
-from holdfast.durable.hooks.resting import RestingHooks
+from holdfast.durable.hooks.resting_hooks import RestingHooks
 from holdfast.durable.invocation_outcome import PENDING, crashed, failed, given, succeeded
 from holdfast.durable.scope import Scope
 from holdfast.durable.stragglers import Stragglers

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.operations import Word
 from holdfast.model.places import Level, checked_queue
@@ -164,7 +164,7 @@ def together(declared: Mapping[str, Any], operator: Mapping[str, Any]) -> dict[s
 def settings_from(document: Mapping[str, Any]) -> QueueSettings:
     """Settings from their JSON, checked; every problem names the member."""
     try:
-        return reading.converted(dict(document), QueueSettings).checked()
+        return json_structs.converted(dict(document), QueueSettings).checked()
     except msgspec.ValidationError as problem:
         told = wrong_value(problem, QueueSettings).replace("`limits.", "`")  # people write `at_once`, not `limits.at_once`
         raise InvalidParameter(f"The settings of a queue are not right: {told}.") from None

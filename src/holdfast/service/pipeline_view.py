@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.execution import Execution
 from holdfast.model.operations import OPEN, RUN, Operation, Type
 from holdfast.pipelines.draw.captions import Counts, NodeView, Views
@@ -130,7 +130,7 @@ def _counts(view: PipelineView, store: Store, accepted: AcceptedRequest, operati
             continue
         document = None if begun.status in OPEN else settled_of(begun).document
         if document is not None and "counts" in document:
-            found[node.name] = reading.converted(document["counts"], Counts)
+            found[node.name] = json_structs.converted(document["counts"], Counts)
             continue
         over = resolved(node.over, results_of(accepted, operations))
         total = len(over) if isinstance(over, list) else 0

@@ -21,7 +21,7 @@ from holdfast.durable.blocking_driver import BlockingState
 from holdfast.durable.context import AsyncDurableContext, DurableContext
 from holdfast.durable.exceptions import NonDeterministicExecutionError, SuspendExecution
 from holdfast.durable.execution import DurableFunction
-from holdfast.durable.hooks.resting import RestingHooks
+from holdfast.durable.hooks.resting_hooks import RestingHooks
 from holdfast.durable.identifier import PATCH, Identity
 from holdfast.durable.invocation_outcome import failed, succeeded
 from holdfast.durable.plan import Plan, Suspend

@@ -6,9 +6,9 @@ neutral half, which stands once for both backends:
 - rows: rows.py (values to rows and back), pages.py (lists in which a row may be damaged), reads.py, list_query.py;
 - queues: lanes.py decides which queued execution is admitted next, lane_book.py keeps what a batch changes in lanes,
   queue_reads.py reads queues for callers;
-- looks of people: browsing.py has the values, browse_query.py the indexes and filters, browse_walk.py the bound, browse_reads.py the rest;
+- looks of people: browse.py has the values, browse_query.py the indexes and filters, browse_walk.py the bound, browse_reads.py the rest;
 - the rest: ledger.py, outbox.py, snapshots.py, retention.py, connection.py, encryption.py;
-- the operator's part: maintenance.py, migrating.py.
+- the operator's part: maintenance.py, schema_migrations.py.
 Does not: decide what a write means (model.verbs does), run timers, know handlers.   May import: holdfast.files, holdfast.model.
 Start reading at seam.py, then decisions.py, then sqlite/store.py.
 """

@@ -15,7 +15,7 @@ from holdfast.model.execution import ExecutionStatus
 from holdfast.model.operations import Kind
 from holdfast.model.shown_status import ShownStatus
 from holdfast.model.summary import PARTIAL
-from holdfast.store.browsing import Browse
+from holdfast.store.browse import Browse
 from holdfast.store.list_query import Dialect
 
 FIRST: Final = "0"

@@ -12,9 +12,7 @@ from holdfast.model.execution import Terms
 from holdfast.model.operations import Kind, Operation
 from holdfast.model.shown_status import ShownStatus
 from holdfast.store import rows
-from holdfast.store.browse_query import DEFAULT_TENANT, LAST, BrowseQuery, asked_text, end_of
-from holdfast.store.browse_walk import Ask, Walk
-from holdfast.store.browsing import (
+from holdfast.store.browse import (
     MAX_ATTEMPT_EVENTS,
     MAX_COUNTED,
     MAX_HOSTED,
@@ -27,6 +25,8 @@ from holdfast.store.browsing import (
     RunnerStatus,
     SubscriberPosition,
 )
+from holdfast.store.browse_query import DEFAULT_TENANT, LAST, BrowseQuery, asked_text, end_of
+from holdfast.store.browse_walk import Ask, Walk
 from holdfast.store.pages import readable_execution
 from holdfast.store.reads import Reads
 from holdfast.store.values import HistoryEntry, Hosted

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from holdfast.model.console import ConsoleSession, SavedView
 from holdfast.model.operations import Operation
-from holdfast.store.browsing import MAX_COUNTED, Browse, Browsed, Completed, Facets, RunnerStatus, SubscriberPosition
+from holdfast.store.browse import MAX_COUNTED, Browse, Browsed, Completed, Facets, RunnerStatus, SubscriberPosition
 from holdfast.store.values import HistoryEntry, Hosted
 
 

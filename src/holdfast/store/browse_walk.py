@@ -8,8 +8,8 @@ from typing import Final, TypeVar
 
 from holdfast.model.shown_status import ShownStatus
 from holdfast.store import rows
+from holdfast.store.browse import Browse
 from holdfast.store.browse_query import BY_TEXT, Bounds, BrowseQuery, Part, Plan, bounds_of, only_published, plans, text_plan
-from holdfast.store.browsing import Browse
 
 T = TypeVar("T")
 Ask = Callable[[str, Mapping[str, object]], list[rows.Row]]

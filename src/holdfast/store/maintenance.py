@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from holdfast.model.clock import Clock
-from holdfast.store.migrating import MigrationStep, Numbers
+from holdfast.store.schema_migrations import MigrationStep, Numbers
 
 
 class Migrated(NamedTuple):

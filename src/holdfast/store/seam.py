@@ -49,7 +49,7 @@ class CommitStore(Protocol):
     """Changes of executions."""
 
     def commit(self, batch: Sequence[Write], now: int) -> Committed:
-        """Write a batch in one transaction, with its follow-up writes to other executions (model.chaining), and answer each entry.
+        """Write a batch in one transaction, with its follow-up writes to other executions (model.follow_ups), and answer each entry.
 
         Entries of one execution are decided in order. A refused entry changes nothing and spoils no other entry. An exception of any type
         in the decision, the encoding or a row of one entry touches no other entry: that entry alone is answered with an error

@@ -15,7 +15,7 @@ import msgspec
 from holdfast.contract.protocol import RunUsage
 from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import identity_of
-from holdfast.model import codec, reading
+from holdfast.model import codec, json_structs
 from holdfast.model.errors import Rejected
 from holdfast.model.execution import Execution
 from holdfast.model.operations import APPROVAL, Operation, Status, Type
@@ -199,8 +199,8 @@ class ApprovalPlace(msgspec.Struct, frozen=True):
     request: Identity
 
 
-_requests = reading.decoder(Requested)
-_decisions = reading.decoder(Decision)
+_requests = json_structs.decoder(Requested)
+_decisions = json_structs.decoder(Decision)
 _documents = msgspec.json.Encoder(decimal_format="number")
 
 

@@ -15,7 +15,7 @@ from holdfast.contract.protocol import ArtifactRef
 from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import Journal, identity_of, started, succeeded
 from holdfast.hosts.sandbox.jail import BodyEnd, Code, Frame
-from holdfast.model import codec, reading
+from holdfast.model import codec, json_structs
 from holdfast.model.clock import monotonic
 from holdfast.model.operations import OPEN, Action, Failure, Operation, Status, Type
 from holdfast.workers.approvals import ApprovalPlace
@@ -391,7 +391,7 @@ def _step_end(at: Identity, end: StepEnded) -> Any:
 def _step_answer(known: Operation) -> Answer:
     if known.status is Status.FAILED:
         assert known.error is not None
-        raise StepFailed(reading.decoded(known.error.data or "", BodyError))
+        raise StepFailed(json_structs.decoded(known.error.data or "", BodyError))
     return Answer(codec.loads(known.result or "null"), known.ended_at or 0)
 
 

@@ -85,7 +85,7 @@ class CatalogPages:
             return self._start_function(request, subject)
         contract = _of_version(subject, request.field("version"))
         if contract is None:
-            raise InvalidRequest(request.source.starting.why_not(subject.name, subject.kind), error_code="worker_not_found")
+            raise InvalidRequest(request.source.starts.why_not(subject.name, subject.kind), error_code="worker_not_found")
         form = form_of(contract.input_schema)
         if request.field("as") == "json":
             form = Form()
@@ -93,7 +93,7 @@ class CatalogPages:
         if inputs is None:
             return self._shown(request, subject, form, 422)
         try:
-            run = request.source.starting.run(subject.name, contract.version, inputs, request.field("key") or None)
+            run = request.source.starts.run(subject.name, contract.version, inputs, request.field("key") or None)
         except InvalidRequest as refused:
             return self._shown(request, subject, schema_form.with_problems(form, refused.details, str(refused)), 422)
         return redirect(request, f"runs/{run}")
@@ -103,7 +103,7 @@ class CatalogPages:
         form = Form(whole=text)
         try:
             schema_form.loads(text or "null")
-            run = request.source.starting.function(subject.name, text or "null", request.field("name") or None)
+            run = request.source.starts.function(subject.name, text or "null", request.field("name") or None)
         except (ValueError, Rejected) as wrong:
             told = f"This is not JSON: {wrong}" if isinstance(wrong, ValueError) else str(wrong)
             return self._shown(request, subject, msgspec.structs.replace(form, problem=told), 422)
@@ -123,7 +123,7 @@ class CatalogPages:
             drawing=None if subject.graph is None else Markup(request.source.catalog.drawing(subject.graph)),
             text=None if subject.graph is None else request.source.catalog.text(subject.graph),
             recent=request.source.catalog.recent(subject.name),
-            why_not=request.source.starting.why_not(subject.name, subject.kind),
+            why_not=request.source.starts.why_not(subject.name, subject.kind),
             as_json=request.text("as") == "json" or request.field("as") == "json",
             here=address(f"{request.root}workers/{subject.name}", version=request.text("version")),
         )

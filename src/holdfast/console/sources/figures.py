@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from holdfast.model.shown_status import ShownStatus
-from holdfast.store.browsing import BrowsedRow
+from holdfast.store.browse import BrowsedRow
 
 MOST_ROWS: Final = 10_000
 """Figures count at most this many runs, the newest ones."""

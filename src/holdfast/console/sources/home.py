@@ -26,7 +26,7 @@ from holdfast.service.costs import CostQuestion, cost_report, day_text
 from holdfast.service.schedules import Schedules
 from holdfast.service.store_queues import QueueView, StoreQueues
 from holdfast.service.why import MOST_OPERATIONS, why
-from holdfast.store.browsing import Browse, Facet, Facets
+from holdfast.store.browse import Browse, Facet, Facets
 
 HOUR_MS: Final = 3_600_000
 MOST_COUNTED: Final = 1_000

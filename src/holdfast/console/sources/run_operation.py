@@ -17,7 +17,7 @@ from holdfast.console.sources.timeline_tree import Entry, Tree
 from holdfast.console.sources.timeline_words import bare
 from holdfast.console.sources.viewer import Viewer
 from holdfast.contract.protocol import ArtifactRef
-from holdfast.model import codec, reading
+from holdfast.model import codec, json_structs
 from holdfast.model.error_text import place_of
 from holdfast.model.errors import ExecutionNotFound, HoldfastError
 from holdfast.model.execution import Execution, ExecutionStatus
@@ -44,8 +44,8 @@ IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"}
 MOST_IMAGE: Final = 4 * 1024 * 1024
 _TEXTS: Final = ("text/", "application/json", "application/x-ndjson", "application/xml", "application/yaml")
 _STARTS: Final = frozenset(kind for kind in EventType if kind.value.endswith("Started"))
-_receipts = reading.decoder(Receipt)
-_intents = reading.decoder(Intent)
+_receipts = json_structs.decoder(Receipt)
+_intents = json_structs.decoder(Intent)
 
 
 class Attempted(msgspec.Struct, kw_only=True):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from holdfast.console.sources.viewer import Viewer
-from holdfast.store.browsing import RunnerStatus
+from holdfast.store.browse import RunnerStatus
 from holdfast.store.values import Hosted
 
 

@@ -13,7 +13,7 @@ from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.model.operations import Kind
 from holdfast.model.shown_status import ShownStatus
 from holdfast.service.why import MOST_OPERATIONS, Why, why
-from holdfast.store.browsing import MAX_SCAN, Browse, BrowsedRow, Completed, Facet
+from holdfast.store.browse import MAX_SCAN, Browse, BrowsedRow, Completed, Facet
 
 PAGE = 50
 MOST_LOOKED = 10_000

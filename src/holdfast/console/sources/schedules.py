@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 
 from holdfast.console.sources.viewer import Viewer
-from holdfast.model.firing import due_between
 from holdfast.model.schedule_errors import ScheduleInvalid
+from holdfast.model.schedule_steps import due_between
 from holdfast.model.schedules import MAX_ASKED, ScheduleState
 from holdfast.model.shown_status import ShownStatus
 from holdfast.service.schedules import Schedules

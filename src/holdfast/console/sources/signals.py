@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.console.sources.viewer import Viewer
 from holdfast.model.signals import StatusSignal
-from holdfast.store.browsing import SubscriberPosition
+from holdfast.store.browse import SubscriberPosition
 
 PAGE: Final = 50
 

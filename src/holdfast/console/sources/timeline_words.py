@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.contract.protocol import response_from
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.error_text import brief_class
 from holdfast.model.ledger import nanos_of
 from holdfast.model.operations import APPROVAL, ENQUEUE, RUN, Failure, Operation, Status, SubType, Type
@@ -69,9 +69,9 @@ _ENDS: Final[Mapping[Status, str]] = {
     Status.CANCELLED: "stopped",
     Status.STOPPED: "stopped",
 }
-_attempts = reading.decoder(AttemptResult)
-_receipts = reading.decoder(Receipt)
-_intents = reading.decoder(Intent)
+_attempts = json_structs.decoder(AttemptResult)
+_receipts = json_structs.decoder(Receipt)
+_intents = json_structs.decoder(Intent)
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from holdfast.model.execution import Execution, State
 from holdfast.model.ids import IdSource
 from holdfast.model.shown_status import ShownStatus, shown_status
 from holdfast.service.client import Client
-from holdfast.store.browsing import Browse
+from holdfast.store.browse import Browse
 from holdfast.store.seam import Store
 from holdfast.workers.run_lookup import Asker
 

@@ -18,7 +18,7 @@ from holdfast.durable.operation.wait import wait
 from holdfast.durable.plan import Accept, Lookup, Plan, Record, Suspend
 from holdfast.durable.run_response import RunResponse, WorkerFailed, response_from, without_response
 from holdfast.durable.scope import Scope
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.operations import RUN, Action, Failure, Operation, Order, Status, SubType, Type
 from holdfast.model.run_port import RunAsked
 from holdfast.model.transitions import MAX_WAIT_SECONDS
@@ -80,7 +80,7 @@ def refused_until(seen: Operation) -> int | None:
     """When a run that a rate limit refused may be asked for again; None if no rate limit refused it."""
     if seen.error is None or seen.error.type != _LIMIT:
         return None
-    return reading.decoded(seen.error.data or "{}", _Limit).until
+    return json_structs.decoded(seen.error.data or "{}", _Limit).until
 
 
 class _Limit(msgspec.Struct):

@@ -17,7 +17,7 @@ from holdfast.contract.costs import SchemaInvalid
 from holdfast.contract.refusals import Overloaded
 from holdfast.contract.rules import MAX_REASONS, Reason, broken
 from holdfast.hosts.evaluator.schema_check import CheckTooCostly, problems_in
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.pipelines.graph.graph import GateNode
 from holdfast.pipelines.record.results import Failed, NodeError, NodeProgress, Settled, error_of
 from holdfast.pipelines.scene.failure import ran
@@ -81,7 +81,7 @@ async def _judged(node: GateNode, scene: Scene) -> Verdict | Failed | None:
 def verdict_of(outputs: Any) -> Verdict:
     """The verdict in a worker's outputs; `block` if the outputs are not a verdict. A verdict other than `allow` must have a reason."""
     try:
-        found = reading.converted(outputs, Verdict)
+        found = json_structs.converted(outputs, Verdict)
     except msgspec.ValidationError as odd:
         return _invalid(f"The validator's answer is not a verdict: {odd}")
     if found.verdict != "allow" and not found.reasons:

@@ -10,7 +10,7 @@ from holdfast.contract.notes import shown
 from holdfast.contract.protocol import Response
 from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import identity_of
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.operations import Operation, Type
 from holdfast.pipelines.graph.graph import FINISH
 from holdfast.pipelines.record.operations import NodePosition
@@ -52,7 +52,7 @@ def answer_of(outputs: Any) -> Answer | str:
     """Read the choice from a supervisor's outputs. If they hold no valid choice, the result is a sentence that says why. A label or a
     reason that is too long is cut."""
     try:
-        found = reading.converted(outputs, Answer)
+        found = json_structs.converted(outputs, Answer)
     except msgspec.ValidationError as odd:
         return str(odd)[:400]
     if not found.reason.strip():
@@ -74,5 +74,5 @@ def choice_text(number: int, answer: Answer) -> str:
 
 def told_choice(recorded: Operation) -> str:
     """A recorded choice in a few words, for people."""
-    chosen = reading.decoded(recorded.result or "{}", Chosen)
+    chosen = json_structs.decoded(recorded.result or "{}", Chosen)
     return shown(f"turn {chosen.turn}: chose {chosen.choice}: {chosen.reason}", _MOST_SHOWN)

@@ -26,7 +26,7 @@ from holdfast.pipelines.graph.graph import (
 from holdfast.pipelines.nodes import gate, human, map, merge, route, step, supervise, until, wait, worker
 from holdfast.pipelines.record.operations import TIME_AT, NodePosition, node_time_at
 from holdfast.pipelines.record.results import Failed, NodeError, NodeProgress, Settled
-from holdfast.pipelines.run.ending import end_operation, ending_of
+from holdfast.pipelines.run.early_end import end_operation, ending_of
 from holdfast.pipelines.run.readiness import missing_for, not_reached, skip_of
 from holdfast.pipelines.scene.children import TimeOver
 from holdfast.pipelines.scene.failure import Again, handled

@@ -17,7 +17,7 @@ from holdfast.contract.codes import Status
 from holdfast.contract.protocol import Observability, Response, WorkerRequest
 from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import Journal, started
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.operations import OPEN, Kind, Operation, Order, Update
 from holdfast.pipelines.graph.graph import MapNode, Template
 from holdfast.pipelines.graph.references import Item, Unresolved, resolved
@@ -159,7 +159,7 @@ async def _page(scene: Scene, known: Operation) -> Page | ShardFailed:
     if response.status is not Status.OK:
         return ShardFailed(error_of(response))
     run = scene.run_state
-    return reading.converted(await run.service.artifacts.resolved(run.accepted.tenant, response.outputs or {}), Page)
+    return json_structs.converted(await run.service.artifacts.resolved(run.accepted.tenant, response.outputs or {}), Page)
 
 
 async def _start(scene: Scene, at: Identity, task: Task, part: str, first: int, failed: int) -> Update:
@@ -209,7 +209,7 @@ async def run_shard(accepted: AcceptedRequest, journal: Journal, service: RunSer
     """The handler of a shard: keep `at_once` items under way until all are over, or too many have failed."""
     records = Records(journal, SILENT)
     values = Values(service.artifacts, accepted.tenant, service.policy.inline_artifact_bytes)
-    inputs = reading.converted(_unflat(await service.artifacts.resolved(accepted.tenant, accepted.request.inputs)), _ShardInputs)
+    inputs = json_structs.converted(_unflat(await service.artifacts.resolved(accepted.tenant, accepted.request.inputs)), _ShardInputs)
     records.open()
     forerunners = await item_forerunners(inputs.task.earlier, inputs.first, accepted, service)
     records.restarts = forerunners is not None

@@ -20,7 +20,7 @@ from holdfast.contract.protocol import request_from
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.engine.engine import Engine
 from holdfast.engine.enqueues import enqueue_of
-from holdfast.model import codec, reading
+from holdfast.model import codec, json_structs
 from holdfast.model.admission import Enqueue
 from holdfast.model.codec import MAX_PAYLOAD_BYTES
 from holdfast.model.errors import AccessRefused, HoldfastError, InvalidParameter
@@ -251,14 +251,14 @@ def _many_reply(told: Sequence[dict[str, Any]]) -> Reply:
 
 def _body(request: Request, kind: type[Any]) -> Any:
     try:
-        return reading.decoded(request.content or b"{}", kind)
+        return json_structs.decoded(request.content or b"{}", kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRequest(f"The body does not fit: {error}") from None
 
 
 def _converted(said: dict[str, Any], kind: type[Any]) -> Any:
     try:
-        return reading.converted(said, kind)
+        return json_structs.converted(said, kind)
     except msgspec.ValidationError as error:
         raise InvalidRequest(f"The body does not fit: {error}") from None
 

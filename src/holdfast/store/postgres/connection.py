@@ -15,13 +15,13 @@ from holdfast.model.errors import StoreBroken, StoreNotFound, StoreNotMigrated, 
 from holdfast.model.payloads import PayloadCodec, check_text
 from holdfast.store.browse_values import with_values
 from holdfast.store.connection import check_codec, named_statements, together
-from holdfast.store.migrating import MigrationStep, SchemaStatus
 from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.columns import placeholders
 from holdfast.store.postgres.errors import explained
-from holdfast.store.postgres.migrating import LINEAGE, SCHEMA_VERSION, migrate, numbers_of
+from holdfast.store.postgres.schema_migrations import LINEAGE, SCHEMA_VERSION, migrate, numbers_of
 from holdfast.store.postgres.session import Session
 from holdfast.store.rows import with_columns
+from holdfast.store.schema_migrations import MigrationStep, SchemaStatus
 
 _LEAST_SERVER: Final = 140_000
 _COMMENT: Final = re.compile(r"^--.*\n", re.M)

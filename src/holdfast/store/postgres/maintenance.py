@@ -11,11 +11,11 @@ from typing import Final, NoReturn
 from holdfast.model.clock import Clock
 from holdfast.model.errors import InvalidParameter, StoreNotFound
 from holdfast.store.maintenance import CheckReport, Finding, Migrated, Removable, Sizes, StoreReport, Table
-from holdfast.store.migrating import Numbers, SchemaStatus, known
 from holdfast.store.postgres.address import parsed, without_password
 from holdfast.store.postgres.connection import apply, load_queries, load_statements, look
-from holdfast.store.postgres.migrating import CHECKED_SINCE, LINEAGE, SINCE, numbers_of
+from holdfast.store.postgres.schema_migrations import CHECKED_SINCE, LINEAGE, SINCE, numbers_of
 from holdfast.store.postgres.session import Session
+from holdfast.store.schema_migrations import Numbers, SchemaStatus, known
 
 _FEW: Final = 20
 """The most findings of one name in a report."""

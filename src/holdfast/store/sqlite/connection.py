@@ -16,11 +16,11 @@ from holdfast.model.errors import StoreBroken, StoreUnsuitable
 from holdfast.model.payloads import PayloadCodec, check_text
 from holdfast.store.browse_values import with_values
 from holdfast.store.connection import check_codec, named_statements, together
-from holdfast.store.migrating import SchemaStatus
 from holdfast.store.rows import with_columns
+from holdfast.store.schema_migrations import SchemaStatus
 from holdfast.store.sqlite.errors import explained, in_a_shut_folder, is_shut, read_only
-from holdfast.store.sqlite.migrating import LINEAGE, migrate, numbers_of
 from holdfast.store.sqlite.presence import Presence
+from holdfast.store.sqlite.schema_migrations import LINEAGE, migrate, numbers_of
 
 MEMORY = ":memory:"
 _APPLICATION_ID = 0x484F4C44

@@ -13,13 +13,13 @@ from holdfast.model.clock import Clock
 from holdfast.model.errors import InvalidParameter, StoreNotFound
 from holdfast.model.payloads import PayloadCodec
 from holdfast.store.maintenance import CheckReport, Finding, Migrated, Removable, Sizes, StoreReport, Table
-from holdfast.store.migrating import SchemaStatus, known
 from holdfast.store.rows import Row
+from holdfast.store.schema_migrations import SchemaStatus, known
 from holdfast.store.sqlite.backup import copy_to
 from holdfast.store.sqlite.connection import connect, load_queries, prepare
 from holdfast.store.sqlite.errors import explained
-from holdfast.store.sqlite.migrating import CHECKED_SINCE, LINEAGE, SINCE, numbers_of
 from holdfast.store.sqlite.restore import restore
+from holdfast.store.sqlite.schema_migrations import CHECKED_SINCE, LINEAGE, SINCE, numbers_of
 
 _FEW: Final = 20
 """The most findings of one name in a report."""

@@ -18,7 +18,7 @@ from holdfast.model.errors import InvalidParameter, StoreBroken, StoreNotFound, 
 from holdfast.store.sqlite.backup import copy_to, free_name
 from holdfast.store.sqlite.connection import connect, is_ours, load_queries
 from holdfast.store.sqlite.errors import explained
-from holdfast.store.sqlite.migrating import LINEAGE, check_unused, numbers_of
+from holdfast.store.sqlite.schema_migrations import LINEAGE, check_unused, numbers_of
 
 _WHY: Final = "is to be replaced"
 _MAGIC: Final = b"SQLite format 3\0"

@@ -12,7 +12,7 @@ from holdfast.model.history import EventType
 from holdfast.model.operations import RUN, Action, Failure, Kind, Type, Update
 from holdfast.model.outside import Fire, Stop
 from holdfast.model.summary import STOPPED, TIMED_OUT, Summary, begun
-from holdfast.store.browsing import Completed, RunnerStatus, SubscriberPosition
+from holdfast.store.browse import Completed, RunnerStatus, SubscriberPosition
 from holdfast.store.seam import Hosted, Store
 from holdfast.testing.stores.handles import OneHandle, TwoHandles
 from holdfast.testing.stores.queue_writes import declare, queued

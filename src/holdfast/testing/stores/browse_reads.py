@@ -15,7 +15,7 @@ from holdfast.model.operations import APPROVAL, Action, Failure, Kind, Type, Upd
 from holdfast.model.outside import Fire, Stop
 from holdfast.model.shown_status import ShownStatus, shown_status
 from holdfast.model.summary import Summary, begun
-from holdfast.store.browsing import Browse, BrowsedRow, Facet
+from holdfast.store.browse import Browse, BrowsedRow, Facet
 from holdfast.store.seam import Hosted, Store
 from holdfast.testing.stores.handles import OneHandle
 from holdfast.testing.stores.queue_writes import declare, queued

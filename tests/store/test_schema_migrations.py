@@ -22,13 +22,13 @@ from holdfast.model.execution import ExecutionStatus, Terms, graph_text
 from holdfast.model.outside import Stop
 from holdfast.model.verbs import Started
 from holdfast.service.settings import Settings
-from holdfast.store import migrating
+from holdfast.store import schema_migrations
 from holdfast.store.backends import open_maintenance, open_store
-from holdfast.store.migrating import Lineage, MigrationStep, Numbers, SchemaStatus
-from holdfast.store.postgres import migrating as postgres
+from holdfast.store.postgres import schema_migrations as postgres
 from holdfast.store.postgres.store import PostgresStore
+from holdfast.store.schema_migrations import Lineage, MigrationStep, Numbers, SchemaStatus
 from holdfast.store.seam import Filter, Hosted, Target
-from holdfast.store.sqlite import migrating as sqlite
+from holdfast.store.sqlite import schema_migrations as sqlite
 from holdfast.store.sqlite.presence import Presence
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.stores.queue_writes import admitted_names, claimant, declare, ended, several
@@ -98,7 +98,7 @@ def test_steps_are_numbered_without_a_gap_and_the_newest_is_the_codes_own_number
 @pytest.mark.parametrize("backend", ["sqlite", "postgres"])
 def test_every_file_among_the_steps_is_one(backend: str) -> None:
     folder = ROOT / "src/holdfast/store" / backend / "migrations"
-    assert [file.name for file in folder.iterdir() if not migrating._NAME.fullmatch(file.name)] == []
+    assert [file.name for file in folder.iterdir() if not schema_migrations._NAME.fullmatch(file.name)] == []
 
 
 @both
