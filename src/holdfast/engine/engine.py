@@ -19,6 +19,7 @@ from typing import cast
 
 import msgspec
 
+from holdfast.engine.admissions import Admissions
 from holdfast.engine.agenda import Agenda
 from holdfast.engine.capacity_reservations import CapacityReservations
 from holdfast.engine.endings import Ending, Endings
@@ -123,6 +124,8 @@ class Engine:
             chance=self._chance,
             runner=runner,
         )
+        self._reservations.doubt = self.invocations.doubt
+        self._admissions = Admissions(store, self._writer, registry, agenda, self.invocations, clock=clock, ids=self._ids, runner=runner)
         self.port.acceptor = lambda: self.acceptor
         sight = EngineSight(store, registry, clock, live)
         observers = Observers(self._observers, sight, registry, runner) if self._observers else None
@@ -134,6 +137,7 @@ class Engine:
             store,
             registry,
             self.invocations,
+            self._admissions,
             self._writer,
             self.outbox,
             self.health,
@@ -268,7 +272,7 @@ class Engine:
             starts = [
                 item.start(self._ids(now), target.name, target.version, target.terms, tenant, now, asked) for item in items[at : at + BULK]
             ]
-            done = await self.invocations.admissions.start_all(starts)
+            done = await self._admissions.start_all(starts)
             answers += done
             if any(isinstance(one, HoldfastError) for one in done):
                 break
@@ -281,7 +285,7 @@ class Engine:
             raise ExecutionNotFound(f"There is no execution {execution}.")
         now = self.clock.now()
         write = start_again(self.store, header, self._ids(now), now)
-        (answer,) = await self.invocations.admissions.start_all([write])
+        (answer,) = await self._admissions.start_all([write])
         if isinstance(answer, HoldfastError):
             raise answer
         return answer.header

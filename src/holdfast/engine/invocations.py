@@ -31,7 +31,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, cast
 
-from holdfast.engine.admissions import Admissions
 from holdfast.engine.agenda import Agenda
 from holdfast.engine.capacity_reservations import CapacityReservations
 from holdfast.engine.endings import Endings
@@ -83,8 +82,6 @@ class Invocations:
         self._registry, self._endings, self._agenda = registry, endings, agenda
         self._loop, self._clock, self._ids, self._chance, self._runner = loop, clock, ids, chance, runner
         self._live, self._reservations, self._parents = live, reservations, parents
-        reservations.doubt = self.doubt
-        self.admissions = Admissions(store, writer, registry, agenda, self, clock=clock, ids=ids, runner=runner)
 
     def is_live(self, execution: str) -> bool:
         """Whether an invocation of this execution runs here."""
