@@ -1,9 +1,9 @@
 """The engine: the verbs that callers use, and the parts that it is built from.
 
-    engine ──▶ scheduler ──▶ invocations ──▶ writer ──▶ store
-    (verbs)    (finds due     (the life of    (group
-               and ready      each)           commit)
-               work)             └──▶ host (runs handlers), endings (callers that wait for a result)
+    engine ──▶ scheduler ──▶ admissions ──▶ invocations ──▶ writer ──▶ store
+    (verbs)    (finds due     (takes what     (the life of    (group
+               and ready      waits in        each)           commit)
+               work)          queues)            └──▶ host (runs handlers), endings (callers that wait for a result)
 
 Each part knows only what stands to its right. The agenda (agenda.py) is what they share: the time at which the scheduler looks next.
 Everything here runs on one event loop; only commits, handlers and the poller may run elsewhere.
