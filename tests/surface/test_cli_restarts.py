@@ -1,4 +1,4 @@
-"""Again, from here, on the command line and over HTTP: what a restart will do is told first, and an answer is needed."""
+"""Restarts on the command line and over HTTP: what a restart will do is told first, and an answer is needed."""
 
 from __future__ import annotations
 
