@@ -1,6 +1,9 @@
 """holdfast: bounded AI workers and durable functions that survive anything.
 
 The front door. Names are loaded when they are asked for, so `import holdfast` costs nothing.
+
+Each package here is one layer; its docstring says what is in it. Start reading at model/operations.py (what is recorded), then
+durable/plan.py (what authors call), engine/engine.py (what runs it) and service/engines.py (`holdfast.open`).
 """
 
 from __future__ import annotations

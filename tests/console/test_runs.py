@@ -11,7 +11,7 @@ import pytest
 import holdfast
 from holdfast import AsyncDurableContext, Duration, durable_execution
 from holdfast.model.errors import HoldfastError
-from holdfast.store.browsing import MAX_SCAN, Browse, Facets
+from holdfast.store.browse import MAX_SCAN, Browse, Facets
 from tests.console.scene import Scene, plain, reached
 
 

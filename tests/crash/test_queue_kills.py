@@ -198,12 +198,12 @@ def test_queued_jobs_survive_kills_within_their_limits(backend: str, tmp_path: P
     chance, kills, began = random.Random(2026), 0, time.monotonic()
     with runners(where, tmp_path / "outside.log", how) as both:
         deadline = time.monotonic() + PATIENCE_SECONDS + JOBS / 50
-        while any(store.standing(queue, 0).waiting for queue in ("jobs", "metered")):
-            assert time.monotonic() < deadline, store.standing("jobs", 0)
+        while any(store.queue_state(queue, 0).waiting for queue in ("jobs", "metered")):
+            assert time.monotonic() < deadline, store.queue_state("jobs", 0)
             time.sleep(pause * (0.5 + chance.random()))
             both.kill(chance.randrange(2))
             kills += 1
-        until(lambda: not any(store.standing(queue, 0).held for queue in ("jobs", "metered")), "the last jobs to end")
+        until(lambda: not any(store.queue_state(queue, 0).held for queue in ("jobs", "metered")), "the last jobs to end")
         drained = time.monotonic() - began
     runs = runs_in(both.log.read_text(), both.killed_at)
     check_twice(runs, [*jobs, *metered], both.struck_at)

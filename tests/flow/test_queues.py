@@ -109,7 +109,7 @@ async def test_what_one_engine_enqueues_another_runs(harness: Harness) -> None:
     harness.clock.skipping = False  # an idle engine would move the clock beyond the deadline of what the other runs
     declare(harness, limits={"at_once": 2})
     async with engine_of(harness, echo) as here, engine_of(harness, echo) as there:
-        here._rooms.reserve = lambda *_: None  # no room here
+        here._reservations.reserve = lambda *_: None  # no room here
         for capacity in here.registry.claimable():
             capacity.free = 0
         jobs = [await here.enqueue("echo", str(n), queue="emails") for n in range(5)]
@@ -202,7 +202,7 @@ async def test_a_job_that_waits_gives_its_slot_free_if_the_queue_says_so(harness
         jobs = [await engine.enqueue("sleeper", f'"{name}"', queue="emails") for name in "ab"]
         assert await ends(engine, *(job.id for job in jobs)) == ["a", "b"]
         assert engine.store.find(jobs[1].id).place.admitted_at - jobs[0].started_at < 1000, "b did not wait for a"
-        assert engine.store.standing("emails", harness.clock.now()).held == 0
+        assert engine.store.queue_state("emails", harness.clock.now()).held == 0
     assert set(came) >= {"a begins", "b begins", "a ends", "b ends"}
 
 

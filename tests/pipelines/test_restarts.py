@@ -1,4 +1,4 @@
-"""Again, from here: retries and restarts of pipelines take from earlier runs what still counts, and write nothing twice."""
+"""Restarts: retries and restarts of pipelines take from earlier runs what still counts, and write nothing twice."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ import holdfast as library
 from holdfast.model.errors import HoldfastError
 from holdfast.service.client import Client
 from holdfast.store.seam import Filter
-from holdfast.store.sqlite.migrating import SCHEMA_VERSION
+from holdfast.store.sqlite.schema_migrations import SCHEMA_VERSION
 from tests.surface.cli_program import FUNCTIONS, PATIENCE_SECONDS, PROGRAM, Program
 
 _PAGE = 2048

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.store.sqlite.migrating import LINEAGE, SCHEMA_VERSION
+from holdfast.store.sqlite.schema_migrations import LINEAGE, SCHEMA_VERSION
 from holdfast.store.sqlite.store import SqliteStore
 from tests.postgres import new_schema
 from tests.store.released import old_postgres, old_sqlite

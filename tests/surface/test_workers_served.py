@@ -16,7 +16,7 @@ from holdfast.model.audit import NoteFilter
 from holdfast.store.backends import open_store
 from holdfast.web.auth.keys import Issued
 from tests.surface.serve_program import Program, Programs, programs, until
-from tests.surface.worker_desk import SAID, SAYS, approval_in, ask, events_of, issue, start, web, written
+from tests.surface.served_workers import SAID, SAYS, approval_in, ask, events_of, issue, start, web, written
 from tests.workers.pages import page
 
 

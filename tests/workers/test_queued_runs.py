@@ -24,7 +24,7 @@ from holdfast.model.queue_errors import QueueFull
 from holdfast.model.queues import Mode, QueueRow, checked_declaration
 from holdfast.model.rates import Rate
 from holdfast.server.protocol.queues import Queues
-from holdfast.service.queue_desk import QueueDesk
+from holdfast.service.store_queues import StoreQueues
 from holdfast.store.backends import open_store
 from holdfast.testing.stores.queue_writes import queued
 from holdfast.testing.stores.writes import T0
@@ -134,7 +134,7 @@ async def test_a_request_that_does_not_fit_and_a_full_queue_enqueue_nothing(tmp_
         late = enqueue_of("emails", delay=60)
         waiting = await force.enqueue(request(url="a"), LOCAL, late)
         assert waiting.state is State.DELAYED
-        assert force._engine.store.standing("emails", 0).waiting == 0
+        assert force._engine.store.queue_state("emails", 0).waiting == 0
 
 
 async def test_a_second_request_of_a_key_finds_the_queued_run(tmp_path: Path) -> None:
@@ -194,11 +194,11 @@ async def redriven_by_an_engine(where: str, run: str) -> None:
         await engine.redrive(run)
 
 
-async def redriven_by_the_desk(where: str, run: str) -> None:
+async def redriven_in_the_store(where: str, run: str) -> None:
     with closing(open_store(where, "a look from outside", None)) as store:
         header = store.find(run)
         assert header is not None
-        (done,) = QueueDesk(store, SystemClock(), id_at).redrive([header])
+        (done,) = StoreQueues(store, SystemClock(), id_at).redrive([header])
         assert done.error is None
 
 
@@ -208,7 +208,7 @@ async def redriven_over_http(where: str, run: str) -> None:
         assert "error" not in told
 
 
-@pytest.mark.parametrize("redrive", [redriven_by_an_engine, redriven_by_the_desk, redriven_over_http])
+@pytest.mark.parametrize("redrive", [redriven_by_an_engine, redriven_in_the_store, redriven_over_http])
 async def test_a_run_that_a_process_without_its_worker_redrives_makes_no_write_twice(
     tmp_path: Path, redrive: Callable[[str, str], Awaitable[None]]
 ) -> None:

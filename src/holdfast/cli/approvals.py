@@ -41,7 +41,7 @@ def list_(run: RunOption = None, json_output: LinesOption = False, store: StoreO
     from holdfast.workers.approvals import approval_document
 
     with StorePlace.of(store, codec).client() as client:
-        found = client.approvals(run)
+        found = client.approvals.list(None if run is None else client.find(run).id)
     if json_output:
         for approval in found:
             print_line(approval_document(approval))
@@ -62,7 +62,7 @@ def show(approval_id: IdArgument, store: StoreOption = None, codec: CodecOption 
     from holdfast.workers.approvals import approval_document
 
     with StorePlace.of(store, codec).client() as client:
-        found = client.approval(approval_id)
+        found = client.approvals.show(approval_id)
     print_document(approval_document(found))
     _say_unknown([found])
 
@@ -151,7 +151,7 @@ def link(
     if not base.startswith(("http://", "https://")):
         raise InvalidParameter(f"--base is {base!r:.100}; it begins with http:// or https://.")
     with StorePlace.of(store, codec).client() as client:
-        made = client.desk.link(approval_id, person, lasts)
+        made = client.approvals.link(approval_id, person, lasts)
     url = base.rstrip("/") + made.path
     if json_output:
         print_document({"approval_id": made.approval_id, "person": made.person, "expires_at": made.expires_at, "url": url})
@@ -179,7 +179,7 @@ def settle(
 
 def _decide(approval_id: str, place: StorePlace, verdict: str, comment: str | None, **more: Any) -> None:
     with place.client() as client:
-        decided = client.decide(approval_id, verdict, comment=comment, **more)
+        decided = client.approvals.decide(approval_id, verdict, comment=comment, **more)
     if decided.state == "open":
         say(f"vote recorded: {_votes(decided)} votes; {decided.worker_id} run {decided.run_id} waits for the others")
     else:
@@ -191,7 +191,7 @@ def _decide_many(
 ) -> None:
     with working("deciding"), place.client() as client:
         below = None if run is None else client.find(run).id
-        results = client.desk.decide_many(verdict, ids, run=below, node=node, comment=comment, result=result)
+        results = client.approvals.decide_many(verdict, ids, run=below, node=node, comment=comment, result=result)
     for one in results:
         print(f"{one.approval_id} {one.state}" if one.error_code is None else f"{one.approval_id} error[{one.error_code}]: {one.message}")
     refused = sum(one.error_code is not None for one in results)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 if TYPE_CHECKING:
-    from holdfast.store.browsing import Completed
+    from holdfast.store.browse import Completed
     from holdfast.store.seam import Store
 
 VARIABLE: Final = "_HOLDFAST_COMPLETE"
@@ -25,7 +25,7 @@ _MOST: Final = 50
 
 def functions(context: typer.Context, incomplete: str) -> list[str]:
     """Names of functions, workers and pipelines."""
-    from holdfast.store.browsing import Completed
+    from holdfast.store.browse import Completed
 
     return _values(context, Completed.FUNCTION, incomplete)
 
@@ -37,7 +37,7 @@ def queues(context: typer.Context, incomplete: str) -> list[str]:
 
 def tenants(context: typer.Context, incomplete: str) -> list[str]:
     """Names of tenants."""
-    from holdfast.store.browsing import Completed
+    from holdfast.store.browse import Completed
 
     return _values(context, Completed.TENANT, incomplete)
 

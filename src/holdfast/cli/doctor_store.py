@@ -18,7 +18,7 @@ from holdfast.model.errors import ExtraMissing, HoldfastError, NotPrivate, Store
 from holdfast.model.ids import id_at
 from holdfast.service.trust import configuration_folder
 from holdfast.store.backends import open_maintenance, shown
-from holdfast.store.maintenance import StoreLook
+from holdfast.store.maintenance import StoreReport
 
 _FILES: Final = ("", "-wal", "-shm", "-journal", "-holdfast")
 _FOLDERS: Final = (".functions", ".logs", ".workers", ".sample")
@@ -70,7 +70,7 @@ def _missing(question: Question) -> Iterator[Diagnosis]:
         yield ok("store", f"There is no store at {where} yet; the first execution makes it.")
 
 
-def _looked(question: Question, look: StoreLook) -> Iterator[Diagnosis]:
+def _looked(question: Question, look: StoreReport) -> Iterator[Diagnosis]:
     where = shown(question.where)
     yield ok("store", f"{where} can be opened and has {look.bytes:,} bytes.")
     told = f"{where} has schema version {look.numbers.version}"

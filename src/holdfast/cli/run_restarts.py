@@ -80,13 +80,13 @@ def restart(
 
 def _restarted(run: str, asked: RestartAsked, words: list[str], place: StorePlace, *, yes: bool, json_output: bool) -> None:
     with place.client() as client:
-        desk = client.restarts
+        restarts = client.restarts
         with working("looking at the run"):
-            prepared = desk.prepare(client.find(run).id, asked)
+            prepared = restarts.prepare(client.find(run).id, asked)
         say_plan(prepared.plan)
         if not yes:
             agreed("Start the new run?", place.command(*words, "--yes"))
-        header = desk.restart(prepared)
+        header = restarts.restart(prepared)
     if json_output:
         print_document({"run_id": header.id, "restarts": prepared.header.id, "plan": prepared.plan.document()})
         return

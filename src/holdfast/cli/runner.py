@@ -30,8 +30,8 @@ from holdfast.service.drain import drained
 from holdfast.service.engines import Opening
 from holdfast.service.engines import open as open_engine
 from holdfast.service.function_signals import FunctionSignals
-from holdfast.service.queue_desk import meant_queue
 from holdfast.service.settings import Settings
+from holdfast.service.store_queues import meant_queue
 from holdfast.store.backends import shown
 from holdfast.store.seam import Hosted, Store
 

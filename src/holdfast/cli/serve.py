@@ -184,7 +184,7 @@ def read_parameters(given: Sequence[str]) -> dict[str, str]:
 
 
 async def _serve(order: ServeOptions, found: FoundTargets, workers: ServeWorkers | None, schedules: Sequence[Schedule]) -> None:
-    from holdfast.console.serving import open_console
+    from holdfast.console.console import open_console
     from holdfast.lambda_api.logs.segments import LogRetention
     from holdfast.lambda_api.routes.app import make_app
     from holdfast.lambda_api.serving import open_serving

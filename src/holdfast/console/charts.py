@@ -25,7 +25,7 @@ class Slice(msgspec.Struct, frozen=True):
     title: str
     """The text that a person reads when the pointer is on the bar."""
     parts: tuple[tuple[str, float], ...]
-    """Each part as (kind, value). The kind, a standing or `cost`, chooses the colour."""
+    """Each part as (kind, value). The kind, a status or `cost`, chooses the colour."""
 
     @property
     def total(self) -> float:

@@ -6,9 +6,9 @@ import re
 from collections import OrderedDict
 from typing import Final
 
+from holdfast.console.page_request import PageRequest
 from holdfast.console.rendering import Rendering
 from holdfast.console.site import Site, is_secure
-from holdfast.console.visit import Visit
 from holdfast.model.clock import monotonic
 from holdfast.model.credentials import Credential
 from holdfast.model.threads import Purpose, in_thread
@@ -51,27 +51,27 @@ class Login:
 
     async def form(self, request: Request) -> Reply:
         """The page with the form."""
-        return self._page(self._site.visit(request))
+        return self._page(self._site.page_request(request))
 
     async def log_in(self, request: Request) -> Reply:
         """Begin a session if the token belongs to a credential."""
-        visit = self._site.visit(request)
-        visit.read_form()
+        page_request = self._site.page_request(request)
+        page_request.read_form()
         if not self._tries.take(request.origin, monotonic()):
-            return self._page(visit, "Too many tries from this address. Wait a minute.", 429)
+            return self._page(page_request, "Too many tries from this address. Wait a minute.", 429)
         try:
-            credential = await self._gate.log_in(request, visit.field("token"))
+            credential = await self._gate.log_in(request, page_request.field("token"))
         except Denied as refused:
-            return self._page(visit, _UNKNOWN if refused.why is Denial.UNKNOWN else str(refused), 401)
-        headers = [(b"location", self._back(visit).encode()), (b"cache-control", b"no-store")]
+            return self._page(page_request, _UNKNOWN if refused.why is Denial.UNKNOWN else str(refused), 401)
+        headers = [(b"location", self._back(page_request).encode()), (b"cache-control", b"no-store")]
         if credential is not None:
-            headers.append(await in_thread(Purpose.CONSOLE, self._begun, credential, visit))
+            headers.append(await in_thread(Purpose.CONSOLE, self._begun, credential, page_request))
         return Reply(303, headers=headers)
 
-    def _begun(self, credential: Credential, visit: Visit) -> tuple[bytes, bytes]:
-        begun = self._gate.sessions.begin(credential, visit.now)
-        seconds = (begun.session.expires_at - visit.now) // 1000
-        return cookie_header(begun.cookie, seconds=seconds, secure=is_secure(visit.request))
+    def _begun(self, credential: Credential, page_request: PageRequest) -> tuple[bytes, bytes]:
+        begun = self._gate.sessions.begin(credential, page_request.now)
+        seconds = (begun.session.expires_at - page_request.now) // 1000
+        return cookie_header(begun.cookie, seconds=seconds, secure=is_secure(page_request.http))
 
     async def log_out(self, request: Request) -> Reply:
         """End the session. The form needs no CSRF token, because the browser does not send the cookie with a form of another site."""
@@ -79,12 +79,12 @@ class Login:
         gone = cookie_header("", seconds=0, secure=is_secure(request))
         return Reply(303, headers=[(b"location", b"login"), (b"cache-control", b"no-store"), gone])
 
-    def _page(self, visit: Visit, problem: str = "", status: int = 200) -> Reply:
-        back = visit.text("next") or visit.form.get("next", "")
-        return self._rendering.page(visit, "login.html", status, problem=problem, next=back, needed=self._gate.needs_credentials)
+    def _page(self, page_request: PageRequest, problem: str = "", status: int = 200) -> Reply:
+        back = page_request.text("next") or page_request.form.get("next", "")
+        return self._rendering.page(page_request, "login.html", status, problem=problem, next=back, needed=self._gate.needs_credentials)
 
-    def _back(self, visit: Visit) -> str:
-        back = visit.form.get("next", "")
+    def _back(self, page_request: PageRequest) -> str:
+        back = page_request.form.get("next", "")
         return back if _BACK.fullmatch(back) else "./"
 
 

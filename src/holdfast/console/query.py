@@ -14,13 +14,13 @@ from typing import Final
 import msgspec
 
 from holdfast.model.errors import InvalidParameter
-from holdfast.model.standing import Standing
-from holdfast.store.browsing import Browse
+from holdfast.model.shown_status import ShownStatus
+from holdfast.store.browse import Browse
 
 LONGEST: Final = 1000
 MOST_WORDS: Final = 50
 FACETS: Final[Mapping[str, str]] = {
-    "status": "standing",
+    "status": "status",
     "worker": "worker",
     "pipeline": "pipeline",
     "function": "function",
@@ -71,7 +71,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     def browse(self, now: int) -> Browse:
         """The question in the form that a store answers."""
         return Browse(
-            standings=tuple(map(Standing, self.of("status"))),
+            statuses=tuple(map(ShownStatus, self.of("status"))),
             functions=self.of("worker") + self.of("function"),
             pipelines=self.of("pipeline"),
             queues=self.of("queue"),
@@ -119,8 +119,8 @@ def quoted(key: str, value: str) -> str:
 
 
 def _checked(key: str, value: str) -> str:
-    if key == "status" and value not in set(Standing):
-        raise InvalidParameter(f"{value!r:.50} is not a status. There are {', '.join(Standing)}.")
+    if key == "status" and value not in set(ShownStatus):
+        raise InvalidParameter(f"{value!r:.50} is not a status. There are {', '.join(ShownStatus)}.")
     return value
 
 

@@ -18,10 +18,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from holdfast.console.json_view import json_html, value_html
+from holdfast.console.page_request import PageRequest
 from holdfast.console.query import quoted
-from holdfast.console.visit import Visit
 from holdfast.model.error_text import brief_class
-from holdfast.model.standing import LOOKS, Standing
+from holdfast.model.shown_status import STATUS_STYLES, ShownStatus
 from holdfast.web.page_errors import SAFE_HEADERS
 from holdfast.web.plain_html import shown
 from holdfast.web.refusals import Header
@@ -63,16 +63,16 @@ class Rendering:
         }
         self._environment.globals |= {
             "product": product,
-            "looks": LOOKS,
-            "standings": tuple(Standing),
+            "looks": STATUS_STYLES,
+            "statuses": tuple(ShownStatus),
             "address": address,
             "quoted": quoted,
         }
 
-    def page(self, visit: Visit, template: str, status: int = 200, **values: Any) -> Reply:
-        """Render a template as the reply to a visit."""
-        text = self._environment.get_template(template).render(visit=visit, root=visit.root, **values)
-        return Reply(status, text.encode("utf-8", "replace"), (*SAFE_HEADERS, policy_of(visit.nonce)))
+    def page(self, request: PageRequest, template: str, status: int = 200, **values: Any) -> Reply:
+        """Render a template as the reply to a request."""
+        text = self._environment.get_template(template).render(request=request, root=request.root, **values)
+        return Reply(status, text.encode("utf-8", "replace"), (*SAFE_HEADERS, policy_of(request.nonce)))
 
 
 def policy_of(nonce: str) -> Header:

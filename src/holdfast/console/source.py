@@ -21,7 +21,7 @@ from holdfast.console.sources.runners import RunnersSource
 from holdfast.console.sources.runs import RunsSource
 from holdfast.console.sources.schedules import SchedulesSource
 from holdfast.console.sources.signals import SignalsSource
-from holdfast.console.sources.starting import StartingSource
+from holdfast.console.sources.starts import StartSource
 from holdfast.console.sources.timeline import TimelineSource
 from holdfast.console.sources.viewer import Viewer
 
@@ -93,9 +93,9 @@ class Source:
         return CatalogSource(self.viewer)
 
     @cached_property
-    def starting(self) -> StartingSource:
+    def starts(self) -> StartSource:
         """Starts of runs and executions."""
-        return StartingSource(self.viewer)
+        return StartSource(self.viewer)
 
     @cached_property
     def restarts(self) -> RestartSource:

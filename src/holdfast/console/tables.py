@@ -71,7 +71,7 @@ class Until(msgspec.Struct, frozen=True):
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """A standing, with the shape and the colour of `word`. `label`, if given, is shown instead of `word`."""
+    """A status, with the shape and the colour of `word`. `label`, if given, is shown instead of `word`."""
 
     kind: ClassVar[str] = "mark"
     word: str

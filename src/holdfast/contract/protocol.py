@@ -12,7 +12,7 @@ import msgspec
 from holdfast.contract.checking import MAX_DEPTH, Checker, Mismatch, brief, checker_of
 from holdfast.contract.codes import Status as Status
 from holdfast.contract.refusals import InvalidRequest
-from holdfast.model import codec, reading
+from holdfast.model import codec, json_structs
 from holdfast.model.errors import PayloadNotJson
 from holdfast.model.shapes import crowding
 
@@ -174,7 +174,7 @@ def request_from(document: str | bytes | Mapping[str, Any], *, worker_id: str | 
     if problems:
         told = "; ".join(_told(problem) for problem in problems)
         raise InvalidRequest(f"The request does not fit: {told}.", details=problems)
-    return reading.converted(value, WorkerRequest, strict=False)
+    return json_structs.converted(value, WorkerRequest, strict=False)
 
 
 def response_text(response: Response) -> bytes:
@@ -190,7 +190,7 @@ def response_document(response: Response) -> dict[str, Any]:
 
 def response_from(text: str | bytes) -> Response:
     """The response that `response_text` wrote."""
-    return reading.decoded(text, Response)
+    return json_structs.decoded(text, Response)
 
 
 @cache

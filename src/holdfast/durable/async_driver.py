@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from holdfast.durable.async_state import AsyncState
 from holdfast.durable.exceptions import SuspendExecution
 from holdfast.durable.identifier import Identity
-from holdfast.durable.plan import Accept, Done, Look, NextDone, Plan, Record, Run, Spawn, Suspend
+from holdfast.durable.plan import Accept, Done, Lookup, NextDone, Plan, Record, Run, Spawn, Suspend
 from holdfast.durable.run_acceptance import accepted
 from holdfast.durable.scope import Scope
 from holdfast.durable.user_code import ran, ran_in_time
@@ -111,7 +111,7 @@ async def drive(plan: Plan[T], state: AsyncState, scope: Scope | None = None, at
                 result: T = stop.value
                 return result
             answer = raised = None
-            if isinstance(effect, Look):
+            if isinstance(effect, Lookup):
                 answer = state.look(effect.identity)
             elif isinstance(effect, Record):
                 if state.hooks is not None:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Final, TypeAlias, TypeVar, cast
 
 from holdfast.durable.exceptions import BackgroundThreadError, SuspendExecution
-from holdfast.durable.hooks.resting import RestingHooks
+from holdfast.durable.hooks.resting_hooks import RestingHooks
 from holdfast.durable.plan import Suspend
 from holdfast.durable.state import ExecutionState
 from holdfast.durable.stragglers import Stragglers

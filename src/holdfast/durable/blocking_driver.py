@@ -17,7 +17,7 @@ from concurrent.futures import Future, wait
 from typing import Any, Protocol, TypeVar
 
 from holdfast.durable.exceptions import BackgroundThreadError, SuspendExecution
-from holdfast.durable.plan import Accept, Done, Look, NextDone, Plan, Record, Run, Spawn, Suspend, too_late
+from holdfast.durable.plan import Accept, Done, Lookup, NextDone, Plan, Record, Run, Spawn, Suspend, too_late
 from holdfast.durable.run_acceptance import accepted_blocking
 from holdfast.durable.state import ExecutionState
 from holdfast.durable.stragglers import Stragglers
@@ -272,7 +272,7 @@ def drive(plan: Plan[T], state: BlockingState) -> T:
                 result: T = stop.value
                 return result
             answer = raised = None
-            if isinstance(effect, Look):
+            if isinstance(effect, Lookup):
                 answer = looked = state.look(effect.identity)
             elif isinstance(effect, Record):
                 if state.hooks is not None:

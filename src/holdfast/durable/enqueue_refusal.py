@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.durable import argument_checks
 from holdfast.durable.exceptions import DurableOperationError, ValidationError, register_operation_error
-from holdfast.model import codec, reading
+from holdfast.model import codec, json_structs
 from holdfast.model.errors import InvalidParameter, PayloadNotJson
 from holdfast.model.operations import Queued
 from holdfast.model.places import checked_queue
@@ -35,7 +35,7 @@ class EnqueueRefused(DurableOperationError):
     def retry_after_seconds(self) -> int | None:
         """When the queue expects to have a place again, if it is full."""
         with contextlib.suppress(msgspec.MsgspecError):
-            return reading.decoded(self.data or "{}", _Full).retry_after_seconds
+            return json_structs.decoded(self.data or "{}", _Full).retry_after_seconds
         return None
 
 

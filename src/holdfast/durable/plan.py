@@ -2,7 +2,7 @@
 
 A plan is a plain generator. It yields a request, the driver serves it, and the `yield` returns the answer:
 
-    Look      which operation does the history have here?              → Operation | None
+    Lookup    which operation does the history have here?              → Operation | None
     Record    write an update; `wait` for the disk, or defer it to the next write
     Run       call user code                                     → its result, or its exception is thrown in
     Accept    ask the service of workers to accept a run         → Order | Failure
@@ -27,7 +27,7 @@ from holdfast.model.run_port import EnqueueAsked, RunAsked
 T = TypeVar("T")
 
 
-class Look(msgspec.Struct, frozen=True, gc=False):
+class Lookup(msgspec.Struct, frozen=True, gc=False):
     """Ask the history for an operation; another operation in its place is an error."""
 
     identity: Identity
@@ -86,7 +86,7 @@ class Done(msgspec.Struct, frozen=True):
     error: Exception | None = None
 
 
-Effect = Look | Record | Run | Accept | Suspend | Spawn | NextDone
+Effect = Lookup | Record | Run | Accept | Suspend | Spawn | NextDone
 Plan = Generator[Effect, Any, T]
 
 

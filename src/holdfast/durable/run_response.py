@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from holdfast.durable.exceptions import DurableOperationError, register_operation_error
-from holdfast.model import reading
+from holdfast.model import json_structs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +96,7 @@ class RunResponse:
         return self.observability.usage
 
 
-_decoder: Final = reading.decoder(RunResponse)
+_decoder: Final = json_structs.decoder(RunResponse)
 _WITHOUT_RESPONSE: Final = {
     "timeout": ("retryable_error", True),
     "cancelled": ("permanent_error", False),

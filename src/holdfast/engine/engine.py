@@ -1,9 +1,9 @@
 """The engine: the verbs that callers use, and the parts that it is built from.
 
-    engine ──▶ scheduler ──▶ invocations ──▶ writer ──▶ store
-    (verbs)    (finds due     (the life of    (group
-               and ready      each)           commit)
-               work)             └──▶ host (runs handlers), endings (callers that wait for a result)
+    engine ──▶ scheduler ──▶ admissions ──▶ invocations ──▶ writer ──▶ store
+    (verbs)    (finds due     (takes what     (the life of    (group
+               and ready      waits in        each)           commit)
+               work)          queues)            └──▶ host (runs handlers), endings (callers that wait for a result)
 
 Each part knows only what stands to its right. The agenda (agenda.py) is what they share: the time at which the scheduler looks next.
 Everything here runs on one event loop; only commits, handlers and the poller may run elsewhere.
@@ -19,20 +19,21 @@ from typing import cast
 
 import msgspec
 
+from holdfast.engine.admissions import Admissions
 from holdfast.engine.agenda import Agenda
+from holdfast.engine.capacity_reservations import CapacityReservations
 from holdfast.engine.endings import Ending, Endings
 from holdfast.engine.enqueues import BULK, Item, Redrive, enqueue_of, redriven
 from holdfast.engine.health import Health
 from holdfast.engine.invocations import Invocations
 from holdfast.engine.invoke_targets import InvokeTargets
-from holdfast.engine.live_parents import Live, LiveParents
+from holdfast.engine.live_parents import LiveInvocation, LiveParents
 from holdfast.engine.observers import EngineSight, Observers
 from holdfast.engine.outbox import NO_SUBSCRIBERS, Outbox
 from holdfast.engine.poller import StartPoller, ThreadPoller
 from holdfast.engine.port import EnginePort
 from holdfast.engine.registry import Function, Registry
 from holdfast.engine.restarts import failed_as, is_restart
-from holdfast.engine.rooms import Rooms
 from holdfast.engine.scheduler import Scheduler
 from holdfast.engine.timetable import OccurrenceAcceptor, Timetable
 from holdfast.engine.upkeep import Chore
@@ -99,13 +100,13 @@ class Engine:
         """Build the parts, join the store as a runner, and begin to look for work."""
         store, clock, registry, agenda, runner = self.store, self.clock, self.registry, self._agenda, self.runner
         loop = asyncio.get_running_loop()
-        live: dict[str, Live] = {}
+        live: dict[str, LiveInvocation] = {}
         self.health = Health(runner, lambda: loop.call_soon_threadsafe(agenda.ring))
         parents = LiveParents(live, agenda, loop)
         self._writer = Writer(store, clock, loop, parents, self.health)
-        self._rooms = Rooms(registry, parents, self._writer, clock=clock, ids=self._ids, runner=runner)
+        self._reservations = CapacityReservations(registry, parents, self._writer, clock=clock, ids=self._ids, runner=runner)
         targets = InvokeTargets(store, registry, clock, self._ids)
-        self.port = EnginePort(store, self._writer, targets, self.health, self._rooms, parents)
+        self.port = EnginePort(store, self._writer, targets, self.health, self._reservations, parents)
         self.invocations = Invocations(
             store,
             self._writer,
@@ -115,7 +116,7 @@ class Engine:
             self.endings,
             agenda,
             live,
-            self._rooms,
+            self._reservations,
             parents,
             loop=loop,
             clock=clock,
@@ -123,17 +124,20 @@ class Engine:
             chance=self._chance,
             runner=runner,
         )
+        self._reservations.doubt = self.invocations.doubt
+        self._admissions = Admissions(store, self._writer, registry, agenda, self.invocations, clock=clock, ids=self._ids, runner=runner)
         self.port.acceptor = lambda: self.acceptor
         sight = EngineSight(store, registry, clock, live)
         observers = Observers(self._observers, sight, registry, runner) if self._observers else None
         self._writer.tell(self.invocations.followed, self.outbox.wake, None if observers is None else observers.saw)
-        self._timetable = Timetable(store, registry, self.invocations, self._rooms, self.endings, agenda, clock=clock, ids=self._ids)
+        self._timetable = Timetable(store, registry, self.invocations, self._reservations, self.endings, agenda, clock=clock, ids=self._ids)
         self._timetable.acceptor = self.occurrence_acceptor
         self._timetable.saw = None if observers is None else observers.occurred
         self._scheduler = Scheduler(
             store,
             registry,
             self.invocations,
+            self._admissions,
             self._writer,
             self.outbox,
             self.health,
@@ -193,7 +197,7 @@ class Engine:
         header = new_execution(self._ids(now), name, target.name, target.version, payload=payload, now=now, terms=terms, **who)
         again = on_failed != "find" and is_restart(on_failed, name)
         before = failed_as(self.store, target.name, name) if again else None
-        claimant = self._rooms.reserve(target, now)
+        claimant = self._reservations.reserve(target, now)
         graph = None if order is None else order.graph
         return await self.invocations.start(Start(header, payload, claimant, charges, same, target.kind, again, before, graph), target)
 
@@ -250,7 +254,7 @@ class Engine:
         now, terms = self.clock.now(), terms or target.terms
         who = {"tenant": tenant, "trace": trace, "same": identity}
         header = new_execution(self._ids(now), name, target.name, target.version, payload=payload, now=now, terms=terms, **who)
-        claimant = None if asked.delay_ms else self._rooms.reserve(target, now)
+        claimant = None if asked.delay_ms else self._reservations.reserve(target, now)
         graph = None if order is None else order.graph
         write = Start(header, payload, claimant, charges, identity, target.kind, again, graph=graph, enqueue=asked)
         return await self.invocations.start(write, target)
@@ -268,7 +272,7 @@ class Engine:
             starts = [
                 item.start(self._ids(now), target.name, target.version, target.terms, tenant, now, asked) for item in items[at : at + BULK]
             ]
-            done = await self.invocations.admissions.start_all(starts)
+            done = await self._admissions.start_all(starts)
             answers += done
             if any(isinstance(one, HoldfastError) for one in done):
                 break
@@ -281,7 +285,7 @@ class Engine:
             raise ExecutionNotFound(f"There is no execution {execution}.")
         now = self.clock.now()
         write = start_again(self.store, header, self._ids(now), now)
-        (answer,) = await self.invocations.admissions.start_all([write])
+        (answer,) = await self._admissions.start_all([write])
         if isinstance(answer, HoldfastError):
             raise answer
         return answer.header
@@ -292,7 +296,7 @@ class Engine:
         now = self.clock.now()
         made = write(self._ids(now), now)
         target = self.registry.wanted(made.header.function, made.header.version, made.kind)
-        return await self.invocations.start(msgspec.structs.replace(made, by=self._rooms.reserve(target, now)), target)
+        return await self.invocations.start(msgspec.structs.replace(made, by=self._reservations.reserve(target, now)), target)
 
     async def stop(self, execution: str, error: Failure | None = None, *, cascade: bool = True, notes: Notes = ()) -> Execution:
         """End an execution from outside, together with the executions that it invoked. If the execution has continued as another one, that

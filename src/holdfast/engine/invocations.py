@@ -31,16 +31,15 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, cast
 
-from holdfast.engine.admissions import Admissions
 from holdfast.engine.agenda import Agenda
+from holdfast.engine.capacity_reservations import CapacityReservations
 from holdfast.engine.endings import Endings
 from holdfast.engine.health import readable, spared
-from holdfast.engine.live_parents import Live, LiveParents
+from holdfast.engine.live_parents import LiveInvocation, LiveParents
 from holdfast.engine.outcomes import INTERRUPTED, blameless, uninvoked, unwritable, warn_of_crash
 from holdfast.engine.port import EnginePort
 from holdfast.engine.quarantines import quarantined
 from holdfast.engine.registry import Function, Registry
-from holdfast.engine.rooms import Rooms
 from holdfast.engine.writer import Writer
 from holdfast.model.clock import Clock
 from holdfast.model.errors import HoldfastError, LeaseLost, Rejected, Retryable, RowDamaged, WriteFailed
@@ -69,8 +68,8 @@ class Invocations:
         registry: Registry,
         endings: Endings,
         agenda: Agenda,
-        live: dict[str, Live],
-        rooms: Rooms,
+        live: dict[str, LiveInvocation],
+        reservations: CapacityReservations,
         parents: LiveParents,
         *,
         loop: AbstractEventLoop,
@@ -82,9 +81,7 @@ class Invocations:
         self._store, self._writer, self._host, self._port = store, writer, host, port
         self._registry, self._endings, self._agenda = registry, endings, agenda
         self._loop, self._clock, self._ids, self._chance, self._runner = loop, clock, ids, chance, runner
-        self._live, self._rooms, self._parents = live, rooms, parents
-        rooms.doubt = self.doubt
-        self.admissions = Admissions(store, writer, registry, agenda, self, clock=clock, ids=ids, runner=runner)
+        self._live, self._reservations, self._parents = live, reservations, parents
 
     def is_live(self, execution: str) -> bool:
         """Whether an invocation of this execution runs here."""
@@ -126,7 +123,7 @@ class Invocations:
         """Write what may make an execution ready, and claim the execution in the same write if there is room."""
         header = self._store.find(execution)
         function = None if header is None else self._registry.get(header.function, header.version)
-        claimant = None if function is None else self._rooms.reserve(function, self._clock.now())
+        claimant = None if function is None else self._reservations.reserve(function, self._clock.now())
         await self._writer.write(write(claimant), partial(self._woken, function, claimant))
 
     def _woken(self, function: Function | None, claimant: Claimant | None, answer: Answer | HoldfastError) -> None:
@@ -181,7 +178,7 @@ class Invocations:
             return
         if execution in self._live:
             self._drop(execution)  # another runner had the execution in between, and this runner has not learned that yet
-        live = self._live[execution] = Live(header, function)
+        live = self._live[execution] = LiveInvocation(header, function)
         self._parents.add(header)
         token = Position(execution, header.epoch, header.sequence, header.revision)
         arn = str(Arn(header.function, header.version, header.name, execution))
@@ -196,7 +193,7 @@ class Invocations:
 
     # --- 4. ended
 
-    def _ended(self, live: Live, outcome: Outcome, seen: int) -> None:
+    def _ended(self, live: LiveInvocation, outcome: Outcome, seen: int) -> None:
         """The host reports an outcome, and the revision up to which the handler had seen everything: write the end."""
         if self._writer.open:
             outcome = blameless(outcome)
@@ -218,7 +215,7 @@ class Invocations:
 
     # --- 5. settled
 
-    def _settled(self, live: Live, outcome: Outcome, seen: int, answer: Answer | HoldfastError) -> None:
+    def _settled(self, live: LiveInvocation, outcome: Outcome, seen: int, answer: Answer | HoldfastError) -> None:
         if isinstance(answer, Execution):
             self._make_room(live)
             self._go_on(live.function, outcome, answer)
@@ -239,7 +236,7 @@ class Invocations:
         if header.state is not State.CLOSED:
             self._agenda.expect(header)
 
-    def _not_settled(self, live: Live, outcome: Outcome, seen: int, trouble: HoldfastError) -> None:
+    def _not_settled(self, live: LiveInvocation, outcome: Outcome, seen: int, trouble: HoldfastError) -> None:
         """The end of an invocation was refused: write another end, try again, or leave the execution to the runner that has it."""
         header = live.header
         lost = isinstance(trouble, LeaseLost | Rejected)
@@ -282,7 +279,7 @@ class Invocations:
         if header.place is not None:
             self._agenda.expect_queue(header)
 
-    def _make_room(self, live: Live) -> None:
+    def _make_room(self, live: LiveInvocation) -> None:
         """Give back the room of an invocation that ended. If it was dropped before, its room is free already."""
         if self._live.get(live.header.id) is live:
             del self._live[live.header.id]
@@ -324,7 +321,7 @@ class Invocations:
 
     def _follow(self, change: Change) -> None:
         header = change.header
-        child = self._rooms.taken(header)
+        child = self._reservations.taken(header)
         if child is not None:
             self.begin(header, child.function, child.input)
         elif self._writer.open:

@@ -1,4 +1,4 @@
-"""Chained invokes: finds the execution that an invoke starts. The checkpoint that asks for the invoke also starts it (model.chaining)."""
+"""Chained invokes: finds the execution that an invoke starts. The checkpoint that asks for the invoke also starts it (model.follow_ups)."""
 
 from __future__ import annotations
 

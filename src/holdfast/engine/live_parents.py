@@ -28,7 +28,7 @@ from holdfast.model.operations import Operation
 from holdfast.model.ports import Parent
 
 
-class Live(NamedTuple):
+class LiveInvocation(NamedTuple):
     """An invocation that runs here: the header that its claim left, and the function whose room it takes."""
 
     header: Execution
@@ -38,7 +38,7 @@ class Live(NamedTuple):
 class LiveParents:
     """Knows which invocations of one runner wait for which others."""
 
-    def __init__(self, live: Mapping[str, Live], agenda: Agenda, loop: AbstractEventLoop) -> None:
+    def __init__(self, live: Mapping[str, LiveInvocation], agenda: Agenda, loop: AbstractEventLoop) -> None:
         self._live, self._agenda, self._loop = live, agenda, loop
         self._attached: dict[str, Parent] = {}
         self._children: dict[str, dict[str, str]] = {}

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar, cast
 
+from holdfast.engine.capacity_reservations import CapacityReservations
 from holdfast.engine.entries import Deliver
 from holdfast.engine.health import Health
 from holdfast.engine.invoke_targets import InvokeTargets, starts_another
 from holdfast.engine.live_parents import LiveParents
-from holdfast.engine.rooms import Rooms
 from holdfast.engine.writer import Writer
 from holdfast.model import codec
 from holdfast.model.charges import Charge
@@ -38,11 +38,17 @@ class EnginePort:
     """The port through which a handler in this process writes."""
 
     def __init__(
-        self, store: ExecutionStore, writer: Writer, targets: InvokeTargets, health: Health, rooms: Rooms, parents: LiveParents
+        self,
+        store: ExecutionStore,
+        writer: Writer,
+        targets: InvokeTargets,
+        health: Health,
+        reservations: CapacityReservations,
+        parents: LiveParents,
     ) -> None:
         self._store = store
         self._writer = writer
-        self._rooms = rooms
+        self._reservations = reservations
         self._parents = parents
         self._targets = targets
         self._health = health
@@ -80,7 +86,7 @@ class EnginePort:
             landed(trouble)
             return
         if children and client_token is None:
-            children = self._rooms.for_births(children)
+            children = self._reservations.for_births(children)
             landed = self._settling(children, landed)
         write = Checkpoint(token, tuple(updates), client_token, children, charges, ledger)
         deliver = cast("Deliver", landed)  # a checkpoint is answered by a Checkpointed
@@ -92,7 +98,7 @@ class EnginePort:
 
     def _settling(self, children: Children, landed: Landed) -> Landed:
         def both(answer: Checkpointed | HoldfastError) -> None:
-            self._rooms.answered(children, answer)
+            self._reservations.answered(children, answer)
             landed(answer)
 
         return both

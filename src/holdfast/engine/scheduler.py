@@ -47,6 +47,7 @@ import logging
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from typing import Final
 
+from holdfast.engine.admissions import Admissions
 from holdfast.engine.agenda import Agenda
 from holdfast.engine.health import Health, readable
 from holdfast.engine.invocations import Invocations
@@ -91,6 +92,7 @@ class Scheduler:
         store: Store,
         registry: Registry,
         invocations: Invocations,
+        admissions: Admissions,
         writer: Writer,
         outbox: Outbox,
         health: Health,
@@ -105,12 +107,10 @@ class Scheduler:
     ) -> None:
         self._store, self._registry, self._invocations, self._writer = store, registry, invocations, writer
         self._outbox, self._health, self._agenda, self._parents = outbox, health, agenda, parents
-        self._timetable = timetable
+        self._admissions, self._timetable = admissions, timetable
         self._loop, self._clock, self._runner = loop, clock, runner
         self._upkeep = Upkeep(store, clock, chores)
-        self._deaths_at = 0.0
-        self._looked_at = 0
-        self._awake_at = 0.0
+        self._deaths_at, self._looked_at, self._awake_at = 0.0, 0, 0.0
         self._suspect: str | None = None
         self._suspect_until = 0.0
         self._suspect_asked_at: float | None = None
@@ -284,7 +284,7 @@ class Scheduler:
             room = min(capacity.free, _BATCH)
             if room > 0:  # otherwise a start has taken the room in between
                 capacity.free -= room
-                taken = await self._invocations.admissions.admit(targets, capacity, room)
+                taken = await self._admissions.admit(targets, capacity, room)
                 if taken:
                     self._admitted.add(capacity)
                 if taken == room:

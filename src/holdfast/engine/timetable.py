@@ -17,20 +17,20 @@ from itertools import islice, takewhile
 from typing import Final
 
 from holdfast.engine.agenda import Agenda
+from holdfast.engine.capacity_reservations import CapacityReservations
 from holdfast.engine.endings import Ending, Endings
 from holdfast.engine.invocations import Invocations
 from holdfast.engine.registry import Registry
-from holdfast.engine.rooms import Rooms
 from holdfast.model import codec
 from holdfast.model.clock import Clock
 from holdfast.model.errors import ExecutionAlreadyStarted, FunctionNotFound, HoldfastError, Rejected
 from holdfast.model.execution import Execution, ExecutionStatus, goes_on_as, new_execution
-from holdfast.model.firing import Step, begun, due_step, passed_over
 from holdfast.model.ids import IdSource
 from holdfast.model.operations import Failure, Kind
 from holdfast.model.outside import Stop
 from holdfast.model.run_port import OccurrenceAsked, Ordered
 from holdfast.model.schedule_errors import ScheduleChanged
+from holdfast.model.schedule_steps import Step, begun, due_step, passed_over
 from holdfast.model.schedules import Handled, Occurrence, Overlap, ScheduleState, execution_name
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.model.timing import Timing, delay_of, occurrences
@@ -67,14 +67,14 @@ class Timetable:
         store: Store,
         registry: Registry,
         invocations: Invocations,
-        rooms: Rooms,
+        reservations: CapacityReservations,
         endings: Endings,
         agenda: Agenda,
         *,
         clock: Clock,
         ids: IdSource,
     ) -> None:
-        self._store, self._registry, self._invocations, self._rooms = store, registry, invocations, rooms
+        self._store, self._registry, self._invocations, self._reservations = store, registry, invocations, reservations
         self._endings, self._agenda, self._clock, self._ids = endings, agenda, clock, ids
         self.acceptor: OccurrenceAcceptor | None = None
         self.saw: Saw | None = None
@@ -245,7 +245,7 @@ class Timetable:
         write = Start(
             header,
             payload,
-            self._rooms.reserve(target, now),
+            self._reservations.reserve(target, now),
             () if order is None else order.charges,
             same,
             kind,

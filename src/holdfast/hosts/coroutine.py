@@ -24,7 +24,7 @@ from holdfast.durable.async_state import AsyncState
 from holdfast.durable.context import AsyncDurableContext
 from holdfast.durable.exceptions import BackgroundThreadError
 from holdfast.durable.execution import DurableFunction
-from holdfast.durable.hooks.resting import RestingHooks
+from holdfast.durable.hooks.resting_hooks import RestingHooks
 from holdfast.durable.invocation_outcome import PENDING, crashed, failed, given, succeeded
 from holdfast.durable.scope import Scope
 from holdfast.durable.stragglers import Stragglers
@@ -42,8 +42,8 @@ Report = Callable[[Outcome, int], None]
 class Coroutines:
     """The coroutines of one host: those that run, and those that rest in memory."""
 
-    def __init__(self, room: int) -> None:
-        self._room = room
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
         """How many coroutines may rest in memory."""
         self._running: dict[str, Coroutine] = {}
         self._resting: dict[str, Coroutine] = {}
@@ -64,11 +64,11 @@ class Coroutines:
     def rest(self, coroutine: Coroutine) -> bool:
         """Keep a waiting coroutine in memory. If there are too many, the one that has rested longest is evicted. Returns False if none may
         rest."""
-        if not self._room:
+        if not self._capacity:
             return False
         self._running.pop(coroutine.execution, None)
         self._resting[coroutine.execution] = coroutine
-        if len(self._resting) > self._room:
+        if len(self._resting) > self._capacity:
             self._resting.pop(next(iter(self._resting))).evict()
         return True
 

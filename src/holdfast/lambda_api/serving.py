@@ -20,7 +20,7 @@ from holdfast.durable.execution import DurableFunction
 from holdfast.engine.engine import Engine
 from holdfast.engine.outbox import NO_SUBSCRIBERS
 from holdfast.engine.registry import Capacity, Function, Registry
-from holdfast.hosts.choosing import ChoosingHost
+from holdfast.hosts.choosing_host import ChoosingHost
 from holdfast.hosts.inline import InlineHost
 from holdfast.lambda_api.functions.deployed import DeployedFunctions
 from holdfast.lambda_api.functions.function_folder import CodeCache, FunctionFolder, folder_of

@@ -1,7 +1,7 @@
 """library — ready workers, a folder each: the page, the function, an example input.
 
 Belongs: ready workers, and the pure code that they need. They use only Holdfast's public names, as any author's worker does.
-Does not: how workers run (holdfast.workers).   May import: holdfast.workers, holdfast.contract, holdfast.model.
+Does not: how workers run (holdfast.workers).   May import: holdfast, holdfast.workers, holdfast.contract, holdfast.model.
 Start reading at web_scrape/worker.py.
 """
 

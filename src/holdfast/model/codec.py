@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.errors import InvalidParameter, PayloadNotJson, PayloadTooLarge
 from holdfast.model.operations import Failure
 
@@ -20,7 +20,7 @@ MAX_PAYLOAD_BYTES = 6 * 1024 * 1024
 _MOST_ERROR = MAX_PAYLOAD_BYTES // 16
 """Each text of an error has at most this many characters, so that all of them together always fit into a payload."""
 _MOST_LINES = 1_000
-_failure_decoder = reading.decoder(Failure)
+_failure_decoder = json_structs.decoder(Failure)
 _encoder = msgspec.json.Encoder()
 
 

@@ -11,7 +11,7 @@ from holdfast.model.places import lane_beside, lane_of
 from holdfast.model.rates import Rate
 
 
-class Standing(Protocol):
+class LaneMembers(Protocol):
     """The members of a header that decide its lane."""
 
     @property
@@ -54,7 +54,7 @@ class Enqueue(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     beside: str | None = None
     """The leaf lane of an earlier execution. The new one gets the lane of the same key and user: a lane names long ones only in part."""
 
-    def lane(self, header: Standing) -> str:
+    def lane(self, header: LaneMembers) -> str:
         """The leaf lane of an execution."""
         if self.beside is not None:
             return lane_beside(self.beside, header.version)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.operations import Word
 from holdfast.model.places import Level, checked_queue
@@ -123,7 +123,7 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
         return settings_from(together(self.declared, self.operator))
 
 
-class QueueStanding(msgspec.Struct, frozen=True, kw_only=True):
+class QueueState(msgspec.Struct, frozen=True, kw_only=True):
     """How a queue stands now."""
 
     waiting: int = 0
@@ -140,7 +140,7 @@ class QueueStanding(msgspec.Struct, frozen=True, kw_only=True):
     """The estimated cost of all waiting executions, in billionths of a dollar. Only queues with `most_waiting_usd` have estimates."""
 
 
-class LaneStanding(msgspec.Struct, frozen=True, kw_only=True):
+class LaneState(msgspec.Struct, frozen=True, kw_only=True):
     """How one lane stands now."""
 
     key: str
@@ -164,7 +164,7 @@ def together(declared: Mapping[str, Any], operator: Mapping[str, Any]) -> dict[s
 def settings_from(document: Mapping[str, Any]) -> QueueSettings:
     """Settings from their JSON, checked; every problem names the member."""
     try:
-        return reading.converted(dict(document), QueueSettings).checked()
+        return json_structs.converted(dict(document), QueueSettings).checked()
     except msgspec.ValidationError as problem:
         told = wrong_value(problem, QueueSettings).replace("`limits.", "`")  # people write `at_once`, not `limits.at_once`
         raise InvalidParameter(f"The settings of a queue are not right: {told}.") from None

@@ -2,7 +2,7 @@
 
 A schedule's `cursor` is the moment up to which all its occurrences are handled. One write starts an occurrence and moves the cursor
 (`verbs.Start.moved`); the store refuses it if the schedule's revision is another. The cursor never goes back, so an occurrence is never
-handled twice. firing.py decides what to do next with a schedule.
+handled twice. schedule_steps.py decides what to do next with a schedule.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.model import codec, reading
+from holdfast.model import codec, json_structs
 from holdfast.model.history import SCHEDULE
 from holdfast.model.ids import checked_function
 from holdfast.model.operations import Word
@@ -91,7 +91,7 @@ def occurrence_in(detail: Mapping[str, Any] | None) -> Occurrence | None:
     if marked is None:
         return None
     try:
-        return reading.converted(marked, Occurrence)
+        return json_structs.converted(marked, Occurrence)
     except msgspec.ValidationError:  # a copy from another store may have other marks
         return None
 

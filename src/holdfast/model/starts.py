@@ -162,7 +162,7 @@ class Start(msgspec.Struct, frozen=True, gc=False):
         if found.tenant != wanted.tenant:
             raise ExecutionAlreadyStarted(f"An execution named {found.name} was started by another tenant.")
         same = Same.EXISTING if self.enqueue is None else self.enqueue.same
-        # The new execution itself is made by the write that follows from this one (chaining.py).
+        # The new execution itself is made by the write that follows from this one (follow_ups.py).
         if self.again and self._failed(found):
             change = Draft(view, now).done(superseded_by=wanted.id, parked=False)
             return msgspec.structs.replace(change, notes=self.notes), self.create(now)[1]

@@ -2,7 +2,7 @@
 
 `decide(view, now, seal)` returns the change and the answer, or raises the caller's error. A store may call it again on newer rows, so
 it must not keep anything. Here are the writes of runners and handlers; starts.py has the write that makes an execution, outside.py the
-writes of all other callers, and chaining.py the writes that follow from a write of another execution.
+writes of all other callers, and follow_ups.py the writes that follow from a write of another execution.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, NamedTuple, assert_never
 import msgspec
 from msgspec import Meta, Struct
 
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import Execution, Outcome, OutcomeStatus
 from holdfast.model.operations import Action, Failure, Operation, Status, Type, Update
@@ -198,7 +198,7 @@ class _Update(Struct, rename="pascal"):
 def update_from_wire(wire: object) -> Update:
     """Read an update; the error for a wrong shape names the member."""
     try:
-        sent = reading.converted(wire, _Update)
+        sent = json_structs.converted(wire, _Update)
     except msgspec.ValidationError as error:
         raise InvalidParameter(f"Not an operation update: {error}") from None
     return _update(sent)
@@ -244,7 +244,7 @@ class CheckpointAsked(NamedTuple):
     client_token: str | None
 
 
-_checkpoint_decoder = reading.decoder(_Checkpoint)
+_checkpoint_decoder = json_structs.decoder(_Checkpoint)
 
 
 def checkpoint_from_json(body: bytes) -> CheckpointAsked:
@@ -259,7 +259,7 @@ def checkpoint_from_json(body: bytes) -> CheckpointAsked:
 def failure_from_wire(wire: object) -> Failure:
     """Read an ErrorObject; None becomes an error without any member."""
     try:
-        return reading.converted({} if wire is None else wire, Failure)
+        return json_structs.converted({} if wire is None else wire, Failure)
     except msgspec.ValidationError as error:
         raise InvalidParameter(f"Not an error object: {error}") from None
 
@@ -300,7 +300,7 @@ def operation_from_wire(wire: object, revision: int = 0) -> Operation:
     The input of an execution becomes the `result` of its EXECUTION operation.
     """
     try:
-        sent = reading.converted(wire, _Operation)
+        sent = json_structs.converted(wire, _Operation)
     except msgspec.ValidationError as error:
         raise InvalidParameter(f"Not an operation: {error}") from None
     details = (

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.errors import InvalidParameter
 from holdfast.workers.demands import MOST_VOTES
 from holdfast.workers.policy import Policy, Risk, RiskRule
@@ -41,7 +41,7 @@ def _check_base(base: str, path: Path) -> None:
 
 def _groups(told: Any, path: Path) -> dict[str, tuple[str, ...]]:
     try:
-        groups = reading.converted(told, dict[str, tuple[str, ...]])
+        groups = json_structs.converted(told, dict[str, tuple[str, ...]])
     except msgspec.ValidationError as error:
         raise InvalidParameter(f'{path}: [groups] is wrong: {error}. Write a list of persons for each group: leads = ["ann"].') from None
     if len(groups) > _MOST_GROUPS:
@@ -71,7 +71,7 @@ def _risks(told: Any, groups: Mapping[str, tuple[str, ...]], path: Path) -> dict
                 f"it may have {', '.join(RiskRule.__struct_fields__)}."
             )
         try:
-            rule = reading.converted(table, RiskRule)
+            rule = json_structs.converted(table, RiskRule)
         except msgspec.ValidationError as error:
             raise InvalidParameter(f"{path}: risks.{name} is wrong: {error}.") from None
         if not 1 <= rule.votes <= MOST_VOTES:

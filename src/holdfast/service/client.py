@@ -32,18 +32,17 @@ from holdfast.store.seam import Filter, Store
 
 if TYPE_CHECKING:
     from holdfast.durable.execution import DurableFunction
-    from holdfast.service.approval_desk import ApprovalDesk
     from holdfast.service.pipeline_view import PipelineView
-    from holdfast.service.queue_desk import QueueDesk
     from holdfast.service.queue_places import QueuePlace
-    from holdfast.service.restart_desk import RestartDesk
     from holdfast.service.schedules import Schedules
-    from holdfast.workers.approvals import Approval
+    from holdfast.service.store_approvals import StoreApprovals
+    from holdfast.service.store_queues import StoreQueues
+    from holdfast.service.store_restarts import StoreRestarts
     from holdfast.workers.day_usage import Spent
     from holdfast.workers.events import RunEvent
     from holdfast.workers.policy import Policy
     from holdfast.workers.replay import Finished
-    from holdfast.workers.run_lookup import RunStanding
+    from holdfast.workers.run_lookup import RunView
 
 _PAGE = 200
 _ALL = 1 << 62
@@ -246,43 +245,20 @@ class Client:
     # --- approvals
 
     @property
-    def desk(self) -> ApprovalDesk:
+    def approvals(self) -> StoreApprovals:
         """The approvals of the store, and everything that a person at this machine does with them."""
-        from holdfast.service.approval_desk import ApprovalDesk
+        from holdfast.service.store_approvals import StoreApprovals
 
-        return ApprovalDesk(self._store, self._clock, self._actor)
-
-    def approvals(self, run: str | None = None) -> Sequence[Approval]:
-        """The approvals that workers wait for, oldest first: all, or those of a run and of the runs below it."""
-        return self.desk.list(None if run is None else self.find(run).id)
-
-    def approval(self, approval_id: str) -> Approval:
-        """One approval, decided or not."""
-        return self.desk.show(approval_id)
-
-    def decide(
-        self,
-        approval_id: str,
-        verdict: str,
-        *,
-        comment: str | None = None,
-        result: Any = None,
-        edited_arguments: dict[str, Any] | None = None,
-    ) -> Approval:
-        """Write a decision in the name of this machine's user. Where several persons must approve, it is one vote; else the first decision
-        counts."""
-        return self.desk.decide(approval_id, verdict, comment=comment, result=result, edited_arguments=edited_arguments)
+        return StoreApprovals(self._store, self._clock, self._actor)
 
     # --- runs of workers
 
-    def runs(
-        self, worker: str | None = None, limit: int = 50, parent: str | None = None, queue: str | None = None
-    ) -> Iterator[RunStanding]:
+    def runs(self, worker: str | None = None, limit: int = 50, parent: str | None = None, queue: str | None = None) -> Iterator[RunView]:
         """Runs, newest first, of all queues or of one; with `parent` those that the nodes of this run of a pipeline asked for."""
-        from holdfast.workers.run_lookup import Asker, standings
+        from holdfast.workers.run_lookup import Asker, run_views
 
         above = None if parent is None else self.find(parent).id
-        return standings(self._store, Asker(), worker=worker, limit=limit, parent=above, queue=queue)
+        return run_views(self._store, Asker(), worker=worker, limit=limit, parent=above, queue=queue)
 
     def follow(self, run: str, after: int | str = 0) -> Iterator[RunEvent]:
         """The recorded events of a run after an id, then new ones as they happen, until the run is over. Progress and text of models are
@@ -292,11 +268,11 @@ class Client:
 
         return followed(self._store, *find_run(self._store, self.find(run).id, Asker()), after)
 
-    def run(self, run: str) -> RunStanding:
+    def run(self, run: str) -> RunView:
         """A run with its state, its response so far and its calls."""
-        from holdfast.workers.run_lookup import Asker, standing_of
+        from holdfast.workers.run_lookup import Asker, run_view
 
-        return standing_of(self._store, self.find(run).id, Asker())
+        return run_view(self._store, self.find(run).id, Asker())
 
     def view(self, run: str) -> PipelineView | None:
         """The nodes of a pipeline's run as they are now; None for a run of a worker."""
@@ -312,7 +288,7 @@ class Client:
 
         return finished_in(self._store, self.find(run).id, Asker())
 
-    def cancel(self, run: str) -> tuple[RunStanding, bool]:
+    def cancel(self, run: str) -> tuple[RunView, bool]:
         """Cancel a run. Returns it, and whether it could be cancelled; a run that is over does not change."""
         from holdfast.workers.decisions import cancel_write
         from holdfast.workers.run_lookup import Asker
@@ -331,11 +307,11 @@ class Client:
         return spent_today(self._store, policy, tenants or ["default", *sorted(named - {"default"})], self._clock.now())
 
     @property
-    def restarts(self) -> RestartDesk:
+    def restarts(self) -> StoreRestarts:
         """Restarts of runs and executions, and comparisons of runs."""
-        from holdfast.service.restart_desk import RestartDesk
+        from holdfast.service.store_restarts import StoreRestarts
 
-        return RestartDesk(self._store, self._clock, self._ids, self._actor)
+        return StoreRestarts(self._store, self._clock, self._ids, self._actor)
 
     def cost(self, asked: CostQuestion) -> CostReport:
         """What runs have cost, by the ledger."""
@@ -350,11 +326,11 @@ class Client:
         return queue_place(self._store, self.find(execution), self._clock.now())
 
     @property
-    def queues(self) -> QueueDesk:
+    def queues(self) -> StoreQueues:
         """The queues of the store."""
-        from holdfast.service.queue_desk import QueueDesk
+        from holdfast.service.store_queues import StoreQueues
 
-        return QueueDesk(self._store, self._clock, self._ids, self._actor)
+        return StoreQueues(self._store, self._clock, self._ids, self._actor)
 
     def _answer(self, callback_id: str, result: str | None, error: Failure | None) -> Execution:
         execution, operation = self._store.seal.callback_target(callback_id)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.errors import ExecutionNotFound, InvalidParameter
 from holdfast.model.ledger import DAY_MS, NANO, CostFilter, CostSum, Dimension, EntryState
 from holdfast.store.seam import Store
@@ -270,4 +270,4 @@ def dollars(nanos: int) -> str:
 
 def question_of(told: Mapping[str, str | None]) -> CostQuestion:
     """A question from named texts."""
-    return reading.converted(dict(told), CostQuestion)
+    return json_structs.converted(dict(told), CostQuestion)

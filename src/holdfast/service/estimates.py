@@ -45,7 +45,7 @@ _FRESH_SECONDS: Final = 5.0
 _MOST_READ: Final = 1000
 
 
-class ServedCatalogue:
+class ServedKnownWorkers:
     """The contracts, graphs and prices of the workers that are served, for estimates."""
 
     def __init__(self, served: ServedVersions, model: ModelSettings) -> None:
@@ -80,7 +80,7 @@ class Estimates:
     """The estimates of one worker service."""
 
     def __init__(self, served: ServedVersions, model: ModelSettings, policy: Policy) -> None:
-        self.catalogue = ServedCatalogue(served, model)
+        self.known_workers = ServedKnownWorkers(served, model)
         self._policy = policy
         self.store: Store | None = None
         """The store with the past runs; None until an engine is attached."""
@@ -102,14 +102,14 @@ class Estimates:
     ) -> Estimate:
         """What a run may cost. What is usual is taken from past runs of `tenant`, or of all tenants without it; for a worker from
         its runs that no pipeline asked for."""
-        found = self.catalogue.find(worker_id, version)
+        found = self.known_workers.find(worker_id, version)
         if found is None:
             raise InvalidParameter(f"No worker {worker_id!r:.100} is served here.")
         contract = found.worker.contract
         limits = limits or contract.limits
         if isinstance(found, ServedPipeline):
-            return estimate(found.graph, inputs, self.catalogue, samples=partial(self._samples, tenant=tenant), limits=limits)
-        most, why = worker_most(worker_id, limits, self.catalogue)
+            return estimate(found.graph, inputs, self.known_workers, samples=partial(self._samples, tenant=tenant), limits=limits)
+        most, why = worker_most(worker_id, limits, self.known_workers)
         gaps = () if why is None else (Gap(worker_id, why),)
         usual = usual_of_runs(self._samples(worker_id, "worker", tenant=tenant))
         p50, p95 = (None, None) if usual is None else (usual.p50.at_most(most), usual.p95.at_most(most))
@@ -141,12 +141,12 @@ class Estimates:
     def rest_in(self, view: PipelineView, accepted: AcceptedRequest) -> Estimate:
         """What the rest of a run may cost, computed from the present states of its nodes."""
         begun = Begun(
-            states={standing.node: standing.state for standing in view.nodes},
+            states={node_status.node: node_status.state for node_status in view.nodes},
             spent={node: Amount(cost.tokens, int(cost.cost_usd * NANO)) for node, cost in view.costs.items()},
             inputs=accepted.request.inputs,
             limits=accepted.limits,
         )
-        return rest_of(view.graph, begun, self.catalogue, samples=partial(self._samples, tenant=accepted.tenant))
+        return rest_of(view.graph, begun, self.known_workers, samples=partial(self._samples, tenant=accepted.tenant))
 
     def with_rest(self, approval: Approval) -> Approval:
         """The approval with `may_cost`: what the rest of the outermost run above it may cost."""
@@ -191,7 +191,7 @@ class Estimates:
     def _rest_of_worker(self, header: Execution, accepted: AcceptedRequest) -> Estimate:
         """What the rest of a worker's run may cost: what its caps leave of what it has used."""
         assert self.store is not None
-        most, _ = worker_most(header.function, accepted.limits, self.catalogue)
+        most, _ = worker_most(header.function, accepted.limits, self.known_workers)
         used = Spending(self.store).used(header)
         spent = Amount(used.tokens.input + used.tokens.output, int(used.cost_usd * NANO))
         return Estimate(worker_id=header.function, version=accepted.version, most=most.less(spent))

@@ -40,7 +40,7 @@ class FunctionSignals:
         """Show the queues and the schedules of this store with the metrics."""
         self.queues.now = self.schedules.now = clock.now
         self.schedules.states = Schedules(store, clock).list
-        self.queues.standings = lambda: {row.name: store.standing(row.name, clock.now()) for row in store.queues()}
+        self.queues.states = lambda: {row.name: store.queue_state(row.name, clock.now()) for row in store.queues()}
 
     async def __aenter__(self) -> FunctionSignals:
         return self

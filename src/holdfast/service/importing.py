@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, NoReturn
 
 import msgspec
 
-from holdfast.model import codec, reading
+from holdfast.model import codec, json_structs
 from holdfast.model.errors import ExportInvalid, InvalidParameter, PayloadTooLarge
 from holdfast.model.execution import DAY_SECONDS, Execution, ExecutionStatus, GraphText, State, checked_graph, checked_graph_id
 from holdfast.model.history import BY_ACTION, BY_OUTCOME, TERMINAL, Event, EventType, carries_error
@@ -46,7 +46,7 @@ _NEEDED: Final[Mapping[EventType, set[str]]] = {
     EventType.INVOCATION_COMPLETED: {"StartTimestamp", "EndTimestamp"},
     EventType.CALLBACK_STARTED: {"CallbackId"},
 }
-_failure: Final = reading.decoder(Failure)
+_failure: Final = json_structs.decoder(Failure)
 
 
 class _Format(msgspec.Struct):
@@ -143,8 +143,8 @@ def _decoded(source: Source) -> Document:
     called = _called(source)
     try:
         text = msgspec.json.encode(source) if isinstance(source, Mapping) else _text(Path(source))
-        _check_format(reading.decoded(text, _Format).format)
-        return reading.decoded(text, Document)
+        _check_format(json_structs.decoded(text, _Format).format)
+        return json_structs.decoded(text, Document)
     except msgspec.ValidationError as error:
         raise ExportInvalid(f"{called}: {error}") from None
     except (msgspec.DecodeError, UnicodeError, TypeError) as error:
@@ -271,7 +271,7 @@ def _check_payloads(events: Sequence[ExportedEvent], *, data: bool) -> None:
 
 
 def _detail(detail: Mapping[str, Any]) -> _Detail:
-    return reading.converted(detail, _Detail)
+    return json_structs.converted(detail, _Detail)
 
 
 def _check_fits(member: str, convert: Callable[[Any], object], value: object) -> None:

@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast.contract.notes import meant
 from holdfast.contract.terms import RateLimit
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.schedule_errors import ScheduleInvalid
 from holdfast.model.wrong_values import wrong_value
@@ -219,7 +219,7 @@ def _converted(value: Any, kind: Any, path: Path, setting: str) -> Any:
             f"{meant(unknown[0], known)}"
         )
     try:
-        return reading.converted(value, kind, strict=False)
+        return json_structs.converted(value, kind, strict=False)
     except msgspec.ValidationError as error:
         raise InvalidParameter(f"{path}: {setting} is wrong: {wrong_value(error, kind)}.") from None
 

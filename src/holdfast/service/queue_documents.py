@@ -9,26 +9,26 @@ from typing import Any
 import msgspec
 
 from holdfast.model.ledger import NANO
-from holdfast.model.queues import LaneStanding, QueueRow, QueueSettings
-from holdfast.service.queue_desk import ParkedRun, QueueView
+from holdfast.model.queues import LaneState, QueueRow, QueueSettings
 from holdfast.service.queue_settings import MEMBERS, setting_at
+from holdfast.service.store_queues import ParkedRun, QueueView
 
 
 def queue_document(view: QueueView) -> dict[str, Any]:
     """A queue in a list."""
-    standing = view.standing
+    state = view.state
     return {
         "queue": view.row.name,
         "mode": view.row.mode.value,
-        "waiting": standing.waiting,
-        "delayed": standing.delayed,
-        "held": standing.held,
+        "waiting": state.waiting,
+        "delayed": state.delayed,
+        "held": state.held,
         "at_once": view.settings.limits.at_once,
-        "oldest_at": time_of(standing.oldest_at),
-        "parked": standing.parked,
-        "admitted": standing.admitted,
-        "admitted_per_minute": round(standing.per_minute, 1),
-        **({} if view.settings.most_waiting_usd is None else {"waiting_usd": standing.money / NANO}),
+        "oldest_at": time_of(state.oldest_at),
+        "parked": state.parked,
+        "admitted": state.admitted,
+        "admitted_per_minute": round(state.per_minute, 1),
+        **({} if view.settings.most_waiting_usd is None else {"waiting_usd": state.money / NANO}),
     }
 
 
@@ -58,7 +58,7 @@ def _said(document: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name in MEMBERS if (value := setting_at(document, name)) is not ...}
 
 
-def lane_document(lane: LaneStanding) -> dict[str, Any]:
+def lane_document(lane: LaneState) -> dict[str, Any]:
     """A lane."""
     return {
         "lane": lane.key,

@@ -7,7 +7,7 @@ import msgspec
 from holdfast.model.error_text import ordinal
 from holdfast.model.execution import Execution, State
 from holdfast.model.places import Level, key_of, path
-from holdfast.model.queues import LaneStanding, Mode
+from holdfast.model.queues import LaneState, Mode
 from holdfast.store.seam import QueueStore
 
 _MOST: int = 10_000
@@ -69,7 +69,7 @@ def _limit(store: QueueStore, queue: str, lane: str, now: int | None) -> str | N
     return None
 
 
-def _full(lane: LaneStanding, now: int | None) -> str | None:
+def _full(lane: LaneState, now: int | None) -> str | None:
     what = f"queue {lane.key}" if lane.level == Level.QUEUE else lane.key.rpartition("/")[2].replace("=", " ", 1)
     if lane.at_once is not None and lane.held >= lane.at_once:
         return f"{what} has {lane.held} of {lane.at_once} slots in use"
@@ -78,7 +78,7 @@ def _full(lane: LaneStanding, now: int | None) -> str | None:
     return None
 
 
-def lane_at(store: QueueStore, queue: str, key: str) -> LaneStanding | None:
+def lane_at(store: QueueStore, queue: str, key: str) -> LaneState | None:
     """One lane by its key. The store lists lanes after a key, so this asks for the first one after the greatest smaller key. Keys have only
     ASCII characters."""
     below = f"{key[:-1]}{chr(ord(key[-1]) - 1)}{_AFTER_ALL}"

@@ -21,7 +21,7 @@ from holdfast.durable.blocking_driver import BlockingState
 from holdfast.durable.context import AsyncDurableContext, DurableContext
 from holdfast.durable.exceptions import NonDeterministicExecutionError, SuspendExecution
 from holdfast.durable.execution import DurableFunction
-from holdfast.durable.hooks.resting import RestingHooks
+from holdfast.durable.hooks.resting_hooks import RestingHooks
 from holdfast.durable.identifier import PATCH, Identity
 from holdfast.durable.invocation_outcome import failed, succeeded
 from holdfast.durable.plan import Plan, Suspend
@@ -107,7 +107,7 @@ class _NewWork(SuspendExecution):
     """This branch has no more records."""
 
 
-class _Watch(RestingHooks):
+class _RecordUse(RestingHooks):
     """Takes the place of plugins: notes which records the code uses, and stops new work."""
 
     def __init__(self) -> None:
@@ -183,7 +183,7 @@ class _Refusing:
 
 
 class _BlockingReplay(BlockingState):
-    hooks: _Watch
+    hooks: _RecordUse
 
     def suspension(self, effect: Suspend) -> SuspendExecution:
         for operation_id in (effect.operation_id, *(other.id for other in effect.others)):
@@ -192,7 +192,7 @@ class _BlockingReplay(BlockingState):
 
 
 class _AsyncReplay(AsyncState):
-    hooks: _Watch
+    hooks: _RecordUse
 
     async def rest(self, suspend: Suspend) -> None:
         for operation_id in (suspend.operation_id, *(other.id for other in suspend.others)):
@@ -205,7 +205,7 @@ class _Run:
 
     def __init__(self, snapshot: Snapshot) -> None:
         header, operations = snapshot.header, unpruned(snapshot.operations)
-        self.hooks = _Watch()
+        self.hooks = _RecordUse()
         self._given = snapshot.events[0].payload
         self._port = _Refusing(operations, self._given)
         self._clock: Clock = VirtualClock(header.touched_at)
@@ -252,7 +252,7 @@ def _failed(state: BlockingState | AsyncState, error: BaseException) -> Outcome:
     return failed(state, error)
 
 
-def _told(snapshot: Snapshot, seen: _Watch, outcome: Outcome) -> Replayed:
+def _told(snapshot: Snapshot, seen: _RecordUse, outcome: Outcome) -> Replayed:
     is_over = outcome.status is not OutcomeStatus.PENDING
     records = [op for op in unpruned(snapshot.operations) if op.parent_id is None] if is_over else []
     # The record of `context.patched` may stay unused, because its author has removed the old code together with this call.

@@ -163,7 +163,7 @@ def _most(estimates: object, graph: Graph, nodes: Sequence[NodePlan], accepted: 
         return UNKNOWN
     states = {one.node: "ok" for one in nodes if one.what == "reused"}
     begun = Begun(states=states, spent={}, inputs=accepted.request.inputs, limits=accepted.limits)
-    return rest_of(graph, begun, estimates.catalogue).most
+    return rest_of(graph, begun, estimates.known_workers).most
 
 
 def _check_asked(store: Store, header: Execution, accepted: AcceptedRequest, asked: RestartAsked) -> None:

@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.contract.notes import meant
 from holdfast.durable.execution import DurableFunction
-from holdfast.model import codec, reading
+from holdfast.model import codec, json_structs
 from holdfast.model.durations import HINT, parsed
 from holdfast.model.errors import PayloadNotJson
 from holdfast.model.ids import checked_version
@@ -116,7 +116,7 @@ def schedule_from(name: object, table: object, where: str) -> Schedule:
     if "run" not in table:
         raise ScheduleInvalid(f'{where} does not say what to run: run = "NAME" of a function, a worker or a pipeline.')
     try:
-        return reading.converted({**table, "name": name}, Schedule)
+        return json_structs.converted({**table, "name": name}, Schedule)
     except msgspec.ValidationError as error:
         raise ScheduleInvalid(f"{where} is wrong: {wrong_value(error, Schedule)}.") from None
 

@@ -12,8 +12,8 @@ import msgspec
 from holdfast.contract.notes import meant
 from holdfast.model.audit import Actor, Notes
 from holdfast.model.clock import Clock
-from holdfast.model.firing import due_between, resumed, retimed
 from holdfast.model.schedule_errors import ScheduleChanged, ScheduleInvalid, ScheduleNotFound
+from holdfast.model.schedule_steps import due_between, resumed, retimed
 from holdfast.model.schedules import (
     DECLARED,
     MAX_ASKED,

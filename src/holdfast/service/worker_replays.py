@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from holdfast.contract.protocol import Response, response_from
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.errors import ExportInvalid, InvalidParameter
 from holdfast.model.execution import ExecutionStatus
 from holdfast.service.importing import Source, read
@@ -28,7 +28,7 @@ def exported_run(document: Source) -> Finished:
     if header.status is not ExecutionStatus.SUCCEEDED:
         raise InvalidParameter(f"The run {header.id} has no response, so there is nothing to compare a replay with.")
     try:
-        accepted = reading.decoded(snapshot.events[0].payload or "", AcceptedRequest)
+        accepted = json_structs.decoded(snapshot.events[0].payload or "", AcceptedRequest)
         response: Response = response_from(snapshot.events[-1].payload or "")
     except msgspec.DecodeError:
         raise InvalidParameter(f"The document is an execution of {header.function!r}, which is not a worker.") from None

@@ -12,10 +12,10 @@ from typing import Final
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution, Outcome, OutcomeStatus
 from holdfast.model.operations import Operation, Status, Type
-from holdfast.model.queues import QueueStanding
+from holdfast.model.queues import QueueState
 from holdfast.signals.series import MOST_SERIES, Onlooker, Series, family
 
-Standings = Callable[[], Mapping[str, QueueStanding]]
+QueueStates = Callable[[], Mapping[str, QueueState]]
 _GAUGES: Final = (
     ("queue_depth", "Runs that wait in the queue, delayed ones included."),
     ("queue_oldest_seconds", "How long the oldest waiting run has waited."),
@@ -33,7 +33,7 @@ class QueueMetrics(Onlooker):
     def __init__(self) -> None:
         self._refused = Series()
         self._retries = Series()
-        self.standings: Standings = dict
+        self.states: QueueStates = dict
         """Reads the counts of all queues from the store."""
         self.now: Callable[[], int] = lambda: 0
 
@@ -58,23 +58,23 @@ class QueueMetrics(Onlooker):
     def text(self) -> str:
         """All of it in Prometheus's text format; blocks, because the store is asked."""
         try:
-            found = dict(list(self.standings().items())[:MOST_SERIES])
+            found = dict(list(self.states().items())[:MOST_SERIES])
         except HoldfastError:  # if the store cannot be read now, the series read from it are left out
             found = {}
         return "".join(line + "\n" for line in self._lines(found))
 
-    def _lines(self, found: Mapping[str, QueueStanding]) -> Iterator[str]:
+    def _lines(self, found: Mapping[str, QueueState]) -> Iterator[str]:
         now = self.now()
-        values = {queue: _values(standing, now) for queue, standing in found.items()}
+        values = {queue: _values(state, now) for queue, state in found.items()}
         for at, (name, what) in enumerate(_GAUGES):
             yield from family(name, what, "gauge", "queue", {queue: value[at] for queue, value in values.items()})
-        admitted = {queue: float(standing.admitted) for queue, standing in found.items()}
+        admitted = {queue: float(state.admitted) for queue, state in found.items()}
         yield from family("queue_admitted_count", "Runs that were admitted since the queue was made.", "counter", "queue", admitted)
         refused = "Enqueues that this process refused because the queue was full."
         yield from family("queue_refused_count", refused, "counter", "queue", self._refused.values())
         yield from family("queue_retry_count", "Tries after the first one, in this process.", "counter", "queue", self._retries.values())
 
 
-def _values(standing: QueueStanding, now: int) -> Sequence[float]:
-    oldest = 0.0 if standing.oldest_at is None else max(now - standing.oldest_at, 0) / 1000
-    return standing.waiting + standing.delayed, oldest, round(standing.per_minute, 3), standing.held, standing.parked
+def _values(state: QueueState, now: int) -> Sequence[float]:
+    oldest = 0.0 if state.oldest_at is None else max(now - state.oldest_at, 0) / 1000
+    return state.waiting + state.delayed, oldest, round(state.per_minute, 3), state.held, state.parked

@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 
 from holdfast.model.execution import ExecutionStatus
 from holdfast.model.operations import Kind
-from holdfast.model.standing import Standing
+from holdfast.model.shown_status import ShownStatus
 from holdfast.model.summary import PARTIAL
-from holdfast.store.browsing import Browse
+from holdfast.store.browse import Browse
 from holdfast.store.list_query import Dialect
 
 FIRST: Final = "0"
@@ -24,7 +24,7 @@ LAST: Final = "~"
 DEFAULT_TENANT: Final = "default"
 _MOST_PARTS: Final = 50
 """If a filter has more values than this, it does not use one index range for each value."""
-_OPEN: Final = frozenset({Standing.RUNNING, Standing.WAITING, Standing.PERSON, Standing.RETRYING, Standing.QUARANTINED})
+_OPEN: Final = frozenset({ShownStatus.RUNNING, ShownStatus.WAITING, ShownStatus.PERSON, ShownStatus.RETRYING, ShownStatus.QUARANTINED})
 
 
 class Part(NamedTuple):
@@ -83,8 +83,8 @@ def plans(wanted: Browse, functions_of_kinds: Sequence[str] | None, bad_outcomes
         ("queue", wanted.queues),
     ):
         yield from _by_value(name, values)
-    if wanted.standings and Standing.OK not in wanted.standings:
-        parts = tuple(_of_standings(wanted.standings, bad_outcomes))
+    if wanted.statuses and ShownStatus.OK not in wanted.statuses:
+        parts = tuple(_of_statuses(wanted.statuses, bad_outcomes))
         if len(parts) <= _MOST_PARTS:
             yield parts
     yield from _by_value("function", wanted.functions)
@@ -106,16 +106,16 @@ def _by_value(name: str, values: Sequence[str], *, empty: bool = False) -> Itera
         yield tuple(Part(name, asked_text(value)) for value in dict.fromkeys(values))
 
 
-def _of_standings(standings: Sequence[Standing], bad_outcomes: Sequence[str]) -> Iterator[Part]:
-    if not _OPEN.isdisjoint(standings):
+def _of_statuses(statuses: Sequence[ShownStatus], bad_outcomes: Sequence[str]) -> Iterator[Part]:
+    if not _OPEN.isdisjoint(statuses):
         yield Part("status", ExecutionStatus.RUNNING.value)
-    if Standing.STOPPED in standings:
+    if ShownStatus.STOPPED in statuses:
         yield Part("status", ExecutionStatus.STOPPED.value)
-    if Standing.FAILED in standings:
+    if ShownStatus.FAILED in statuses:
         yield Part("status", ExecutionStatus.FAILED.value)
         yield Part("status", ExecutionStatus.TIMED_OUT.value)
         yield from (Part("outcome", outcome) for outcome in bad_outcomes if outcome != PARTIAL)
-    if Standing.PARTIAL in standings:
+    if ShownStatus.PARTIAL in statuses:
         yield Part("outcome", PARTIAL)
 
 
@@ -138,13 +138,13 @@ class BrowseQuery:
     def matches(self, name: str, part: Part, asked: Mapping[str, object]) -> str:
         """Finds the matches among the next candidates of a part. `name` is the name of the statement, which says which columns are read."""
         lines = [line for line in self._sql["browse_filter"].splitlines() if asked.keys() >= set(self._parameter.findall(line))]
-        text = self._sql[name].replace("{filter}", "\n".join(lines)).replace("{standing}", self._sql["browse_standing"])
+        text = self._sql[name].replace("{filter}", "\n".join(lines)).replace("{status}", self._sql["browse_status"])
         return text.replace("{part}", self._sql[f"part_{part.name}"])
 
     def asked(self, wanted: Browse) -> dict[str, Any]:
         """The parameters of the filter."""
         several: dict[str, Sequence[str]] = {
-            "standings": [standing.value for standing in wanted.standings],
+            "statuses": [status.value for status in wanted.statuses],
             "functions": wanted.functions,
             "pipelines": wanted.pipelines,
             "queues": wanted.queues,

@@ -10,11 +10,9 @@ from typing import Any, Final
 
 from holdfast.model.execution import Terms
 from holdfast.model.operations import Kind, Operation
-from holdfast.model.standing import Standing
+from holdfast.model.shown_status import ShownStatus
 from holdfast.store import rows
-from holdfast.store.browse_query import DEFAULT_TENANT, LAST, BrowseQuery, asked_text, end_of
-from holdfast.store.browse_walk import Ask, Walk
-from holdfast.store.browsing import (
+from holdfast.store.browse import (
     MAX_ATTEMPT_EVENTS,
     MAX_COUNTED,
     MAX_HOSTED,
@@ -24,9 +22,11 @@ from holdfast.store.browsing import (
     Completed,
     Facet,
     Facets,
-    RunnerStanding,
-    SubscriberStanding,
+    RunnerStatus,
+    SubscriberPosition,
 )
+from holdfast.store.browse_query import DEFAULT_TENANT, LAST, BrowseQuery, asked_text, end_of
+from holdfast.store.browse_walk import Ask, Walk
 from holdfast.store.pages import readable_execution
 from holdfast.store.reads import Reads
 from holdfast.store.values import HistoryEntry, Hosted
@@ -72,18 +72,18 @@ class BrowseReads(Reads):
         operations = self._operations(self._read("operations_at", (self._text(execution), self._array([place]))), execution)
         return [self._line(row, {operation.place: operation for operation in operations}, execution) for row in found]
 
-    def runners(self) -> Sequence[RunnerStanding]:
+    def runners(self) -> Sequence[RunnerStatus]:
         """The runners that have a lease."""
-        return [RunnerStanding(*row) for row in self._read("runner_standings")]
+        return [RunnerStatus(*row) for row in self._read("runner_statuses")]
 
     def all_hosted(self) -> Sequence[Hosted]:
         """Every function that a runner has published."""
         found = self._read("all_hosted", (MAX_HOSTED,))
         return [Hosted(row[0], row[1], Terms(*row[2:6]), Kind(row[6])) for row in found]
 
-    def subscribers(self) -> Sequence[SubscriberStanding]:
+    def subscribers(self) -> Sequence[SubscriberPosition]:
         """The subscribers of signals."""
-        return [SubscriberStanding(*row) for row in self._read("subscriber_standings")]
+        return [SubscriberPosition(*row) for row in self._read("subscriber_positions")]
 
     def values(self, field: Completed, prefix: str, limit: int, tenant: str | None = None) -> Sequence[str]:
         """Values of a field that begin with a prefix."""
@@ -100,14 +100,14 @@ class BrowseReads(Reads):
 
 def _browsed(row: rows.Row) -> BrowsedRow | None:
     header = readable_execution(row[1:-2])
-    return None if header is None else BrowsedRow(header, Standing(row[-2]), Kind(row[-1]))
+    return None if header is None else BrowsedRow(header, ShownStatus(row[-2]), Kind(row[-1]))
 
 
-_COLUMNS: Final = {Facet.STANDING: 1, Facet.VERSION: 4, Facet.PIPELINE: 5, Facet.QUEUE: 6, Facet.TENANT: 7, Facet.ERROR_CODE: 8}
+_COLUMNS: Final = {Facet.STATUS: 1, Facet.VERSION: 4, Facet.PIPELINE: 5, Facet.QUEUE: 6, Facet.TENANT: 7, Facet.ERROR_CODE: 8}
 
 
 def _counts(found: Sequence[rows.Row]) -> dict[Facet, dict[str, int]]:
-    """The counts by field of rows of (id, standing, kind, function, version, pipeline, queue, tenant, error code)."""
+    """The counts by field of rows of (id, status, kind, function, version, pipeline, queue, tenant, error code)."""
     counters = {facet: Counter(row[column] for row in found if row[column] is not None) for facet, column in _COLUMNS.items()}
     counters |= {Facet.WORKER: Counter(), Facet.FUNCTION: Counter()}
     for (kind, function), count in Counter((row[2], row[3]) for row in found).items():

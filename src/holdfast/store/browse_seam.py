@@ -7,7 +7,7 @@ from typing import Protocol
 
 from holdfast.model.console import ConsoleSession, SavedView
 from holdfast.model.operations import Operation
-from holdfast.store.browsing import MAX_COUNTED, Browse, Browsed, Completed, Facets, RunnerStanding, SubscriberStanding
+from holdfast.store.browse import MAX_COUNTED, Browse, Browsed, Completed, Facets, RunnerStatus, SubscriberPosition
 from holdfast.store.values import HistoryEntry, Hosted
 
 
@@ -31,7 +31,7 @@ class BrowseStore(Protocol):
         """The first events of one operation, in order, with their payloads. `place` is that of the operation."""
         ...
 
-    def runners(self) -> Sequence[RunnerStanding]:
+    def runners(self) -> Sequence[RunnerStatus]:
         """The runners that have a lease, in the order of their names."""
         ...
 
@@ -39,7 +39,7 @@ class BrowseStore(Protocol):
         """Every function, worker and pipeline that a runner has ever published, by name and version."""
         ...
 
-    def subscribers(self) -> Sequence[SubscriberStanding]:
+    def subscribers(self) -> Sequence[SubscriberPosition]:
         """The subscribers of signals, in the order of their names."""
         ...
 

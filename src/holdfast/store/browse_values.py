@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from holdfast.store.browsing import Completed
+from holdfast.store.browse import Completed
 
 _INDEXES: Final[Mapping[Completed, str]] = {
     Completed.FUNCTION: "executions_by_function",

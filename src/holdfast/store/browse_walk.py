@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from holdfast.model.standing import Standing
+from holdfast.model.shown_status import ShownStatus
 from holdfast.store import rows
+from holdfast.store.browse import Browse
 from holdfast.store.browse_query import BY_TEXT, Bounds, BrowseQuery, Part, Plan, bounds_of, only_published, plans, text_plan
-from holdfast.store.browsing import Browse
 
 T = TypeVar("T")
 Ask = Callable[[str, Mapping[str, object]], list[rows.Row]]
@@ -91,7 +91,7 @@ class Walk:
 
     def _bad_outcomes(self) -> Sequence[str]:
         """The outcomes of runs that failed, if they are looked for."""
-        return [row[0] for row in self._ask(self._looks.bad_outcomes, {})] if Standing.FAILED in self._wanted.standings else ()
+        return [row[0] for row in self._ask(self._looks.bad_outcomes, {})] if ShownStatus.FAILED in self._wanted.statuses else ()
 
     # --- one step
 

@@ -1,6 +1,6 @@
 """How a batch is decided: each entry on the rows as they are inside the batch, with the follow-up writes that it causes.
 
-A follow-up (model.chaining) is a write to another execution: a parent that gets its child's result, a child that is started or stopped.
+A follow-up (model.follow_ups) is a write to another execution: a parent that gets its child's result, a child that is started or stopped.
 It is committed with its entry or not at all. An entry that fails is undone alone, and the other entries of the batch go on.
 
 Both backends share this module. A backend adds how rows are read, how a batch is written, and which errors concern the whole batch.
@@ -16,10 +16,10 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from holdfast.model.admission import Enqueue, checked_enqueue
-from holdfast.model.chaining import beyond_limit, follow_ups, refused_by_queue
 from holdfast.model.charges import Counter, charged
 from holdfast.model.errors import ExecutionAlreadyStarted, ExecutionNotFound, HoldfastError, InvalidParameter, LimitReached
 from holdfast.model.execution import Birth, Change, Execution, View
+from holdfast.model.follow_ups import beyond_limit, follow_ups, refused_by_queue
 from holdfast.model.payloads import PayloadCodec, encoded_graph, identified
 from holdfast.model.places import path
 from holdfast.model.queue_errors import QueueFull

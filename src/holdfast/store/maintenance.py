@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from holdfast.model.clock import Clock
-from holdfast.store.migrating import MigrationStep, Numbers
+from holdfast.store.schema_migrations import MigrationStep, Numbers
 
 
 class Migrated(NamedTuple):
@@ -70,7 +70,7 @@ class Sizes(NamedTuple):
     """What retention removes later."""
 
 
-class StoreLook(NamedTuple):
+class StoreReport(NamedTuple):
     """The result of a quick look at a store."""
 
     numbers: Numbers
@@ -86,7 +86,7 @@ class StoreLook(NamedTuple):
 class Maintenance(Protocol):
     """The commands of an operator on one store."""
 
-    def look(self, machine: Clock) -> StoreLook:
+    def look(self, machine: Clock) -> StoreReport:
         """Open the store and read its version numbers. A large store takes no longer than a small one, and nothing is changed or
         migrated."""
         ...

@@ -9,7 +9,7 @@ from typing import Final
 from holdfast.model.codec import loads
 from holdfast.model.execution import Execution
 from holdfast.model.places import level_of
-from holdfast.model.queues import UNLIMITED, LaneStanding, Mode, QueueRow, QueueStanding
+from holdfast.model.queues import UNLIMITED, LaneState, Mode, QueueRow, QueueState
 from holdfast.model.rates import RateState
 from holdfast.store import rows
 from holdfast.store.lane_rows import LaneRow
@@ -64,13 +64,13 @@ class QueueReads(Reads):
         """All queues, by name."""
         return [queue_from(row) for row in self._read("queues")]
 
-    def standing(self, queue: str, now: int) -> QueueStanding:
+    def queue_state(self, queue: str, now: int) -> QueueState:
         """The counts of a queue. Parked and delayed executions are counted from their rows; the other numbers are in the lane."""
         ((waiting, delayed, held, oldest, parked, admitted, drain, drained_at, money),) = self._read(
-            "standing", {"queue": self._text(queue)}
+            "queue_state", {"queue": self._text(queue)}
         )
         fresh = max(0.0, 1 - max(now - drained_at, 0) / _MINUTE_MS)
-        return QueueStanding(
+        return QueueState(
             waiting=waiting,
             delayed=delayed,
             held=held,
@@ -81,11 +81,11 @@ class QueueReads(Reads):
             money=money,
         )
 
-    def lanes(self, queue: str, beyond: str = "", limit: int = 100) -> Sequence[LaneStanding]:
+    def lanes(self, queue: str, beyond: str = "", limit: int = 100) -> Sequence[LaneState]:
         """The lanes of a queue, by key."""
         found = self._read("lanes", (self._text(queue), self._text(beyond), limit))
         return [
-            LaneStanding(
+            LaneState(
                 key=key,
                 level=level_of(key),
                 waiting=waiting,

@@ -12,7 +12,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 import msgspec
 
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.audit import Note, Noted, NoteFilter, NoteKind
 from holdfast.model.codec import dumps, failure_from, loads, payload_hash
 from holdfast.model.credentials import Credential, CredentialKind, Role
@@ -372,7 +372,7 @@ def schedule_from(row: Row, codec: PayloadCodec | None) -> ScheduleState:
     name, _, _, next_at, _, cursor, revision, body, text = row
     if codec is not None:
         body, text = decoded_schedule(codec, body, name), decoded_schedule(codec, text, f"{name}/input")
-    state = reading.decoded(body, ScheduleState)
+    state = json_structs.decoded(body, ScheduleState)
     return msgspec.structs.replace(state, name=name, next_at=next_at, cursor=cursor, revision=revision, input=text)
 
 

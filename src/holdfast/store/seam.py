@@ -18,7 +18,7 @@ from holdfast.model.clock import Clock
 from holdfast.model.credentials import Credential
 from holdfast.model.execution import Claimant, Execution
 from holdfast.model.operations import Operation
-from holdfast.model.queues import LaneStanding, QueueRow, QueueStanding
+from holdfast.model.queues import LaneState, QueueRow, QueueState
 from holdfast.model.rates import Rate
 from holdfast.model.seal import Seal
 from holdfast.model.signals import StatusSignal
@@ -49,7 +49,7 @@ class CommitStore(Protocol):
     """Changes of executions."""
 
     def commit(self, batch: Sequence[Write], now: int) -> Committed:
-        """Write a batch in one transaction, with its follow-up writes to other executions (model.chaining), and answer each entry.
+        """Write a batch in one transaction, with its follow-up writes to other executions (model.follow_ups), and answer each entry.
 
         Entries of one execution are decided in order. A refused entry changes nothing and spoils no other entry. An exception of any type
         in the decision, the encoding or a row of one entry touches no other entry: that entry alone is answered with an error
@@ -177,11 +177,11 @@ class QueueStore(Protocol):
         lanes had this rate before."""
         ...
 
-    def standing(self, queue: str, now: int) -> QueueStanding:
+    def queue_state(self, queue: str, now: int) -> QueueState:
         """The counts of a queue."""
         ...
 
-    def lanes(self, queue: str, beyond: str = "", limit: int = 100) -> Sequence[LaneStanding]:
+    def lanes(self, queue: str, beyond: str = "", limit: int = 100) -> Sequence[LaneState]:
         """The lanes of a queue, in the order of their keys, after the key `beyond`."""
         ...
 

@@ -17,7 +17,7 @@ import msgspec
 
 from holdfast.contract.protocol import Response
 from holdfast.pipelines.builder.pipeline import Pipeline
-from holdfast.pipelines.record.states import NodeStanding
+from holdfast.pipelines.record.states import NodeStatus
 from holdfast.service.worker_runtime import WorkerSettings
 from holdfast.testing.crashing import AFTER, BEFORE, LAST, Crash, CrashDiffers
 from holdfast.testing.node_runs import NodeRun
@@ -33,7 +33,7 @@ class Ran(msgspec.Struct, frozen=True):
     """A run of a pipeline: its response, and everything that happened on the way."""
 
     response: Response
-    nodes: dict[str, NodeStanding]
+    nodes: dict[str, NodeStatus]
     """Each node with its state: `ran.nodes["publish"].state`."""
     runs: dict[str, tuple[NodeRun, ...]]
     """The runs that each node asked for, in the order in which they began: items, rounds, fallbacks and undos."""
@@ -155,8 +155,8 @@ def _told(point: int, when: str, writes: int, ends: int) -> str:
 def _ran(seen: Seen) -> Ran:
     return Ran(
         seen.response,
-        {standing.node: standing for standing in seen.nodes},
-        {standing.node: tuple(one for one in seen.runs if one.node == standing.node) for standing in seen.nodes},
+        {node_status.node: node_status for node_status in seen.nodes},
+        {node_status.node: tuple(one for one in seen.runs if one.node == node_status.node) for node_status in seen.nodes},
         tuple(seen.events),
         tuple(seen.questions),
         tuple(seen.stub_calls),
@@ -170,7 +170,7 @@ def _compared(ran: Ran) -> Compared:
     effects = sorted(map(repr, (*ran.stub_calls, *ran.writes)))
     return Compared(
         _meaning(ran.response),
-        {name: (standing.state, standing.round, standing.error_code) for name, standing in ran.nodes.items()},
+        {name: (node_status.state, node_status.round, node_status.error_code) for name, node_status in ran.nodes.items()},
         {name: sorted(repr(msgspec.structs.replace(one, run_id="")) for one in runs) for name, runs in ran.runs.items()},
         sorted(repr(_asked(one)) for one in ran.questions),
         effects,

@@ -27,7 +27,7 @@ from holdfast.pipelines.builder.pipeline import Pipeline
 from holdfast.pipelines.graph.contract import json_of
 from holdfast.pipelines.graph.graph import Built, Graph
 from holdfast.pipelines.graph.structure import structure_of
-from holdfast.pipelines.record.states import NodeStanding, node_states
+from holdfast.pipelines.record.states import NodeStatus, node_states
 from holdfast.pipelines.run.served import ServedPipeline
 from holdfast.pipelines.steps.entry import called
 from holdfast.pipelines.steps.steps import StepDone, StepFailed, Steps, told_by
@@ -63,7 +63,7 @@ class Seen(msgspec.Struct):
     """Everything that a test may ask about a run."""
 
     response: Response
-    nodes: Sequence[NodeStanding]
+    nodes: Sequence[NodeStatus]
     runs: Sequence[NodeRun]
     events: Sequence[RunEvent]
     questions: Sequence[Approval]

@@ -19,7 +19,7 @@ import msgspec
 from starlette.requests import Request as StarletteRequest
 from starlette.types import Scope
 
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.audit import Actor, kept_days, principal
 from holdfast.model.clock import monotonic
 from holdfast.model.console import ConsoleSession
@@ -170,7 +170,7 @@ class Request(StarletteRequest):
     def decoded(self, kind: type[T]) -> T:
         """The body as JSON of this type; an empty body is an empty object."""
         try:
-            return reading.decoded(self.content or b"{}", kind)
+            return json_structs.decoded(self.content or b"{}", kind)
         except msgspec.ValidationError as error:
             raise InvalidParameter(f"The request's body: {error}") from None
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:

@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.contract.protocol import WorkerRequest
 from holdfast.contract.terms import Limits
-from holdfast.model import codec, reading
+from holdfast.model import codec, json_structs
 
 SHARD: Final = "shard:"
 """The package of a shard begins with this text."""
@@ -131,7 +131,7 @@ def _by_content(value: Any) -> Any:
     return [_by_content(one) for one in value] if isinstance(value, list) else value
 
 
-_decoder = reading.decoder(AcceptedRequest)
+_decoder = json_structs.decoder(AcceptedRequest)
 
 
 def accepted_from(text: str | None) -> AcceptedRequest:

@@ -15,7 +15,7 @@ import msgspec
 from holdfast.contract.protocol import RunUsage
 from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import identity_of
-from holdfast.model import codec, reading
+from holdfast.model import codec, json_structs
 from holdfast.model.errors import Rejected
 from holdfast.model.execution import Execution
 from holdfast.model.operations import APPROVAL, Operation, Status, Type
@@ -124,7 +124,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether the person who decided had also made the request. That is allowed only on a server where callers do not log in."""
 
 
-class ChainStanding(msgspec.Struct, frozen=True, kw_only=True):
+class ChainPartStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One part of the escalation chain of an approval."""
 
     at: int
@@ -180,7 +180,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a link may be made for it."""
     votes_needed: int = 1
     votes: tuple[Vote, ...] = ()
-    chain: tuple[ChainStanding, ...] = ()
+    chain: tuple[ChainPartStatus, ...] = ()
     spent: tuple[SpentBy, ...] = ()
     """What the run that asks has used so far, then each run above it; the outermost is the last."""
     may_cost: dict[str, Any] | None = None
@@ -199,8 +199,8 @@ class ApprovalPlace(msgspec.Struct, frozen=True):
     request: Identity
 
 
-_requests = reading.decoder(Requested)
-_decisions = reading.decoder(Decision)
+_requests = json_structs.decoder(Requested)
+_decisions = json_structs.decoder(Decision)
 _documents = msgspec.json.Encoder(decimal_format="number")
 
 
@@ -296,10 +296,10 @@ def _shown(header: Execution, op: Operation, request: Requested, ballot: Ballot)
     )
 
 
-def _chain(op: Operation, request: Requested, ballot: Ballot) -> tuple[ChainStanding, ...]:
+def _chain(op: Operation, request: Requested, ballot: Ballot) -> tuple[ChainPartStatus, ...]:
     added = {more.number for more in ballot.added}
     return tuple(
-        ChainStanding(at=op.started_at + part.after_seconds * 1000, approvers=part.approvers, added=number in added)
+        ChainPartStatus(at=op.started_at + part.after_seconds * 1000, approvers=part.approvers, added=number in added)
         for number, part in enumerate(request.then, 1)
     )
 

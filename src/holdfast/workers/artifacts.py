@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.contract.checking import MAX_DEPTH
 from holdfast.contract.protocol import ArtifactRef
-from holdfast.model import codec, reading
+from holdfast.model import codec, json_structs
 from holdfast.model.errors import PayloadNotJson, Rejected
 from holdfast.model.shapes import crowding
 from holdfast.model.threads import Purpose, in_thread
@@ -100,7 +100,7 @@ class Artifacts:
         if note is None:
             raise ArtifactMissing(f"There is no artifact {identity!r:.100} here.")
         try:
-            found = reading.decoded(note, ArtifactRef)
+            found = json_structs.decoded(note, ArtifactRef)
         except (msgspec.DecodeError, UnicodeError):
             found = None
         if found is None or _identity(found.sha256, found.name, found.media_type) != identity:

@@ -15,7 +15,7 @@ from holdfast.contract.protocol import ArtifactRef
 from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import Journal, identity_of, started, succeeded
 from holdfast.hosts.sandbox.jail import BodyEnd, Code, Frame
-from holdfast.model import codec, reading
+from holdfast.model import codec, json_structs
 from holdfast.model.clock import monotonic
 from holdfast.model.operations import OPEN, Action, Failure, Operation, Status, Type
 from holdfast.workers.approvals import ApprovalPlace
@@ -73,7 +73,7 @@ class Body(Protocol):
         """Inside this block the body does not count as idle, because the runner works for it."""
         ...
 
-    def park(self) -> None:
+    def stop_time(self) -> None:
         """Stop the body's time."""
         ...
 
@@ -170,7 +170,7 @@ class Attempt:
             artifacts=tuple(self._files.kept.values()),
             logs=self._log.kept(),
             isolation=str(body.isolation.get("isolation", "none")),
-            duration_ms=int((monotonic() - began - self._gateway.time.parked) * 1000),
+            duration_ms=int((monotonic() - began - self._gateway.time.stopped) * 1000),
         )
 
     async def _dead(self, body: Body, outcome: AttemptResult | None) -> None:
@@ -314,7 +314,7 @@ class Attempt:
 
     def _left(self) -> dict[str, float]:
         """The time that is left, sent to a body whose time was stopped; otherwise the body counts its time itself."""
-        return {"left": self._gateway.time.left} if self._gateway.time.parked else {}
+        return {"left": self._gateway.time.left} if self._gateway.time.stopped else {}
 
     async def _send(self, frame: dict[str, Any], fd: int | None = None) -> None:
         with contextlib.suppress(ConnectionError, OSError):  # the body has ended: `receive` returns its end
@@ -391,7 +391,7 @@ def _step_end(at: Identity, end: StepEnded) -> Any:
 def _step_answer(known: Operation) -> Answer:
     if known.status is Status.FAILED:
         assert known.error is not None
-        raise StepFailed(reading.decoded(known.error.data or "", BodyError))
+        raise StepFailed(json_structs.decoded(known.error.data or "", BodyError))
     return Answer(codec.loads(known.result or "null"), known.ended_at or 0)
 
 

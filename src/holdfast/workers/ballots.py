@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import identity_of
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.operations import Operation, Type
 from holdfast.workers.run_operations import EFFECTS_AT
 
@@ -57,8 +57,8 @@ class Ballot(msgspec.Struct, frozen=True):
     added: tuple[Added, ...] = ()
 
 
-_votes = reading.decoder(Vote)
-_added = reading.decoder(Added)
+_votes = json_structs.decoder(Vote)
+_added = json_structs.decoder(Added)
 NO_BALLOT: Final = Ballot()
 
 

@@ -135,7 +135,7 @@ class SharedBudgets:
         self, tool: str, time: AttemptTime, write: Callable[[], Awaitable[T]], refused: Callable[[LimitReached], ToolFailed]
     ) -> T:
         """Make the write of a call that reserves, as soon as there is room for it. `refused` makes the error of any other limit."""
-        room = Room(self, tool, time)
+        wait = BudgetWait(self, tool, time)
         try:
             while True:
                 try:
@@ -143,9 +143,9 @@ class SharedBudgets:
                 except LimitReached as limit:
                     if not self._owns(limit):
                         raise refused(limit) from None
-                    await room.made(limit)
+                    await wait.until_free(limit)
         finally:
-            room.leave()
+            wait.leave()
 
     def _owns(self, limit: LimitReached) -> bool:
         return any(limit.key in (budget.key + _TOKENS, budget.key + _COST) for budget in self._budgets)
@@ -158,7 +158,7 @@ class SharedBudgets:
         return limit.spent > known
 
 
-class Room:
+class BudgetWait:
     """One call that asks for room in shared budgets, until it has it, is refused, or its run is cancelled."""
 
     def __init__(self, budgets: SharedBudgets, tool: str, time: AttemptTime) -> None:
@@ -177,12 +177,12 @@ class Room:
             self._line.leave(*self._at)
             self._at = None
 
-    async def made(self, limit: LimitReached) -> None:
+    async def until_free(self, limit: LimitReached) -> None:
         """Return when the call may be tried again. ToolFailed if it does not fit what is spent, or if nothing is settled for long."""
         learnt = self._budgets.learn(limit)
         if limit.is_curable:
             self._check_standstill(limit)
-            with self._time.standing_still():
+            with self._time.while_stopped():
                 await self._waited(limit)
         elif not learnt:
             raise ToolFailed("budget_exceeded", f"{self._tool} may take more than is left: {_told(limit)} is spent.")

@@ -16,7 +16,7 @@ from holdfast.contract.protocol import RunUsage, Tokens
 from holdfast.contract.terms import Limits
 from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import identity_of
-from holdfast.model import codec, reading
+from holdfast.model import codec, json_structs
 from holdfast.model.errors import Rejected
 from holdfast.model.operations import Failure, Operation, Status, Type
 from holdfast.workers.run_operations import CARRIED_AT, EFFECTS_AT, INHERITED, INTENT, RECEIPT
@@ -162,9 +162,9 @@ def receipt_at(tool: str, identity: str, number: int) -> Identity:
     return identity_of(Type.STEP, RECEIPT, tool, identity, number, parent=EFFECTS_AT)
 
 
-_inherited = reading.decoder(Inherited)
-_intents = reading.decoder(Intent)
-_receipts = reading.decoder(Receipt)
+_inherited = json_structs.decoder(Inherited)
+_intents = json_structs.decoder(Intent)
+_receipts = json_structs.decoder(Receipt)
 
 
 class Calls:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.contract.protocol import response_document
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.history import TERMINAL, EventType
 from holdfast.model.operations import APPROVAL, Operation, Status, Type
 from holdfast.store.seam import HistoryEntry, Store
@@ -26,9 +26,9 @@ from holdfast.workers.run_operations import ATTEMPT, CHOICE, INTENT, NODE, RECEI
 
 PAGE: Final = 200
 _ROUNDS: Final = 1000
-_outcomes = reading.decoder(AttemptResult)
-_intents = reading.decoder(Intent)
-_receipts = reading.decoder(Receipt)
+_outcomes = json_structs.decoder(AttemptResult)
+_intents = json_structs.decoder(Intent)
+_receipts = json_structs.decoder(Receipt)
 
 
 class RunEvent(msgspec.Struct, frozen=True):
@@ -115,7 +115,7 @@ def _node(operation: Operation, kind: EventType) -> dict[str, Any]:
     about = {"node": name, "round": next((n for n in range(1, _ROUNDS) if place(name, n).operation_id == operation.id), 1)}
     if kind is EventType.CONTEXT_STARTED:
         return about | {"state": "running"}
-    end = reading.decoded((operation.result if operation.error is None else operation.error.data) or "{}", _NodeEnd)
+    end = json_structs.decoded((operation.result if operation.error is None else operation.error.data) or "{}", _NodeEnd)
     told = about | {"state": end.state} | ({} if end.why is None else {"why": end.why})
     return told if end.error is None else told | {"error_code": end.error.code, "message": end.error.message}
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeAlias, get_args
 
 import msgspec
 
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.error_text import MOST_FRAME, MOST_FRAMES
 from holdfast.model.errors import HoldfastError
 from holdfast.workers.body.errors import ERROR_CODE
@@ -126,7 +126,7 @@ def frame_of(data: Any) -> FromBody:
     said = data.get("op") if isinstance(data, dict) else None
     kind: Any = _KINDS.get(said, FromBody) if isinstance(said, str) else FromBody
     try:
-        frame: FromBody = reading.converted(data, kind)
+        frame: FromBody = json_structs.converted(data, kind)
     except msgspec.ValidationError as error:
         raise FrameInvalid(f"The body sent something that is not a valid frame: {error}") from None
     return frame

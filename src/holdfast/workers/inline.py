@@ -112,15 +112,15 @@ class InlineBody:
         """An inline body never counts as idle."""
         return nullcontext()
 
-    def park(self) -> None:
+    def stop_time(self) -> None:
         """Stop the body's time."""
-        self._parked = self._timer.when() - self._loop.time()
+        self._time_left = self._timer.when() - self._loop.time()
         self._timer.cancel()
 
     def go_on(self) -> None:
         """Let the body's time run again, from where it stood."""
         if self._ended is None and not self.over:
-            self._timer = self._loop.call_later(self._parked, self._end, *self._late)
+            self._timer = self._loop.call_later(self._time_left, self._end, *self._late)
 
 
 def _unheard(frame: Frame, fd: int | None) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.credentials import checked_person
 from holdfast.model.errors import InvalidParameter, Rejected
 from holdfast.model.seal import Seal
@@ -66,7 +66,7 @@ class MadeLink(msgspec.Struct, frozen=True, kw_only=True):
     """The path with the token, which is secret: the person who opens it may decide."""
 
 
-_links = reading.decoder(Link)
+_links = json_structs.decoder(Link)
 
 
 def token_of(seal: Seal, link: Link) -> str:

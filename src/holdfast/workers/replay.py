@@ -15,7 +15,7 @@ import msgspec
 from holdfast.contract.protocol import Response
 from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import Journal
-from holdfast.model import codec, reading
+from holdfast.model import codec, json_structs
 from holdfast.model.charges import Charge
 from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import InvalidParameter
@@ -240,7 +240,7 @@ class _Again:
         """The result of the attempt in the run. The last attempt's result is in the response."""
         found, response = self._records.find(self._at), self._finished.response
         if not last and found is not None:
-            return reading.decoded((found.result if found.error is None else found.error.data) or "{}", AttemptResult)
+            return json_structs.decoded((found.result if found.error is None else found.error.data) or "{}", AttemptResult)
         error = response.error
         if error is None:
             return AttemptResult(outputs=response.outputs)

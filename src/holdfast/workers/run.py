@@ -26,7 +26,7 @@ from holdfast.durable.journal import Journal, started, succeeded
 from holdfast.hosts.evaluator.evaluator_pool import requester
 from holdfast.hosts.evaluator.schema_check import problems as problems_of
 from holdfast.hosts.sandbox.jail import BodyEnd
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.model.execution import Execution
 from holdfast.model.operations import OPEN, Action, Failure, Operation
@@ -386,4 +386,4 @@ def text_of(response: Response) -> str:
 
 def _recorded(known: Operation) -> AttemptResult:
     text = known.result if known.error is None else known.error.data
-    return reading.decoded(text or "{}", AttemptResult)
+    return json_structs.decoded(text or "{}", AttemptResult)

@@ -62,7 +62,7 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
         return not self.logged_in or self.everywhere or header.tenant == self.tenant
 
 
-class RunStanding(msgspec.Struct, frozen=True, kw_only=True):
+class RunView(msgspec.Struct, frozen=True, kw_only=True):
     """One run: what was accepted, its state, its response so far, and its calls."""
 
     header: Execution
@@ -195,16 +195,16 @@ def open_child(store: Store, parent: str, operation_id: str) -> str | None:
 # --- runs for people
 
 
-def standing_of(store: Store, run_id: str, asker: Asker) -> RunStanding:
+def run_view(store: Store, run_id: str, asker: Asker) -> RunView:
     """A run with its calls."""
     header, accepted = find_run(store, run_id, asker)
     occurrence = next((occurrence_in(line.event.detail) for line in store.history(header.id, 0, 1)), None)
-    return msgspec.structs.replace(_standing(store, header, accepted), calls=calls_of(store, header, accepted), occurrence=occurrence)
+    return msgspec.structs.replace(_run_view(store, header, accepted), calls=calls_of(store, header, accepted), occurrence=occurrence)
 
 
-def standings(
+def run_views(
     store: Store, asker: Asker, *, worker: str | None = None, limit: int, parent: str | None = None, queue: str | None = None
-) -> Iterator[RunStanding]:
+) -> Iterator[RunView]:
     """Runs, newest first, without their calls. Executions that are no runs are left out, with `queue` also runs of other queues.
 
     With `parent` these are the runs that the nodes of a pipeline's run asked for, items of maps included. Without it and without `worker`
@@ -229,24 +229,24 @@ def standings(
             workers.add(header.function)
             if accepted.is_shard:
                 if parent is not None:
-                    for standing in standings(store, asker, worker=worker, limit=limit, parent=header.id):
+                    for run_view in run_views(store, asker, worker=worker, limit=limit, parent=header.id):
                         limit -= 1
-                        yield standing
+                        yield run_view
                 continue
             if parent is None and worker is None and accepted.labels.pipeline is not None:
                 continue
             try:
-                standing = _standing(store, found, accepted)
+                run_view = _run_view(store, found, accepted)
             except (RowDamaged, CodecFailed) as unreadable:
                 _log_left_out(header, unreadable)
                 continue
             limit -= 1
-            yield standing
+            yield run_view
         beyond = page[-1].id
 
 
-def _standing(store: Store, header: Execution, accepted: AcceptedRequest) -> RunStanding:
-    return RunStanding(header=header, accepted=accepted, state=state_of(header), response=response_of(store, header, accepted))
+def _run_view(store: Store, header: Execution, accepted: AcceptedRequest) -> RunView:
+    return RunView(header=header, accepted=accepted, state=state_of(header), response=response_of(store, header, accepted))
 
 
 def _log_left_out(header: Execution, unreadable: HoldfastError) -> None:

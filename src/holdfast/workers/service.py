@@ -1,6 +1,6 @@
 """The worker service: the workers of this process, and everything that a caller can ask about them.
 
-A caller's request takes three methods to the store: `invoke` (or `ask`) → `begin` → `accept` → engine.start.
+A caller's request takes three methods to the engine: `invoke` (or `ask`, or `begin_asked`) → `begin` → `accept` → engine.start.
 """
 
 from __future__ import annotations
@@ -144,7 +144,8 @@ class WorkerService(PipelineParts):
 
     async def ask(self, asked: Mapping[str, Any], tenant: str, wait: float | None) -> Response:
         """Run a worker for the program itself, as `invoke` does. A request that does not fit is answered; nothing is raised."""
-        begun = await self.begin_asked(asked, tenant)
+        request = accept.read_request(asked)
+        begun = request if isinstance(request, Response) else await self.begin(request, Asker(tenant=tenant, principal=principal()))
         return begun if isinstance(begun, Response) else await self._waiters.response(self._engine, *begun, wait)
 
     async def begin_asked(self, asked: Mapping[str, Any], tenant: str) -> Response | tuple[Execution, AcceptedRequest]:
@@ -186,16 +187,36 @@ class WorkerService(PipelineParts):
         then nothing is written.
         """
         served = accept.served_version(self._served.get(request.worker_id), request, self._served)
-        contract = served.worker.contract
-        limits = accept.limits_of(request, contract)
+        contract, limits = served.worker.contract, accept.limits_of(request, served.worker.contract)
         inputs = await accept.checked_inputs(request, contract, asker.tenant, self.artifacts)
         accepted, again = accept.first_run(request, served, limits, asker, sampled), False
         await self._gate.check(served, accepted)
+        engine, worker_id, tenant, rate = self._engine, contract.worker_id, asker.tenant, accept.rate_of(self.policy, contract)
         while True:
-            name = accept.name_of(accepted)
+            name, payload = accept.name_of(accepted), msgspec.json.encode(accepted).decode()
+            order, same = Order(served.kind, payload, graph=served.graph_text), None if name is None else inputs
+            terms = accept.terms_of(accepted.limits, served.kind, self.retention_days)
+            charges = accept.charges_of(accepted, self.policy, rate if queue is None else None, engine.clock.now())
             try:
                 with accept.start_refusals(request.idempotency_key):
-                    header = await self._start(accepted, served, inputs, queue, again=again)
+                    if queue is None:
+                        header = await engine.start(
+                            worker_id, payload, name=name, tenant=tenant, terms=terms, charges=charges, same=same, order=order
+                        )
+                    else:
+                        placed = await self._gate.placed(queue, served, accepted, rate_now(self._served[worker_id], self.policy))
+                        header = await engine.enqueue_asked(
+                            worker_id,
+                            payload,
+                            placed,
+                            name=name,
+                            tenant=tenant,
+                            terms=terms,
+                            charges=charges,
+                            identity=same,
+                            order=order,
+                            again=again,
+                        )
             except InvalidRequest as conflict:
                 header = self._with_wrong_inputs(name, conflict, accepted)
             else:
@@ -206,19 +227,6 @@ class WorkerService(PipelineParts):
             again = queue is not None and header.parked
             accepted = accept.after_run(accepted, accepted_in(self._engine.store, header))
             accepted = run_again(accepted, header.id) if again else accept.next_run(accepted, header.id)
-
-    async def _start(self, accepted: AcceptedRequest, served: Served, inputs: str, queue: Enqueue | None, *, again: bool) -> Execution:
-        name, payload, contract = accept.name_of(accepted), msgspec.json.encode(accepted).decode(), served.worker.contract
-        order, same = Order(served.kind, payload, graph=served.graph_text), None if name is None else inputs
-        terms, rate = accept.terms_of(accepted.limits, served.kind, self.retention_days), accept.rate_of(self.policy, contract)
-        charges = accept.charges_of(accepted, self.policy, rate if queue is None else None, self._engine.clock.now())
-        tenant, engine, worker_id = accepted.tenant, self._engine, contract.worker_id
-        if queue is None:
-            return await engine.start(worker_id, payload, name=name, tenant=tenant, terms=terms, charges=charges, same=same, order=order)
-        asked = await self._gate.placed(queue, served, accepted, rate_now(self._served[worker_id], self.policy))
-        return await engine.enqueue_asked(
-            worker_id, payload, asked, name=name, tenant=tenant, terms=terms, charges=charges, identity=same, order=order, again=again
-        )
 
     async def enqueue(self, request: WorkerRequest, asker: Asker, queue: Enqueue, *, sampled: bool | None = None) -> Execution:
         """Enqueue the run of a request. Raises for a refused request (InvalidRequest, LimitReached) and for a full queue (QueueFull)."""

@@ -39,7 +39,7 @@ def slice_json(found: Slice) -> bytes:
 
 
 def _row(row: Row) -> dict[str, Any]:
-    wire: dict[str, Any] = {"p": row.place, "i": row.id, "d": row.depth, "v": row.verb, "n": row.name, "t": row.tail, "s": row.standing}
+    wire: dict[str, Any] = {"p": row.place, "i": row.id, "d": row.depth, "v": row.verb, "n": row.name, "t": row.tail, "s": row.status}
     wire |= {"x": row.x0, "y": row.x1, "b": row.bar, "u": span(row.took)}
     if row.kids:
         wire |= {"k": row.kids, "c": row.closed}

@@ -6,29 +6,29 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import quote
 
+from holdfast.console.page_request import PageRequest
 from holdfast.console.query import Query
 from holdfast.console.rendering import Rendering, address
 from holdfast.console.tables import Page, csv_text
-from holdfast.console.visit import Visit
 from holdfast.web.page_errors import SAFE_HEADERS
 from holdfast.web.refusals import Refused
 from holdfast.web.replies import Reply
 
 
-def shown(rendering: Rendering, visit: Visit, page: Page, status: int = 200) -> Reply:
+def shown(rendering: Rendering, request: PageRequest, page: Page, status: int = 200) -> Reply:
     """The page, or only its part `?part=` for a script."""
-    wanted = part_asked(visit)
+    wanted = part_asked(request)
     if not wanted:
-        return rendering.page(visit, "table.html", status, page=page)
+        return rendering.page(request, "table.html", status, page=page)
     section = page.section(wanted)
     if section is None:
         raise Refused(404, "NotFound", "There is no such part of this page.")
-    return rendering.page(visit, "table_part.html", page=page, section=section)
+    return rendering.page(request, "table_part.html", page=page, section=section)
 
 
-def part_asked(visit: Visit) -> str:
+def part_asked(request: PageRequest) -> str:
     """The part of the page that a script asks for; empty for the whole page."""
-    return visit.text("part") if visit.is_fragment else ""
+    return request.text("part") if request.is_fragment else ""
 
 
 def csv_reply(name: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Reply:

@@ -16,8 +16,8 @@ from holdfast.console.sources.viewer import Viewer
 from holdfast.model.audit import NoteFilter, NoteKind
 from holdfast.model.credentials import Credential
 from holdfast.model.errors import CodecFailed, ExecutionNotFound, RowDamaged
-from holdfast.service.approval_desk import ApprovalDesk
 from holdfast.service.estimates import Estimates, rest_in_words, without_workers
+from holdfast.service.store_approvals import StoreApprovals
 from holdfast.store.seam import Filter
 from holdfast.workers.approval_pages import approval_page
 from holdfast.workers.approvals import Approval, ApprovalNotFound, ApproverRefused, approvals_of, is_approval_id, run_of
@@ -215,8 +215,8 @@ class ApprovalsSource:
     # --- deciding
 
     @cached_property
-    def _desk(self) -> ApprovalDesk:
-        return ApprovalDesk(self._viewer.store, self._viewer.clock, self._viewer.actor, self._viewer.asker)
+    def _approvals(self) -> StoreApprovals:
+        return StoreApprovals(self._viewer.store, self._viewer.clock, self._viewer.actor, self._viewer.asker)
 
     def decide(
         self,
@@ -228,14 +228,14 @@ class ApprovalsSource:
         edited_arguments: dict[str, Any] | None = None,
     ) -> Approval:
         """Decide in the name of the caller, or vote where several persons must approve."""
-        decided = self._desk.decide(approval_id, verdict, comment=comment, result=result, edited_arguments=edited_arguments)
+        decided = self._approvals.decide(approval_id, verdict, comment=comment, result=result, edited_arguments=edited_arguments)
         self._look()
         return decided
 
     def decide_many(self, verdict: BatchVerdict, approvals: Sequence[str], comment: str | None) -> list[Told]:
         """Decide many approvals, one by one. If one is refused, the others are still decided."""
         titles = {card.id: card for card in self.chosen(approvals)}
-        results = self._desk.decide_many(verdict, list(titles), comment=comment) if titles else ()
+        results = self._approvals.decide_many(verdict, list(titles), comment=comment) if titles else ()
         self._look()
         return [
             Told(
@@ -276,4 +276,4 @@ class ApprovalsSource:
 
     def link(self, approval_id: str, person: str, seconds: int) -> MadeLink:
         """A link by which a person may decide an approval, once."""
-        return self._desk.link(approval_id, person, seconds)
+        return self._approvals.link(approval_id, person, seconds)

@@ -14,10 +14,10 @@ from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.model.life import next_try
 from holdfast.model.operations import Failure, Word
-from holdfast.model.standing import Standing
+from holdfast.model.shown_status import ShownStatus
 from holdfast.model.starts import Restart
 from holdfast.service.run_restarts import RETRY, prepare, restart_in_store
-from holdfast.store.browsing import BrowsedRow
+from holdfast.store.browse import BrowsedRow
 from holdfast.workers.accept import called
 from holdfast.workers.run_lookup import accepted_in
 
@@ -42,11 +42,11 @@ SENTENCES: Final = {
     Verb.RELEASE: "Lets quarantined runs go on.",
     Verb.REDRIVE: "Starts the parked runs again, each in its queue.",
 }
-_STANDINGS: Final = {
-    Verb.STOP: (Standing.RUNNING, Standing.WAITING, Standing.PERSON, Standing.RETRYING, Standing.QUARANTINED),
-    Verb.RETRY: (Standing.FAILED, Standing.PARTIAL, Standing.STOPPED),
-    Verb.RELEASE: (Standing.QUARANTINED, Standing.RETRYING, Standing.WAITING),
-    Verb.REDRIVE: (Standing.FAILED,),
+_STATUSES: Final = {
+    Verb.STOP: (ShownStatus.RUNNING, ShownStatus.WAITING, ShownStatus.PERSON, ShownStatus.RETRYING, ShownStatus.QUARANTINED),
+    Verb.RETRY: (ShownStatus.FAILED, ShownStatus.PARTIAL, ShownStatus.STOPPED),
+    Verb.RELEASE: (ShownStatus.QUARANTINED, ShownStatus.RETRYING, ShownStatus.WAITING),
+    Verb.REDRIVE: (ShownStatus.FAILED,),
 }
 
 
@@ -56,7 +56,7 @@ class Item(msgspec.Struct, frozen=True):
     id: str
     name: str
     function: str
-    standing: Standing
+    status: ShownStatus
     started_at: int
 
 
@@ -93,18 +93,18 @@ class BulkSource:
 
     def likely(self, query: Query) -> Verb:
         """The first verb that can act on what the question asks for, by its status."""
-        chosen = {Standing(value) for value in query.of("status")}
-        return next((verb for verb in Verb if chosen.intersection(_STANDINGS[verb])), Verb.STOP)
+        chosen = {ShownStatus(value) for value in query.of("status")}
+        return next((verb for verb in Verb if chosen.intersection(_STATUSES[verb])), Verb.STOP)
 
     def plan(self, query: Query, verb: Verb, newest: str = "") -> Plan:
         """The runs on which the action will act, at most `MOST`. With `newest`, runs that began after that one are left out."""
-        chosen = {Standing(value) for value in query.of("status")}
-        standings = tuple(one for one in _STANDINGS[verb] if not chosen or one in chosen)
-        if not standings:
+        chosen = {ShownStatus(value) for value in query.of("status")}
+        statuses = tuple(one for one in _STATUSES[verb] if not chosen or one in chosen)
+        if not statuses:
             return Plan(items=(), matched=0, bounded=False)
         items: list[Item] = []
         matched, bounded = 0, False
-        for row in self._matches(query, standings):
+        for row in self._matches(query, statuses):
             if row is None or len(items) == MOST:
                 bounded = True
                 break
@@ -114,9 +114,9 @@ class BulkSource:
                     items.append(_item(row))
         return Plan(items=tuple(items), matched=matched, bounded=bounded)
 
-    def _matches(self, query: Query, standings: tuple[Standing, ...]) -> Iterator[BrowsedRow | None]:
+    def _matches(self, query: Query, statuses: tuple[ShownStatus, ...]) -> Iterator[BrowsedRow | None]:
         """The runs that match, newest first. If the search stopped before it had looked at all, the last value is None."""
-        wanted = msgspec.structs.replace(query.browse(self._viewer.now), tenant=self._viewer.tenant, standings=standings, limit=_PAGE)
+        wanted = msgspec.structs.replace(query.browse(self._viewer.now), tenant=self._viewer.tenant, statuses=statuses, limit=_PAGE)
         while True:
             found = self._viewer.store.browse(wanted, READ_SECONDS)
             yield from found.rows
@@ -191,4 +191,4 @@ def _can(verb: Verb, header: Execution) -> bool:
 
 def _item(row: BrowsedRow) -> Item:
     header = row.header
-    return Item(header.id, called(header), header.function, row.standing, header.started_at)
+    return Item(header.id, called(header), header.function, row.status, header.started_at)

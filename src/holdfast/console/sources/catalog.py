@@ -25,7 +25,7 @@ from holdfast.pipelines.graph.graph import GateNode, Graph
 from holdfast.pipelines.graph.refusals import PipelineInvalid
 from holdfast.pipelines.graph.text import graph_from
 from holdfast.pipelines.page.writer import page_of
-from holdfast.store.browsing import Browse, Browsed, BrowsedRow
+from holdfast.store.browse import Browse, Browsed, BrowsedRow
 
 PAGE: Final = 50
 _RECENT: Final = 20

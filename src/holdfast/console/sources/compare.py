@@ -17,7 +17,7 @@ from holdfast.model import codec
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution
 from holdfast.model.operations import Operation, Type
-from holdfast.model.standing import Standing
+from holdfast.model.shown_status import ShownStatus
 from holdfast.pipelines.restart.compare import Difference, NodeComparison, Side, differences
 from holdfast.service.run_comparisons import compare_runs
 from holdfast.workers.accepted_request import AcceptedRequest
@@ -35,7 +35,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """The facts that the top of the page shows of one run."""
 
     header: Execution
-    standing: Standing
+    status: ShownStatus
     version: str
     took: int | None
     cost: int | None
@@ -80,7 +80,7 @@ class CompareView(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_same(self) -> bool:
         """Whether nothing differs but time and cost."""
-        return not (self.inputs or self.outputs or any(one.differs for one in self.parts)) and self.left.standing is self.right.standing
+        return not (self.inputs or self.outputs or any(one.differs for one in self.parts)) and self.left.status is self.right.status
 
 
 class CompareSource:
@@ -115,7 +115,7 @@ class CompareSource:
         ended, summary = header.ended_at, header.summary
         return Facts(
             header=header,
-            standing=self._viewer.standing(header),
+            status=self._viewer.status(header),
             version=header.version if accepted is None else accepted.version,
             took=None if ended is None else ended - header.started_at,
             cost=None if summary is None else summary.cost,

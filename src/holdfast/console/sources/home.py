@@ -20,13 +20,13 @@ from holdfast.model.ledger import DAY_MS
 from holdfast.model.operations import Kind
 from holdfast.model.queues import Mode
 from holdfast.model.schedules import ScheduleState
-from holdfast.model.standing import Standing
+from holdfast.model.shown_status import ShownStatus
 from holdfast.model.timing import in_words
 from holdfast.service.costs import CostQuestion, cost_report, day_text
-from holdfast.service.queue_desk import QueueDesk, QueueView
 from holdfast.service.schedules import Schedules
+from holdfast.service.store_queues import QueueView, StoreQueues
 from holdfast.service.why import MOST_OPERATIONS, why
-from holdfast.store.browsing import Browse, Facet, Facets
+from holdfast.store.browse import Browse, Facet, Facets
 
 HOUR_MS: Final = 3_600_000
 MOST_COUNTED: Final = 1_000
@@ -163,8 +163,8 @@ class HomeSource:
     def needs(self) -> PersonNeeds:
         """What needs a person now: a few indexed counts."""
         asked = self._viewer.store.undecided("", MOST_COUNTED, self._viewer.tenant)
-        quarantined = self._counts(Browse(standings=(Standing.QUARANTINED,)), MOST_COUNTED)
-        failed = self._counts(Browse(standings=(Standing.FAILED,), since=self._viewer.now - HOUR_MS, roots=True), MOST_COUNTED)
+        quarantined = self._counts(Browse(statuses=(ShownStatus.QUARANTINED,)), MOST_COUNTED)
+        failed = self._counts(Browse(statuses=(ShownStatus.FAILED,), since=self._viewer.now - HOUR_MS, roots=True), MOST_COUNTED)
         return PersonNeeds(
             approvals=Count(len(asked), len(asked) >= MOST_COUNTED),
             quarantined=Count(quarantined.counted, quarantined.bounded),
@@ -208,7 +208,7 @@ class HomeSource:
     def _failed(self, since: int) -> tuple[Facets, Facets]:
         """Counts of failed runs: of all kinds, and of pipelines only. The second is needed because a pipeline's facet also counts the runs
         of its nodes."""
-        asked = Browse(standings=(Standing.FAILED,), since=since)
+        asked = Browse(statuses=(ShownStatus.FAILED,), since=since)
         return self._counts(asked), self._counts(msgspec.structs.replace(asked, kinds=(Kind.PIPELINE,)))
 
     def _parked(self) -> Count:
@@ -221,16 +221,16 @@ class HomeSource:
     def _queues(self) -> list[QueueView]:
         """The queues in which runs wait, or that are paused or draining. Those that are not open stand first, then the fullest."""
         viewer = self._viewer
-        desk = QueueDesk(viewer.store, viewer.clock, viewer.ids, viewer.actor)
+        queues = StoreQueues(viewer.store, viewer.clock, viewer.ids, viewer.actor)
         names = [row.name for row in viewer.store.queues()[:_MOST_QUEUES]]
-        found = [desk.show(name, tenant=viewer.tenant, lanes=0) for name in names]
-        told = [one for one in found if one.standing.waiting or one.row.mode is not Mode.OPEN]
-        return sorted(told, key=lambda one: (one.row.mode is Mode.OPEN, -one.standing.waiting, one.row.name))
+        found = [queues.show(name, tenant=viewer.tenant, lanes=0) for name in names]
+        told = [one for one in found if one.state.waiting or one.row.mode is not Mode.OPEN]
+        return sorted(told, key=lambda one: (one.row.mode is Mode.OPEN, -one.state.waiting, one.row.name))
 
     def _reasons(self) -> tuple[int, tuple[Reason, ...]]:
         """How many of the newest executions wait, and their reasons, each reason once."""
         store = self._viewer.store
-        rows = store.browse(self._confined(Browse(standings=(Standing.WAITING,), limit=_MOST_WAITING)), READ_SECONDS).rows
+        rows = store.browse(self._confined(Browse(statuses=(ShownStatus.WAITING,), limit=_MOST_WAITING)), READ_SECONDS).rows
         headers = [row.header for row in rows if row.header.state is not State.QUEUED]  # the part with the queues shows these
         found: Counter[tuple[str, bool]] = Counter()
         functions: dict[tuple[str, bool], str] = {}
@@ -259,9 +259,9 @@ class HomeSource:
     def part(self, since: int, until: int) -> Part:
         """Count the runs that were started in a slice of time. If there are very many, only the newest are counted."""
         told = self._counts(Browse(since=since, until=until, roots=True), MOST_IN_PART)
-        standings = told.counts.get(Facet.STANDING, {})
-        ok = standings.get(Standing.OK, 0) + standings.get(Standing.PARTIAL, 0)
-        failed, stopped = standings.get(Standing.FAILED, 0), standings.get(Standing.STOPPED, 0)
+        statuses = told.counts.get(Facet.STATUS, {})
+        ok = statuses.get(ShownStatus.OK, 0) + statuses.get(ShownStatus.PARTIAL, 0)
+        failed, stopped = statuses.get(ShownStatus.FAILED, 0), statuses.get(ShownStatus.STOPPED, 0)
         going_on = told.counted - ok - failed - stopped
         return Part(since=since, until=until, ok=ok, failed=failed, stopped=stopped, going_on=going_on, bounded=told.bounded)
 

@@ -12,11 +12,11 @@ from holdfast.console.sources.viewer import Viewer
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import Execution
 from holdfast.model.places import Level
-from holdfast.model.queues import LaneStanding, QueueRow
-from holdfast.service.queue_desk import ParkedRun, QueueView
+from holdfast.model.queues import LaneState, QueueRow
 from holdfast.service.queue_documents import settings_document
 from holdfast.service.queue_settings import MEMBERS, read_assignment
 from holdfast.service.redrives import Redriven
+from holdfast.service.store_queues import ParkedRun, QueueView
 
 LANES: Final = 25
 PARKED: Final = 25
@@ -44,7 +44,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 class LanePage(msgspec.Struct, frozen=True, kw_only=True):
     """Lanes in the order of their keys."""
 
-    lanes: tuple[LaneStanding, ...]
+    lanes: tuple[LaneState, ...]
     beyond: str | None
     """The key after which the next page begins."""
 
@@ -61,15 +61,15 @@ class QueuesSource:
 
     def __init__(self, viewer: Viewer) -> None:
         self._viewer = viewer
-        self._desk = viewer.client.queues
+        self._queues = viewer.client.queues
 
     def list(self, most: int) -> Sequence[QueueView]:
         """The first queues, by name. Not all, because every caller who starts a run may name a new queue."""
-        return self._desk.list(self._viewer.tenant, most)
+        return self._queues.list(self._viewer.tenant, most)
 
     def show(self, queue: str) -> QueueView:
         """One queue, without its lanes."""
-        return self._desk.show(queue, tenant=self._viewer.tenant, lanes=0)
+        return self._queues.show(queue, tenant=self._viewer.tenant, lanes=0)
 
     def lanes(self, queue: str, beyond: str) -> LanePage:
         """A page of lanes."""
@@ -81,7 +81,7 @@ class QueuesSource:
 
     def parked(self, queue: str, beyond: str) -> ParkedPage:
         """A page of parked runs."""
-        found = list(self._desk.parked(queue, tenant=self._viewer.tenant, limit=PARKED + 1, beyond=beyond))
+        found = list(self._queues.parked(queue, tenant=self._viewer.tenant, limit=PARKED + 1, beyond=beyond))
         return ParkedPage(runs=tuple(found[:PARKED]), beyond=found[PARKED - 1].header.id if len(found) > PARKED else None)
 
     def count_parked(self, queue: str) -> int:
@@ -93,7 +93,7 @@ class QueuesSource:
 
     def set_mode(self, queue: str, verb: str) -> None:
         """Pause, resume or drain a queue."""
-        {"pause": self._desk.pause, "resume": self._desk.resume, "drain": self._desk.drain}[verb](queue)
+        {"pause": self._queues.pause, "resume": self._queues.resume, "drain": self._queues.drain}[verb](queue)
 
     def set(self, queue: str, said: Mapping[str, str]) -> bool:
         """Set the operator's values, given as texts by name. With an empty text the code's value is in force again. Returns False if
@@ -103,7 +103,7 @@ class QueuesSource:
         new = {name: text for name, text in said.items() if text and text != before.get(name)}
         given: dict[str, Any] = dict(read_assignment(f"{name}={text}") for name, text in new.items())
         if given or reset:
-            self._desk.set(queue, given, reset)
+            self._queues.set(queue, given, reset)
         return bool(given or reset)
 
     def redrive(self, queue: str, run: str) -> Redriven:
@@ -111,12 +111,12 @@ class QueuesSource:
         header = self._viewer.find(run)
         if header.place is None or header.place.queue != queue:
             raise InvalidParameter(f"Run {run!r:.100} is not of this queue.")
-        (done,) = self._desk.redrive([header])
+        (done,) = self._queues.redrive([header])
         return done
 
     def redrive_all(self, queue: str) -> Sequence[Redriven]:
         """Start all parked runs of the queue again, at most `MOST_REDRIVEN`."""
-        return self._desk.redrive(self._parked_headers(queue))
+        return self._queues.redrive(self._parked_headers(queue))
 
     def _parked_headers(self, queue: str) -> Sequence[Execution]:
         """The headers of the parked runs that the caller may see. Only headers are read: the error of each would need a read of its

@@ -27,7 +27,7 @@ from holdfast.model.execution import FAILED_STATUSES, Execution
 from holdfast.model.operations import Operation, Type
 from holdfast.model.operations import Status as OperationStatus
 from holdfast.model.restart_errors import RestartRefused
-from holdfast.model.standing import Standing
+from holdfast.model.shown_status import ShownStatus
 from holdfast.model.starts import Restart, Started
 from holdfast.pipelines.restart.plan import NodePlan
 from holdfast.service.execution_restarts import PreparedExecution, prepare_execution
@@ -80,7 +80,7 @@ class RestartView(msgspec.Struct, frozen=True, kw_only=True):
     """One run or execution, and what its restart would do."""
 
     header: Execution
-    standing: Standing
+    status: ShownStatus
     is_run: bool
     is_pipeline: bool = False
     refusal: str = ""
@@ -127,7 +127,7 @@ class RestartSource:
         """What a restart would do. Without a choice, the restart begins where the run failed, because most persons want that."""
         header = self._viewer.find(execution)
         accepted = accepted_in(self._viewer.store, header)
-        blank = RestartView(header=header, standing=self._viewer.standing(header), is_run=accepted is not None)
+        blank = RestartView(header=header, status=self._viewer.status(header), is_run=accepted is not None)
         try:
             check_restartable(header)
         except RestartRefused as refused:

@@ -19,7 +19,7 @@ from holdfast.model.history import PLACE, EventType, event_to_wire
 from holdfast.model.ledger import nanos_of
 from holdfast.model.operations import KEPT, Failure, Kind, Operation, Status
 from holdfast.model.schedules import Occurrence, occurrence_in
-from holdfast.model.standing import Standing, standing_of
+from holdfast.model.shown_status import ShownStatus, shown_status
 from holdfast.model.starts import restart_in
 from holdfast.pipelines.draw.svg import draw_svg
 from holdfast.pipelines.run.served import PACKAGE
@@ -59,14 +59,14 @@ class Near(msgspec.Struct, frozen=True, kw_only=True):
     how: str
     id: str
     name: str
-    standing: str
+    status: str
 
 
 class RunHead(msgspec.Struct, frozen=True, kw_only=True):
     """What the top of the page says."""
 
     header: Execution
-    standing: Standing
+    status: ShownStatus
     kind: Kind
     why: Why
     arn: str
@@ -157,7 +157,7 @@ class RunSource:
         children = store.list(Filter(parent=header.id, limit=1_001))
         head = RunHead(
             header=header,
-            standing=standing_of(header, undecided=undecided),
+            status=shown_status(header, undecided=undecided),
             kind=_kind_of(accepted),
             why=why(store, header),
             arn=arn_of(header),
@@ -230,7 +230,7 @@ class RunSource:
         if header is None or not self._viewer.may_see(header):
             return None
         name = header.function if header.name == header.id or len(header.name) > _LONG_NAME else f"{header.function}/{header.name}"
-        return Near(how=how, id=header.id, name=name, standing=self._viewer.standing(header).value)
+        return Near(how=how, id=header.id, name=name, status=self._viewer.status(header).value)
 
     # --- the graph
 

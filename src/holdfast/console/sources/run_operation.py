@@ -17,7 +17,7 @@ from holdfast.console.sources.timeline_tree import Entry, Tree
 from holdfast.console.sources.timeline_words import bare
 from holdfast.console.sources.viewer import Viewer
 from holdfast.contract.protocol import ArtifactRef
-from holdfast.model import codec, reading
+from holdfast.model import codec, json_structs
 from holdfast.model.error_text import place_of
 from holdfast.model.errors import ExecutionNotFound, HoldfastError
 from holdfast.model.execution import Execution, ExecutionStatus
@@ -44,8 +44,8 @@ IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"}
 MOST_IMAGE: Final = 4 * 1024 * 1024
 _TEXTS: Final = ("text/", "application/json", "application/x-ndjson", "application/xml", "application/yaml")
 _STARTS: Final = frozenset(kind for kind in EventType if kind.value.endswith("Started"))
-_receipts = reading.decoder(Receipt)
-_intents = reading.decoder(Intent)
+_receipts = json_structs.decoder(Receipt)
+_intents = json_structs.decoder(Intent)
 
 
 class Attempted(msgspec.Struct, kw_only=True):
@@ -85,7 +85,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
     number: int
     name: str
-    standing: str
+    status: str
     started_at: int
     ended_at: int | None
     told: str = ""
@@ -120,7 +120,7 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
     op: Operation
     verb: str
     name: str
-    standing: str
+    status: str
     input: str | None = None
     output: str | None = None
     error: Failure | None = None
@@ -166,7 +166,7 @@ class OperationSource:
             op=op,
             verb=entry.verb,
             name=entry.name,
-            standing=entry.standing,
+            status=entry.status,
             input=self._input(lines, veil, child),
             output=_output(op, ended),
             error=error,
@@ -252,7 +252,7 @@ class OperationSource:
             Item(
                 number=start + number,
                 name=one.name,
-                standing=one.standing,
+                status=one.status,
                 started_at=one.op.started_at,
                 ended_at=one.op.ended_at,
                 told="" if one.said is None else one.said.tail.removeprefix("→ "),
@@ -278,7 +278,7 @@ class OperationSource:
             Item(
                 number=start + number,
                 name=one.function,
-                standing=self._viewer.standing(one).value,
+                status=self._viewer.status(one).value,
                 started_at=one.started_at,
                 ended_at=one.ended_at,
                 told="" if one.summary is None else one.summary.error_code or "",

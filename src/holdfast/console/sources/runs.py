@@ -11,9 +11,9 @@ from holdfast.console.sources.viewer import READ_SECONDS, Viewer
 from holdfast.model.console import SavedView
 from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.model.operations import Kind
-from holdfast.model.standing import Standing
+from holdfast.model.shown_status import ShownStatus
 from holdfast.service.why import MOST_OPERATIONS, Why, why
-from holdfast.store.browsing import MAX_SCAN, Browse, BrowsedRow, Completed, Facet
+from holdfast.store.browse import MAX_SCAN, Browse, BrowsedRow, Completed, Facet
 
 PAGE = 50
 MOST_LOOKED = 10_000
@@ -31,7 +31,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     """One row of the list."""
 
     header: Execution
-    standing: Standing
+    status: ShownStatus
     kind: Kind
     why: Why
     attempt: int | None = None
@@ -110,7 +110,7 @@ class RunsSource:
     def complete(self, key: str, prefix: str) -> Sequence[str]:
         """Values of a qualifier that begin with a text."""
         if key == "status":
-            return [one.value for one in Standing if one.value.startswith(prefix)]
+            return [one.value for one in ShownStatus if one.value.startswith(prefix)]
         if key in _FIXED:
             return [one for one in _FIXED[key] if one.startswith(prefix)]
         if key == "version":  # no index has versions: those of the newest executions
@@ -147,7 +147,7 @@ class RunsSource:
     def _row(self, found: BrowsedRow, most: int) -> RunRow:
         header, summary = found.header, found.header.summary
         told = why(self._viewer.store, header, most)
-        row = RunRow(header=header, standing=found.standing, kind=found.kind, why=told)
+        row = RunRow(header=header, status=found.status, kind=found.kind, why=told)
         if summary is None:
             return row
         return msgspec.structs.replace(row, attempt=summary.attempt, attempts=summary.attempts, cost=summary.cost)

@@ -9,10 +9,10 @@ from typing import Final
 import msgspec
 
 from holdfast.console.sources.viewer import Viewer
-from holdfast.model.firing import due_between
 from holdfast.model.schedule_errors import ScheduleInvalid
+from holdfast.model.schedule_steps import due_between
 from holdfast.model.schedules import MAX_ASKED, ScheduleState
-from holdfast.model.standing import Standing
+from holdfast.model.shown_status import ShownStatus
 from holdfast.service.schedules import Schedules
 
 PAGE: Final = 50
@@ -47,13 +47,13 @@ class SchedulesSource:
         """One schedule."""
         return self._verbs.get(name)
 
-    def standings(self, state: ScheduleState) -> Mapping[str, Standing]:
+    def statuses(self, state: ScheduleState) -> Mapping[str, ShownStatus]:
         """How the executions of the last occurrences stand, by execution id. Executions that the store has removed are left out."""
         found = {}
         for line in state.recent:
             header = None if line.execution is None else self._viewer.store.find(line.execution)
             if header is not None and self._viewer.may_see(header):
-                found[header.id] = self._viewer.standing(header)
+                found[header.id] = self._viewer.status(header)
         return found
 
     def backfill_plan(self, name: str, begin: int, end: int) -> Backfill:

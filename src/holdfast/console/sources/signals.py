@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.console.sources.viewer import Viewer
 from holdfast.model.signals import StatusSignal
-from holdfast.store.browsing import SubscriberStanding
+from holdfast.store.browse import SubscriberPosition
 
 PAGE: Final = 50
 
@@ -30,7 +30,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
 class SignalsView(msgspec.Struct, frozen=True, kw_only=True):
     """What the page of signals shows."""
 
-    subscribers: tuple[SubscriberStanding, ...]
+    subscribers: tuple[SubscriberPosition, ...]
     signals: tuple[StatusSignal, ...]
     """Newest first."""
     letters: tuple[DeadLetter, ...] = ()

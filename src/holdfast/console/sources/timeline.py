@@ -46,7 +46,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     verb: str
     name: str = ""
     tail: str = ""
-    standing: str
+    status: str
     kids: int = 0
     closed: bool = False
     attempts: int = 0
@@ -149,7 +149,7 @@ def _made(viewer: Viewer, header: Execution, before: Tree | None) -> Tree:
     for entry in before.entries:
         at = tree.by_place.get(entry.op.place)
         if at is not None and entry.said is not None and tree.entries[at].op.revision == entry.op.revision:
-            tree.entries[at].said, tree.entries[at].standing = entry.said, entry.standing
+            tree.entries[at].said, tree.entries[at].status = entry.said, entry.status
     return tree
 
 
@@ -220,11 +220,11 @@ class TimelineSource:
 
     def _row(self, tree: Tree, entry: Entry, choice: Choice, child: Execution | None, place: Any, end: int) -> Row:
         op, said = entry.op, entry.said or Said()
-        standing, name, run = entry.standing, entry.name, said.run or ""
+        status, name, run = entry.status, entry.name, said.run or ""
         if child is not None:
             run = child.id if self._viewer.may_see(child) else ""
-            if op.ended_at is None or (said.standing is None and op.sub_type == RUN):
-                standing = self._viewer.standing(child).value if op.ended_at is None or child.summary else standing
+            if op.ended_at is None or (said.status is None and op.sub_type == RUN):
+                status = self._viewer.status(child).value if op.ended_at is None or child.summary else status
             if op.sub_type == RUN and tree.header.graph is not None:
                 name = "items" if child.function == tree.header.function else child.function
         finish = op.ended_at if op.ended_at is not None else end
@@ -235,7 +235,7 @@ class TimelineSource:
             verb=entry.verb,
             name=name,
             tail=_waited(op) if op.type is Type.WAIT else tree.tail(entry),
-            standing=standing,
+            status=status,
             kids=entry.kids,
             closed=tree.is_closed(entry, choice),
             attempts=op.attempt if op.attempt > 1 or (op.ended_at is None and op.attempt) else 0,
@@ -255,7 +255,7 @@ class TimelineSource:
 def _line(entry: Entry) -> Row:
     """The row of a line that an operation logged."""
     tail = "" if entry.said is None else entry.said.tail
-    return Row(place=entry.op.place, id=entry.op.id, depth=entry.depth, verb=entry.verb, name=entry.name, tail=tail, standing="")
+    return Row(place=entry.op.place, id=entry.op.id, depth=entry.depth, verb=entry.verb, name=entry.name, tail=tail, status="")
 
 
 def _waited(op: Operation) -> str:

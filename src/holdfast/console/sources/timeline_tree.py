@@ -39,7 +39,7 @@ class Entry(msgspec.Struct, kw_only=True, gc=False):
     op: Operation
     verb: str
     name: str
-    standing: str
+    status: str
     above: int = -1
     """The number of the entry that it stands under; -1 at the top."""
     depth: int = 0
@@ -55,7 +55,7 @@ class Entry(msgspec.Struct, kw_only=True, gc=False):
     intent: int | None = None
     """The place of the intent of a call, or of the request of a question."""
     told: bool = False
-    """Whether its standing was taken over from a row under it."""
+    """Whether its status was taken over from a row under it."""
     said: Said | None = None
     """What its payloads say; None as long as they have not been read."""
 
@@ -108,7 +108,7 @@ class Tree:
         own = [(at, entry) for at, entry in enumerate(self.entries) if not entry.is_line]
         self.by_place = {entry.op.place: at for at, entry in own}
         self.by_id = {entry.op.id: at for at, entry in own}
-        self.counts = Counter(entry.standing for _, entry in own)
+        self.counts = Counter(entry.status for _, entry in own)
         self.until = now
         self.scale = self.measured(now)
 
@@ -125,7 +125,7 @@ class Tree:
         for op in operations:
             if op.id in hidden:
                 continue
-            entry = Entry(op=op, verb=self._verb(op), name=name_of(op), standing=stands(op, is_over=self.is_over))
+            entry = Entry(op=op, verb=self._verb(op), name=name_of(op), status=stands(op, is_over=self.is_over))
             entry.above = self._above(op, number, homes, attempt)
             entry.intent = intents.get(op.id)
             if op.type is Type.CONTEXT and op.sub_type == NODE:
@@ -157,18 +157,18 @@ class Tree:
         if len(lines) > _MOST_LINES:
             told.append(("", f"… {len(lines) - _MOST_LINES:,} more"))
         entry.lines = len(told)
-        return [Entry(op=entry.op, verb=LOG, name=level, standing="", above=at, said=Said(tail=message)) for level, message in told]
+        return [Entry(op=entry.op, verb=LOG, name=level, status="", above=at, said=Said(tail=message)) for level, message in told]
 
     def _pass_up(self) -> None:
-        """Set the standing of rows from the rows under them. A row that has not ended gets the standing of what it waits for; a map that
+        """Set the status of rows from the rows under them. A row that has not ended gets the status of what it waits for; a map that
         succeeded although some of its items failed is partial."""
         for entry in reversed(self.entries):
-            if entry.standing == "ok" and entry.kids_bad and entry.op.sub_type in BATCHES:
-                entry.standing = "partial"
-            if entry.above >= 0 and entry.standing in _OPEN:
+            if entry.status == "ok" and entry.kids_bad and entry.op.sub_type in BATCHES:
+                entry.status = "partial"
+            if entry.above >= 0 and entry.status in _OPEN:
                 parent = self.entries[entry.above]
-                if parent.standing in _OPEN and (not parent.told or _OPEN.index(entry.standing) < _OPEN.index(parent.standing)):
-                    parent.standing, parent.told = entry.standing, True
+                if parent.status in _OPEN and (not parent.told or _OPEN.index(entry.status) < _OPEN.index(parent.status)):
+                    parent.status, parent.told = entry.status, True
 
     def _verb(self, op: Operation) -> str:
         if op.sub_type == NODE and op.type is Type.CONTEXT:
@@ -229,8 +229,8 @@ class Tree:
     def _count(self, entry: Entry) -> None:
         if entry.above >= 0:
             parent = self.entries[entry.above]
-            parent.kids_ok += entry.standing == "ok"
-            parent.kids_bad += entry.standing in _BAD
+            parent.kids_ok += entry.status == "ok"
+            parent.kids_bad += entry.status in _BAD
 
     def find(self, operation: str) -> tuple[int, Entry] | None:
         """The number and the entry of an operation. The number is -1 for an operation that has no row of its own. None if there is no such
@@ -241,13 +241,13 @@ class Tree:
         op = next((one for one in self.operations if one.id == operation), None)
         if op is None:
             return None
-        return -1, Entry(op=op, verb=verb_of(op), name=name_of(op), standing=stands(op, is_over=self.is_over))
+        return -1, Entry(op=op, verb=verb_of(op), name=name_of(op), status=stands(op, is_over=self.is_over))
 
     def say(self, entry: Entry, half: Operation | None) -> None:
         """Read the facts of a row from its payloads."""
         said = said_of(self._veil.operation(entry.op), None if half is None else self._veil.operation(half))
-        if said.standing is not None and entry.op.ended_at is not None:
-            entry.standing = said.standing
+        if said.status is not None and entry.op.ended_at is not None:
+            entry.status = said.status
         entry.said = said
 
     # --- time
@@ -303,7 +303,7 @@ class Tree:
         """The rows that match, and the rows above them."""
         wanted, text = set(), choice.text.casefold()
         for at, entry in enumerate(self.entries):
-            if choice.errors and entry.standing not in _BAD and entry.standing != "retrying":
+            if choice.errors and entry.status not in _BAD and entry.status != "retrying":
                 continue
             if (
                 text

@@ -1,4 +1,4 @@
-"""The words of a timeline's row: a verb, a name, a standing and a result, in the words of the author's code.
+"""The words of a timeline's row: a verb, a name, a status and a result, in the words of the author's code.
 
 step charge → receipt-42        wait cool-down 30 s        map pages 40 items: 38 ok, 2 failed
 """
@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.contract.protocol import response_from
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.error_text import brief_class
 from holdfast.model.ledger import nanos_of
 from holdfast.model.operations import APPROVAL, ENQUEUE, RUN, Failure, Operation, Status, SubType, Type
@@ -69,16 +69,16 @@ _ENDS: Final[Mapping[Status, str]] = {
     Status.CANCELLED: "stopped",
     Status.STOPPED: "stopped",
 }
-_attempts = reading.decoder(AttemptResult)
-_receipts = reading.decoder(Receipt)
-_intents = reading.decoder(Intent)
+_attempts = json_structs.decoder(AttemptResult)
+_receipts = json_structs.decoder(Receipt)
+_intents = json_structs.decoder(Intent)
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):
     """What the payloads of an operation say, for its row."""
 
     tail: str = ""
-    standing: str | None = None
+    status: str | None = None
     """How the work really ended, if the operation's own status does not say it."""
     run: str | None = None
     """The id of the run that the operation asked for."""
@@ -103,7 +103,7 @@ def name_of(op: Operation) -> str:
 
 
 def stands(op: Operation, *, is_over: bool) -> str:
-    """The standing of an operation. In an execution that is over, no operation is shown as running."""
+    """The status of an operation. In an execution that is over, no operation is shown as running."""
     ended = _ENDS.get(op.status)
     if ended is not None:
         return ended
@@ -146,7 +146,7 @@ def attempt_in(op: Operation) -> AttemptResult | None:
 def _attempt(ended: AttemptResult) -> Said:
     if ended.error is not None:
         told = clear(f"{ended.error.error_code}: {ended.error.message}", MOST_TAIL)
-        return Said(tail=f"→ {told}", standing="failed")
+        return Said(tail=f"→ {told}", status="failed")
     return Said(tail="" if ended.outputs is None else f"→ {brief(json.dumps(ended.outputs, ensure_ascii=False))}")
 
 
@@ -170,7 +170,7 @@ def _call(op: Operation, intent: Operation | None) -> Said:
     said = Said(tokens=usage.tokens or None, cost=nanos_of(usage.cost_usd) or None)
     if receipt.error is not None:
         told = clear(f"{receipt.error.error_code}: {receipt.error.message}", MOST_TAIL)
-        return msgspec.structs.replace(said, tail=f"→ {told}", standing="failed")
+        return msgspec.structs.replace(said, tail=f"→ {told}", status="failed")
     return msgspec.structs.replace(said, tail=f"→ {brief(json.dumps(receipt.result, ensure_ascii=False))}")
 
 
@@ -180,11 +180,11 @@ def _run(op: Operation) -> Said:
         return Said(tail=_plain_tail(op))
     response = response_from(text)
     usage, status = response.observability.usage, response.status.value
-    standing = "partial" if status == "ok" and response.observability.partial else {"ok": "ok", "partial": "partial"}.get(status, "failed")
+    ended = "partial" if status == "ok" and response.observability.partial else {"ok": "ok", "partial": "partial"}.get(status, "failed")
     told = status if response.error is None else f"{response.error.error_code}: {response.error.message}"
     return Said(
         tail=f"→ {clear(told, MOST_TAIL)}",
-        standing=standing,
+        status=ended,
         run=response.run_id or None,
         tokens=(usage.tokens.input + usage.tokens.output) or None,
         cost=nanos_of(usage.cost_usd) or None,
@@ -198,8 +198,8 @@ def _node(op: Operation) -> Said:
         told = f"{settled.state}: {settled.why}"
     counts = (settled.document or {}).get("counts")
     if isinstance(counts, dict) and isinstance(counts.get("total"), int):
-        return Said(tail=counted(counts["total"], int(counts.get("ok") or 0), int(counts.get("failed") or 0)), standing=settled.state)
-    return Said(tail=f"→ {clear(told, MOST_TAIL)}", standing=settled.state)
+        return Said(tail=counted(counts["total"], int(counts.get("ok") or 0), int(counts.get("failed") or 0)), status=settled.state)
+    return Said(tail=f"→ {clear(told, MOST_TAIL)}", status=settled.state)
 
 
 def counted(total: int, ok: int, failed: int, what: str = "item") -> str:

@@ -10,9 +10,9 @@ from holdfast.model.clock import Clock
 from holdfast.model.errors import ExecutionNotFound
 from holdfast.model.execution import Execution, State
 from holdfast.model.ids import IdSource
-from holdfast.model.standing import Standing, standing_of
+from holdfast.model.shown_status import ShownStatus, shown_status
 from holdfast.service.client import Client
-from holdfast.store.browsing import Browse
+from holdfast.store.browse import Browse
 from holdfast.store.seam import Store
 from holdfast.workers.run_lookup import Asker
 
@@ -65,14 +65,14 @@ class Viewer:
         """Whether the execution is of the caller's tenant."""
         return self.tenant is None or (header.tenant or "default") == self.tenant
 
-    def standing(self, header: Execution) -> Standing:
-        """The standing of an execution, the same as in the list of runs. Only a suspended execution may wait for a person, so only then the
+    def status(self, header: Execution) -> ShownStatus:
+        """The status of an execution, the same as in the list of runs. Only a suspended execution may wait for a person, so only then the
         store is asked."""
         if header.state is State.SUSPENDED:
             for row in self.store.browse(Browse(text=header.id, limit=2), READ_SECONDS).rows:
                 if row.header.id == header.id:  # another execution may have this id as its name
-                    return row.standing
-        return standing_of(header, undecided=False)
+                    return row.status
+        return shown_status(header, undecided=False)
 
     def find(self, execution: str) -> Execution:
         """Find an execution by its id. For an execution of another tenant the error is the same as for one that does not exist."""

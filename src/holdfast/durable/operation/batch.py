@@ -18,7 +18,7 @@ from holdfast.durable.exceptions import DurableOperationError, ExecutionError, I
 from holdfast.durable.identifier import Identity
 from holdfast.durable.lambda_service import ErrorObject
 from holdfast.durable.operation.child import child, contained
-from holdfast.durable.plan import Done, Look, NextDone, Plan, Spawn
+from holdfast.durable.plan import Done, Lookup, NextDone, Plan, Spawn
 from holdfast.durable.scope import Scope, Unread
 from holdfast.model.operations import OPEN, Operation, Status, SubType
 
@@ -49,7 +49,7 @@ def batch(
 
     def body(inner: Scope) -> Plan[BatchResult[Any]]:
         made = _Batch(at, inner, kind, branches(), config)
-        seen: Operation | None = yield Look(at)
+        seen: Operation | None = yield Lookup(at)
         if seen is not None and seen.status is Status.SUCCEEDED:
             return (yield from made.again(seen.result))
         return (yield from made.first())
@@ -95,7 +95,7 @@ class _Batch:
             scope = scope.child(self._at)
             scope.replaying = True
         elif scope.replaying and not self._flat:
-            seen = yield Look(at)
+            seen = yield Lookup(at)
             if seen is None:  # new work inside a replayed batch
                 scope = scope.child(self._at)
                 scope.replaying = False
@@ -141,7 +141,7 @@ class _Batch:
         items: list[BatchItem[Any]] = []
         for index in range(min(len(self._branches), record.started_total) if record else len(self._branches)):
             at = self._identity(index)
-            seen: Operation | None = yield Look(at)
+            seen: Operation | None = yield Lookup(at)
             self._check_nesting(at, seen, ended=record is not None and index not in record.started_indexes)
             if record is not None and index in record.started_indexes:
                 items.append(BatchItem(index, BatchItemStatus.STARTED))

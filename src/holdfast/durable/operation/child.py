@@ -16,7 +16,7 @@ from holdfast.durable.failure_logs import tell_raised
 from holdfast.durable.identifier import Identity
 from holdfast.durable.lambda_service import ErrorObject
 from holdfast.durable.operation.step import raise_recorded, recalled, remembered
-from holdfast.durable.plan import Look, Plan, Record, Run
+from holdfast.durable.plan import Lookup, Plan, Record, Run
 from holdfast.durable.scope import Scope
 from holdfast.model.error_text import frames_of
 from holdfast.model.operations import Action, Operation, Status
@@ -44,7 +44,7 @@ def contained(at: Identity, scope: Scope, body: Callable[[Scope], Plan[T]], conf
 
     The return annotation of `func` says which class a result that is read from JSON becomes (step.py).
     """
-    seen: Operation | None = yield Look(at)
+    seen: Operation | None = yield Lookup(at)
     if seen is not None and config.is_virtual:
         raise NonDeterministicExecutionError(
             f"Recorded here is a child context of its own, but the code asks for a virtual one ({at.name or at.operation_id}).",

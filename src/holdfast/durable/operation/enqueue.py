@@ -12,7 +12,7 @@ import msgspec
 from holdfast.durable.enqueue_refusal import EnqueueRefused
 from holdfast.durable.identifier import Identity
 from holdfast.durable.operation.step import raise_recorded
-from holdfast.durable.plan import Accept, Look, Plan, Record
+from holdfast.durable.plan import Accept, Lookup, Plan, Record
 from holdfast.durable.scope import Scope
 from holdfast.model.operations import Action, Failure, Kind, Operation, Order, Status
 from holdfast.model.run_port import EnqueueAsked
@@ -20,7 +20,7 @@ from holdfast.model.run_port import EnqueueAsked
 
 def enqueue(at: Identity, scope: Scope, asked: EnqueueAsked) -> Plan[str]:
     """The id of the execution, or of the run, that was enqueued."""
-    seen: Operation | None = yield Look(at)
+    seen: Operation | None = yield Lookup(at)
     while seen is None or seen.status is Status.STARTED:
         accepted: Order | Failure = yield Accept(at, asked)
         if seen is None:
@@ -29,7 +29,7 @@ def enqueue(at: Identity, scope: Scope, asked: EnqueueAsked) -> Plan[str]:
             yield Record(at.update(Action.FAIL, error=accepted))
         else:
             yield Record(at.update(Action.SUCCEED, function_name=_address(asked, accepted), order=accepted))
-        seen = yield Look(at)
+        seen = yield Lookup(at)
     scope.passed(seen)
     if seen.status is Status.FAILED:
         raise_recorded(seen, EnqueueRefused)

@@ -8,7 +8,7 @@ from typing import Final
 from holdfast.durable.config import ChildConfig
 from holdfast.durable.identifier import Identity
 from holdfast.durable.operation.child import contained
-from holdfast.durable.plan import Look, Plan, Suspend
+from holdfast.durable.plan import Lookup, Plan, Suspend
 from holdfast.durable.scope import Scope
 from holdfast.model.operations import OPEN, Operation
 
@@ -29,7 +29,7 @@ def _first(awaited: Sequence[Identity]) -> Plan[int]:
     while True:
         seen: list[Operation] = []
         for identity in awaited:
-            looked = yield Look(identity)
+            looked = yield Lookup(identity)
             seen.append(looked)
         over = [(op.ended_at or 0, op.revision, place) for place, op in enumerate(seen) if op.status not in OPEN]
         if over:

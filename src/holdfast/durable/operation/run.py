@@ -15,10 +15,10 @@ import msgspec
 
 from holdfast.durable.identifier import Identity, operation_id
 from holdfast.durable.operation.wait import wait
-from holdfast.durable.plan import Accept, Look, Plan, Record, Suspend
+from holdfast.durable.plan import Accept, Lookup, Plan, Record, Suspend
 from holdfast.durable.run_response import RunResponse, WorkerFailed, response_from, without_response
 from holdfast.durable.scope import Scope
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.operations import RUN, Action, Failure, Operation, Order, Status, SubType, Type
 from holdfast.model.run_port import RunAsked
 from holdfast.model.transitions import MAX_WAIT_SECONDS
@@ -50,16 +50,16 @@ def run(at: Identity, scope: Scope, asked: RunAsked, *, check: bool) -> Plan[Run
 
 def _over(at: Identity, asked: RunAsked) -> Plan[Operation]:
     """Ask for the run once, and wait until the operation is over."""
-    seen: Operation | None = yield Look(at)
+    seen: Operation | None = yield Lookup(at)
     if seen is None:
         accepted: Order | Failure = yield Accept(at, asked)
         refused = accepted if isinstance(accepted, Failure) else None
         order = accepted if isinstance(accepted, Order) else None
         yield Record(at.update(Action.START, function_name=asked.worker_id, order=order, error=refused))
-        seen = yield Look(at)
+        seen = yield Lookup(at)
     while seen is None or seen.status is Status.STARTED:
         yield Suspend(at.operation_id)
-        seen = yield Look(at)
+        seen = yield Lookup(at)
     return seen
 
 
@@ -80,7 +80,7 @@ def refused_until(seen: Operation) -> int | None:
     """When a run that a rate limit refused may be asked for again; None if no rate limit refused it."""
     if seen.error is None or seen.error.type != _LIMIT:
         return None
-    return reading.decoded(seen.error.data or "{}", _Limit).until
+    return json_structs.decoded(seen.error.data or "{}", _Limit).until
 
 
 class _Limit(msgspec.Struct):

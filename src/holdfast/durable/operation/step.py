@@ -20,7 +20,7 @@ from holdfast.durable.failure_logs import tell_attempt
 from holdfast.durable.identifier import Identity
 from holdfast.durable.json_copy import UNSURE, copied
 from holdfast.durable.lambda_service import ErrorObject
-from holdfast.durable.plan import Look, Plan, Record, Run, Suspend
+from holdfast.durable.plan import Lookup, Plan, Record, Run, Suspend
 from holdfast.durable.retries import RetryPresets
 from holdfast.durable.scope import Scope
 from holdfast.durable.serdes import SerDes, deserialize, serialize
@@ -35,7 +35,7 @@ _default_strategy = RetryPresets.default()
 def step(at: Identity, scope: Scope, func: Callable[[StepContext], T], config: StepConfig) -> Plan[T]:
     """Run `func` until it succeeds, or as often as the retry strategy allows."""
     once = config.step_semantics is StepSemantics.AT_MOST_ONCE_PER_RETRY
-    seen: Operation | None = yield Look(at)
+    seen: Operation | None = yield Lookup(at)
     while True:
         status = seen.status if seen is not None else None
         if status is Status.SUCCEEDED or status is Status.FAILED:
@@ -43,7 +43,7 @@ def step(at: Identity, scope: Scope, func: Callable[[StepContext], T], config: S
             return cast("T", _recalled(scope, seen, config.serdes, func))
         if status is Status.PENDING:
             yield Suspend(at.operation_id)
-            seen = yield Look(at)
+            seen = yield Lookup(at)
             continue
         attempt = (seen.attempt if seen is not None else 0) + 1
         if status is Status.STARTED and once:
@@ -67,7 +67,7 @@ def step(at: Identity, scope: Scope, func: Callable[[StepContext], T], config: S
                 yield Record(at.update(Action.SUCCEED, payload=text))
                 return cast("T", result)
         yield from _retry_or_fail(at, scope, config, error, attempt)
-        seen = yield Look(at)
+        seen = yield Lookup(at)
 
 
 def remembered(value: T, serdes: SerDes[T] | None, at: Identity, scope: Scope, func: Any) -> tuple[str | None, T]:

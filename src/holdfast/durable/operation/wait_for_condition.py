@@ -11,7 +11,7 @@ from holdfast.durable.hints import StateOf, given_back, typing_of
 from holdfast.durable.identifier import Identity
 from holdfast.durable.lambda_service import ErrorObject
 from holdfast.durable.operation.step import raise_recorded, recalled, remembered
-from holdfast.durable.plan import Look, Plan, Record, Run, Suspend
+from holdfast.durable.plan import Lookup, Plan, Record, Run, Suspend
 from holdfast.durable.scope import Scope
 from holdfast.durable.serdes import deserialize
 from holdfast.durable.types import WaitForConditionCheckContext
@@ -27,7 +27,7 @@ def wait_for_condition(at: Identity, scope: Scope, check: Check[T], config: Wait
     """The state at which the strategy stopped. An error of the check or of the strategy is final."""
     state = StateOf(check, config.initial_state)
     while True:
-        seen: Operation | None = yield Look(at)
+        seen: Operation | None = yield Lookup(at)
         status = seen.status if seen is not None else None
         if seen is not None and status is Status.SUCCEEDED:
             return cast("T", recalled(seen, config.serdes, scope, state))

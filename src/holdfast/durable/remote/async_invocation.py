@@ -14,7 +14,7 @@ from typing import Any
 from holdfast.durable.async_state import AsyncState
 from holdfast.durable.context import AsyncDurableContext
 from holdfast.durable.exceptions import BackgroundThreadError
-from holdfast.durable.hooks.resting import RestingHooks
+from holdfast.durable.hooks.resting_hooks import RestingHooks
 from holdfast.durable.invocation_outcome import PENDING, failed, succeeded
 from holdfast.durable.plan import Suspend
 from holdfast.durable.plugin import DurableInstrumentationPluginFactory

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.hosts.evaluator.check_frames import Check, CheckResult, packed, received
-from holdfast.model import reading
+from holdfast.model import json_structs
 
 _CHILD: Final = Path(__file__).with_name("evaluator_main.py")
 _ROOT: Final = Path(__file__).parents[3]
@@ -51,7 +51,7 @@ class Evaluator:
         if answer is None:
             self.end()
             raise EvaluatorDied
-        return reading.decoded(answer, CheckResult)
+        return json_structs.decoded(answer, CheckResult)
 
     @property
     def pid(self) -> int | None:

@@ -60,7 +60,7 @@ class JailedBody:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._idle_seconds = 0.0
         self._late = ""
-        self._parked: float | None = None
+        self._time_left: float | None = None
         """How many seconds a body has left whose time is stopped; None if its time runs."""
         self._last_at = 0.0
         self._working = 0
@@ -199,16 +199,16 @@ class JailedBody:
             self._working -= 1
             self._last_at = monotonic()
 
-    def park(self) -> None:
+    def stop_time(self) -> None:
         """Stop the body's time, here and at its keeper."""
         if (timer := self._timers.pop("timeout", None)) is not None:
-            self._parked = timer.when() - self._loop.time()
+            self._time_left = timer.when() - self._loop.time()
             timer.cancel()
             self._order({"left": None})
 
     def go_on(self) -> None:
         """Let the body's time run again, from where it stopped."""
-        left, self._parked = self._parked, None
+        left, self._time_left = self._time_left, None
         if left is not None and not self.over:
             self._order({"left": left})
             self._timers["timeout"] = self._loop.call_later(left, self.stop, "timeout", self._late)

@@ -26,7 +26,7 @@ from holdfast.files import private
 from holdfast.files.removal import remove
 from holdfast.lambda_api.functions import code_files
 from holdfast.lambda_api.functions.function_records import Code, Entry
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.errors import CodeInvalid, DiskFailed, StoreBroken, StoreBusy
 
 _SUFFIX: Final = ".json"
@@ -74,7 +74,7 @@ class FunctionFolder:
 
     def _document(self, path: Path) -> Entry:
         try:
-            return reading.decoded(path.read_bytes(), Entry)
+            return json_structs.decoded(path.read_bytes(), Entry)
         except msgspec.MsgspecError as error:
             raise StoreBroken(f"{path} is not the document of a function: {error}. Restore it, or move it away.") from None
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Final
 
-from holdfast.hosts.choosing import Home
+from holdfast.hosts.choosing_host import Home
 from holdfast.lambda_api.logs.log_lines import encoded, iso
 from holdfast.lambda_api.runtime.process_output import TAIL, OutputLine, stream_of
 from holdfast.model.clock import Clock

@@ -12,7 +12,7 @@ from holdfast.lambda_api.logs.log_reader import BEGINNING, LogPage, LogReader, S
 from holdfast.lambda_api.logs.log_requests import DescribeLogGroups, DescribeLogStreams, FilterLogEvents, GetLogEvents, Token
 from holdfast.lambda_api.logs.log_writer import LogWriter
 from holdfast.lambda_api.logs.segments import KeptRecord, LogGroup, LogPosition
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.clock import Clock
 from holdfast.model.errors import LogNotFound
 from holdfast.model.execution import Execution
@@ -121,7 +121,7 @@ class Logs:
             return record.at >= since and (until is None or record.at <= until) and header.id in record.text
 
         page = self._page(header.function, None, since, wanted, MAX_OF_EXECUTION, is_forward=True)
-        told = [reading.decoded(kept.record.text, dict[str, Any]) for kept in page.found]
+        told = [json_structs.decoded(kept.record.text, dict[str, Any]) for kept in page.found]
         return [line for line in told if str(line.get("executionArn", "")).endswith(f"/{header.id}")]
 
     # --- groups and streams

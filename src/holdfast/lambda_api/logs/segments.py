@@ -23,12 +23,12 @@ import msgspec
 
 from holdfast.files import private
 from holdfast.lambda_api.logs.log_lines import LogLine
-from holdfast.model import reading
+from holdfast.model import json_structs
 
 DAY_MS: Final = 86_400_000
 _SUFFIX: Final = ".jsonl"
 _ODD: Final = re.compile(r"[^A-Za-z0-9_-]")
-_decode = reading.decoder(LogLine).decode
+_decode = json_structs.decoder(LogLine).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -239,5 +239,5 @@ def _make_group(place: Path, group: LogGroup) -> None:
 
 def _group(path: Path) -> LogGroup | None:
     with contextlib.suppress(OSError, msgspec.MsgspecError):
-        return reading.decoded(path.read_bytes(), LogGroup)
+        return json_structs.decoded(path.read_bytes(), LogGroup)
     return None

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.clock import monotonic
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.operations import Failure
@@ -105,7 +105,7 @@ class _Raised(msgspec.Struct):
 def raised(body: bytes, kind: str | None) -> Failure:
     """The error that a runtime client posted."""
     try:
-        sent = reading.decoded(body, _Raised)
+        sent = json_structs.decoded(body, _Raised)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return Failure(message=body[:4096].decode(errors="replace"), type=kind or "Runtime.UnknownReason")
     stack = sent.stack_trace or sent.trace

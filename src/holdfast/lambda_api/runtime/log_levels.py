@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.lambda_api.runtime.runtime_description import APPLICATION_LEVELS, Runtime
-from holdfast.model import reading
+from holdfast.model import json_structs
 
 _RANKS: Final = {name: rank for rank, name in enumerate(APPLICATION_LEVELS)} | {"WARNING": 3, "CRITICAL": 5}
 _USUAL: Final = _RANKS["INFO"]
@@ -43,7 +43,7 @@ def _rank(text: bytes) -> int:
     if not text.lstrip().startswith(b"{"):
         return _USUAL
     try:
-        said = reading.decoded(text, _Said)
+        said = json_structs.decoded(text, _Said)
         datetime.fromisoformat(said.timestamp or said.time)
         return _RANKS.get(said.level.upper(), _USUAL)
     except (msgspec.MsgspecError, ValueError, TypeError, AttributeError, RecursionError):

@@ -45,10 +45,10 @@ def is_from_below(transport: asyncio.Transport, guard: int | None) -> bool:
         return False  # the connection is closed already, or there is no guard yet
     try:
         table = Path(_TABLE).read_bytes()
-        if _standing(table, _hexed(ours), _hexed(theirs)) != os.fstat(own.fileno()).st_ino:
+        if _socket_of(table, _hexed(ours), _hexed(theirs)) != os.fstat(own.fileno()).st_ino:
             return False
         # The end of a program that uses IPv6 sockets for both protocols is in the other table.
-        inode = _standing(table, _hexed(theirs), _hexed(ours)) or _standing(
+        inode = _socket_of(table, _hexed(theirs), _hexed(ours)) or _socket_of(
             Path(_TABLE_6).read_bytes(), _hexed(theirs, _MAPPED), _hexed(ours, _MAPPED)
         )
         return inode != 0 and any(_is_open(inode, guard) for _ in range(_LOOKS))
@@ -56,7 +56,7 @@ def is_from_below(transport: asyncio.Transport, guard: int | None) -> bool:
         return False
 
 
-def _standing(table: bytes, here: bytes, there: bytes) -> int:
+def _socket_of(table: bytes, here: bytes, there: bytes) -> int:
     """The inode of this end of an established connection; 0 when there is none."""
     _, found, rest = table.partition(b" %s %s %s " % (here, there, _ESTABLISHED))
     return int(rest[: rest.find(b"\n")].split()[_INODE]) if found else 0

@@ -19,10 +19,10 @@ _LOOK_SECONDS: Final = 0.5
 _RECORDS: Final = frozenset({".log", ".out", ".err", ".jsonl"})
 """Log files of running programs, this server too. They may be in the folder of the code, and their changes are no change of the code."""
 
-Look = frozenset[tuple[str, int, int]]
+FileStamps = frozenset[tuple[str, int, int]]
 
 
-def look(paths: Sequence[Path], leave_out: Collection[Path] = ()) -> Look:
+def look(paths: Sequence[Path], leave_out: Collection[Path] = ()) -> FileStamps:
     """The files below these paths, with their times and sizes."""
     found = set()
     for path in paths:
@@ -69,7 +69,7 @@ async def changes(paths: Sequence[Path], leave_out: Collection[Path] = (), *, se
         yield
 
 
-async def _paced(paths: Sequence[Path], leave_out: Collection[Path], seconds: float) -> tuple[Look, float]:
+async def _paced(paths: Sequence[Path], leave_out: Collection[Path], seconds: float) -> tuple[FileStamps, float]:
     """The files, and how long to wait before the next look. Looking takes at most a tenth of the time."""
     began = monotonic()
     found = await in_thread(Purpose.HOUSE, look, paths, leave_out)

@@ -6,4 +6,5 @@ handles.py      what a verb returns; expressions.py has the references and condi
 arguments.py    what several verbs take
 declared.py     the line `p = Pipeline(…)`, read from the source; contract.py makes its contract
 build.py        from a file to graphs: the sandbox runs the file (entry.py is inside), the runner reads what it sends
+build_page.py   from a pipeline.md to its graph, without the sandbox
 """

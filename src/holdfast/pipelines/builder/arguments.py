@@ -10,7 +10,7 @@ from typing import Any, Final, TypedDict
 
 import msgspec
 
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.pipelines.builder.expressions import Condition, Expression, constant_of, template_of
 from holdfast.pipelines.builder.handles import Handle
 from holdfast.pipelines.graph.durations import seconds_of
@@ -109,7 +109,7 @@ def _rule(given: Any, what: str) -> Rule:
     if not isinstance(given, Mapping):
         raise PipelineInvalid(f"{what} has {given!r:.120}; a rule is a dict: {{'path': '.price', 'op': 'at_most', 'value': 100}}.")
     try:
-        return reading.converted({"path": "", **given}, Rule)
+        return json_structs.converted({"path": "", **given}, Rule)
     except (msgspec.ValidationError, TypeError) as wrong:
         raise PipelineInvalid(
             f"{what} has a wrong rule: {str(wrong)[:300]}. A rule has path, op, value, code, message, severity."

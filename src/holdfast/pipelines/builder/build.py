@@ -20,7 +20,7 @@ from holdfast.hosts.sandbox.sandbox import Sandbox
 from holdfast.hosts.sandbox.server_limits import ServerLimits
 from holdfast.hosts.sandbox.visible_folders import packages as importable
 from holdfast.hosts.sandbox.visible_folders import readable
-from holdfast.model import codec, reading
+from holdfast.model import codec, json_structs
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.pipelines.builder.build_page import built_page
 from holdfast.pipelines.builder.contract import contract_of_arguments
@@ -168,7 +168,7 @@ def _draft(text: str, file: Path) -> _Draft:
     data = text.encode(errors="surrogatepass")
     try:
         check_text(data, MAX_DRAFT_BYTES, "A pipeline")
-        return reading.decoded(data, _Draft)
+        return json_structs.decoded(data, _Draft)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as wrong:
         raise PipelineInvalid(f"Its code sent a wrong pipeline: {str(wrong)[:300]}.", str(file)) from None
 

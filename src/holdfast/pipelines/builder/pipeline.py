@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, Unpack
 
 import msgspec
 
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.pipelines.builder import arguments
 from holdfast.pipelines.builder.arguments import Common
 from holdfast.pipelines.builder.expressions import Expression, Ref, constant_of, template_of
@@ -360,7 +360,7 @@ class Pipeline(WorkerVerbs):
 
     def _add(self, node: AnyNode) -> None:
         try:
-            node = reading.converted(msgspec.to_builtins(node), type(node))  # arguments of a wrong type are found here
+            node = json_structs.converted(msgspec.to_builtins(node), type(node))  # arguments of a wrong type are found here
         except (msgspec.ValidationError, TypeError) as wrong:
             what, _, where = str(wrong).partition(" - at ")
             raise PipelineInvalid(f"The node {node.name!r:.80}: {where.strip('`$.') or 'an argument'}: {what}.") from None

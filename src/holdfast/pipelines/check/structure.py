@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from holdfast.contract.terms import Limits
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.pipelines.check.known import Workers, doers_of, found, workers_of
 from holdfast.pipelines.check.table import Found, listed, named
 from holdfast.pipelines.graph.contract import time_limit
@@ -158,7 +158,7 @@ def _check_until(node: UntilNode, workers: Workers, problems: Found) -> None:
 
 def check_limits(graph: Graph, problems: Found) -> None:
     """Note nodes that may take longer, or spend more, than the whole pipeline."""
-    limits = reading.converted(graph.contract.get("limits") or {}, Limits)
+    limits = json_structs.converted(graph.contract.get("limits") or {}, Limits)
     most = time_limit(limits)
     for node in graph.nodes:
         for seconds, what in _times(node):

@@ -29,7 +29,7 @@ from holdfast.pipelines.graph.graph import (
 _CENT: Final = Decimal("0.01")
 
 
-class Look(NamedTuple):
+class StateStyle(NamedTuple):
     """How a state is shown beside its word: a mark, a colour for light pages and one for dark pages."""
 
     mark: str
@@ -37,16 +37,16 @@ class Look(NamedTuple):
     dark: str
 
 
-STATES: Final[Mapping[str, Look]] = {
-    "waiting": Look("○", "#5b6472", "#a3adba"),
-    "running": Look("◎", "#1d5fbf", "#7ab3ff"),
-    "person": Look("◇", "#7a3fb8", "#c9a2ff"),
-    "ok": Look("●", "#1b6e3c", "#63cf8d"),
-    "partial": Look("◕", "#0f6b6b", "#5ccfcf"),
-    "skipped": Look("–", "#5b6472", "#a3adba"),
-    "blocked": Look("■", "#8a5a00", "#f0b64a"),
-    "failed": Look("✕", "#b3261e", "#ff8f87"),
-    "undone": Look("↩", "#6b4a3a", "#d0a48e"),
+STATES: Final[Mapping[str, StateStyle]] = {
+    "waiting": StateStyle("○", "#5b6472", "#a3adba"),
+    "running": StateStyle("◎", "#1d5fbf", "#7ab3ff"),
+    "person": StateStyle("◇", "#7a3fb8", "#c9a2ff"),
+    "ok": StateStyle("●", "#1b6e3c", "#63cf8d"),
+    "partial": StateStyle("◕", "#0f6b6b", "#5ccfcf"),
+    "skipped": StateStyle("–", "#5b6472", "#a3adba"),
+    "blocked": StateStyle("■", "#8a5a00", "#f0b64a"),
+    "failed": StateStyle("✕", "#b3261e", "#ff8f87"),
+    "undone": StateStyle("↩", "#6b4a3a", "#d0a48e"),
 }
 """The states of nodes. `person` is a node that waits for a person."""
 

@@ -10,7 +10,7 @@ import msgspec
 from holdfast.contract.terms import Limits
 from holdfast.model.ledger import CostSample
 from holdfast.pipelines.estimate.amounts import NOTHING, Amount, capped
-from holdfast.pipelines.estimate.worst import MOST_GRAPHS, Catalogue, Gap, Worst, items_of, worst_of
+from holdfast.pipelines.estimate.worst import MOST_GRAPHS, Gap, KnownWorkers, Worst, items_of, worst_of
 from holdfast.pipelines.graph.contract import contract_in
 from holdfast.pipelines.graph.graph import Graph, MapNode, parted
 from holdfast.pipelines.graph.structure import structure_of
@@ -83,14 +83,14 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
 def estimate(
     graph: Graph,
     inputs: Mapping[str, Any] | None,
-    catalogue: Catalogue,
+    known_workers: KnownWorkers,
     *,
     samples: Samples = lambda pipeline: (),
     limits: Limits | None = None,
 ) -> Estimate:
     """What a run of this graph may cost."""
-    worst = worst_of(graph, inputs, catalogue, limits)
-    usual = usual_of(graph, inputs, catalogue, samples)
+    worst = worst_of(graph, inputs, known_workers, limits)
+    usual = usual_of(graph, inputs, known_workers, samples)
     nodes = tuple(
         NodeEstimate(node=one.node, kind=one.kind, most=one.most, usual=usual.get(one.node), runs=one.runs) for one in worst.nodes
     )
@@ -108,10 +108,10 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits
 
 
-def rest_of(graph: Graph, begun: Begun, catalogue: Catalogue, *, samples: Samples = lambda pipeline: ()) -> Estimate:
+def rest_of(graph: Graph, begun: Begun, known_workers: KnownWorkers, *, samples: Samples = lambda pipeline: ()) -> Estimate:
     """What the rest of a run may cost: its nodes that have not ended, further rounds of its loops, and the undo of what it has done."""
-    worst, structure = worst_of(graph, begun.inputs, catalogue, begun.limits), structure_of(graph)
-    usual = usual_of(graph, begun.inputs, catalogue, samples)
+    worst, structure = worst_of(graph, begun.inputs, known_workers, begun.limits), structure_of(graph)
+    usual = usual_of(graph, begun.inputs, known_workers, samples)
     nodes, most = [], NOTHING
     for one in worst.nodes:
         loop, spent = structure.loops.get(one.node), begun.spent.get(one.node, NOTHING)
@@ -121,7 +121,7 @@ def rest_of(graph: Graph, begun: Begun, catalogue: Catalogue, *, samples: Sample
         if not over:
             nodes.append(NodeEstimate(node=one.node, kind=one.kind, most=left, usual=usual.get(one.node), runs=one.runs))
     limits, all_spent = begun.limits, sum(begun.spent.values(), NOTHING)
-    most = most.at_most(capped(limits.max_tokens, limits.max_cost_usd, catalogue.dearest()).less(all_spent))
+    most = most.at_most(capped(limits.max_tokens, limits.max_cost_usd, known_workers.dearest()).less(all_spent))
     open_nodes = {node.node for node in nodes}
     gaps = tuple(gap for gap in worst.gaps if gap.node.partition("/")[0] in open_nodes)
     return _estimate(graph, tuple(nodes), most, msgspec.structs.replace(worst, gaps=gaps))
@@ -145,15 +145,15 @@ def _estimate(graph: Graph, nodes: tuple[NodeEstimate, ...], most: Amount, worst
     )
 
 
-def usual_of(graph: Graph, inputs: Mapping[str, Any] | None, catalogue: Catalogue, samples: Samples) -> dict[str, Usual]:
+def usual_of(graph: Graph, inputs: Mapping[str, Any] | None, known_workers: KnownWorkers, samples: Samples) -> dict[str, Usual]:
     """What each node usually costs. For a map it is computed from its items, for a node that runs a pipeline from the nodes of that
     pipeline."""
-    return _Past(catalogue, samples).graph(graph, inputs)
+    return _Past(known_workers, samples).graph(graph, inputs)
 
 
 class _Past:
-    def __init__(self, catalogue: Catalogue, samples: Samples) -> None:
-        self._catalogue = catalogue
+    def __init__(self, known_workers: KnownWorkers, samples: Samples) -> None:
+        self._known_workers = known_workers
         self._samples = samples
         self._known: dict[tuple[str, int], Usual | None] = {}
         """What one run of a nested pipeline usually costs, by its name with version and by the depth at which it stands."""
@@ -175,7 +175,7 @@ class _Past:
     def _run(self, worker: str, depth: int) -> Usual | None:
         """What one run of a nested pipeline usually costs. None for a worker, and for a pipeline without past runs."""
         if (worker, depth) not in self._known:
-            nested = self._catalogue.graph(*parted(worker)) if depth < _MOST_DEPTH and self._graphs < MOST_GRAPHS else None
+            nested = self._known_workers.graph(*parted(worker)) if depth < _MOST_DEPTH and self._graphs < MOST_GRAPHS else None
             self._graphs += nested is not None
             inner = [] if nested is None else list(self.graph(nested, None, depth + 1).values())
             p50, p95 = (sum((getattr(each, name) for each in inner), NOTHING) for name in ("p50", "p95"))

@@ -48,7 +48,7 @@ _NESTED_GAPS: Final = 10
 """At most this many gaps of a nested pipeline are reported for each node that runs it."""
 
 
-class Catalogue(Protocol):
+class KnownWorkers(Protocol):
     """What an estimate must know in addition to the graph."""
 
     def contract(self, worker_id: str, version: str | None) -> Contract | None:
@@ -94,18 +94,18 @@ class Worst(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes that a person may let try again. Each further try costs more than the worst case says."""
 
 
-def worst_of(graph: Graph, inputs: Mapping[str, Any] | None, catalogue: Catalogue, limits: Limits | None = None) -> Worst:
+def worst_of(graph: Graph, inputs: Mapping[str, Any] | None, known_workers: KnownWorkers, limits: Limits | None = None) -> Worst:
     """The worst case of a graph. If the inputs of a run are given, a map over a list in the inputs is multiplied by the real number of its
     items. `limits`: those of a run, if its caller has lowered them.
     """
-    return _Reckoning(catalogue).graph(graph, inputs, limits or contract_in(graph).limits)
+    return _Reckoning(known_workers).graph(graph, inputs, limits or contract_in(graph).limits)
 
 
-def worker_most(worker_id: str, limits: Limits, catalogue: Catalogue) -> tuple[Amount, str | None]:
+def worker_most(worker_id: str, limits: Limits, known_workers: KnownWorkers) -> tuple[Amount, str | None]:
     """The most that one run of a worker can cost, and the reason if that is not known."""
     if all(grant.name != MODEL_TOOL for grant in limits.tools):
         return NOTHING, None
-    most = capped(limits.max_tokens, limits.max_cost_usd, catalogue.dearest())
+    most = capped(limits.max_tokens, limits.max_cost_usd, known_workers.dearest())
     if most.nanos is not None:
         return most, None
     if limits.max_tokens is None:
@@ -114,9 +114,9 @@ def worker_most(worker_id: str, limits: Limits, catalogue: Catalogue) -> tuple[A
 
 
 class _Reckoning:
-    def __init__(self, catalogue: Catalogue) -> None:
-        self._catalogue = catalogue
-        self._dearest = catalogue.dearest()
+    def __init__(self, known_workers: KnownWorkers) -> None:
+        self._known_workers = known_workers
+        self._dearest = known_workers.dearest()
         self._within: list[str] = []
         self._known: dict[str, tuple[Amount, tuple[Gap, ...]]] = {}
         """The worst cases of nested pipelines, by name with version; their gaps are named from the node that runs the pipeline. A pipeline
@@ -194,12 +194,12 @@ class _Reckoning:
             self._gaps += [Gap(self._node + gap.node, gap.why) for gap in gaps]
             return most
         name, version = parted(worker)
-        contract, graph = self._catalogue.contract(name, version), self._catalogue.graph(name, version)
+        contract, graph = self._known_workers.contract(name, version), self._known_workers.graph(name, version)
         if contract is None:
             self._gaps.append(Gap(self._node, f"no worker {name} is known here"))
             return UNKNOWN
         if graph is None:
-            most, why = worker_most(contract.worker_id, contract.limits, self._catalogue)
+            most, why = worker_most(contract.worker_id, contract.limits, self._known_workers)
             if why is not None:
                 self._gaps.append(Gap(self._node, why))
             return most

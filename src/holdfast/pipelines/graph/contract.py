@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.contract.checking import Checker, SchemaInvalid
 from holdfast.contract.terms import DEFAULT_TIMEOUT_SECONDS, Contract, Limits
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.pipelines.graph.graph import Graph
 from holdfast.pipelines.graph.refusals import PipelineInvalid
 
@@ -16,7 +16,7 @@ from holdfast.pipelines.graph.refusals import PipelineInvalid
 def contract_in(graph: Graph) -> Contract:
     """Read the contract that a graph holds. Raises PipelineInvalid if it is not a valid contract."""
     try:
-        contract = reading.converted(graph.contract, Contract)
+        contract = json_structs.converted(graph.contract, Contract)
         Checker(contract.input_schema)
         Checker(contract.output_schema)
         return contract

@@ -92,19 +92,19 @@ def flaws_in(template: Template, *, item: bool = False) -> list[Flaw]:
     return flaws
 
 
-class _Visit(NamedTuple):
+class _TemplatePart(NamedTuple):
     where: Path
     found: Reference | Flaw | None
     depth: int
 
 
-def _walked(template: Template) -> Iterator[_Visit]:
+def _walked(template: Template) -> Iterator[_TemplatePart]:
     """Every place of a template, from its beginning to its end. It does not recurse."""
     waiting: list[tuple[Path, Any, int]] = [((), template, 1)]
     while waiting:
         where, part, depth = waiting.pop()
         found, below = _read(part, where)
-        yield _Visit(where, found, depth)
+        yield _TemplatePart(where, found, depth)
         if depth <= MAX_DEPTH:
             waiting.extend(((*where, key), inner, depth + 1) for key, inner in reversed(below))
 

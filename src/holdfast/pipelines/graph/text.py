@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.model import codec, reading
+from holdfast.model import codec, json_structs
 from holdfast.model.errors import HoldfastError
 from holdfast.model.shapes import crowding
 from holdfast.pipelines.graph.bounds import check_graph
@@ -101,7 +101,7 @@ def check_text(data: bytes, most: int, what: str) -> None:
 
 def _decoded(data: bytes, kind: type[Any]) -> Any:
     try:
-        return reading.decoded(data, kind)
+        return json_structs.decoded(data, kind)
     except msgspec.ValidationError as wrong:
         what, _, where = str(wrong).partition(" - at ")
         raise PipelineInvalid(f"{what[:400]}.", where.strip("`").removeprefix("$").removeprefix(".")[:400]) from None

@@ -17,9 +17,9 @@ from holdfast.contract.costs import SchemaInvalid
 from holdfast.contract.refusals import Overloaded
 from holdfast.contract.rules import MAX_REASONS, Reason, broken
 from holdfast.hosts.evaluator.schema_check import CheckTooCostly, problems_in
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.pipelines.graph.graph import GateNode
-from holdfast.pipelines.record.results import Failed, NodeError, Outcome, Settled, error_of
+from holdfast.pipelines.record.results import Failed, NodeError, NodeProgress, Settled, error_of
 from holdfast.pipelines.scene.failure import ran
 from holdfast.pipelines.scene.scene import Scene
 
@@ -34,7 +34,7 @@ class Verdict(msgspec.Struct, frozen=True):
     reasons: list[Reason] = []
 
 
-async def advance(node: GateNode, scene: Scene) -> Outcome:
+async def advance(node: GateNode, scene: Scene) -> NodeProgress:
     """The run goes on after `allow`. After `block` the node's `on_block` decides. `revise` asks for another round; if no round is left, it
     is treated like `block`."""
     candidate = await scene.value(node.candidate)
@@ -45,14 +45,14 @@ async def advance(node: GateNode, scene: Scene) -> Outcome:
         {
             "verdict": verdict.verdict,
             "reasons": msgspec.to_builtins(verdict.reasons),
-            "round": scene.visit.round,
+            "round": scene.position.round,
             "outputs": candidate,
         }
     )
     if node.shadow or verdict.verdict == "allow":
         return Settled(state="ok", document=document)
     held_back = {name: value for name, value in document.items() if name != "outputs"}
-    if verdict.verdict == "revise" and node.revise is not None and scene.visit.round <= node.rounds:
+    if verdict.verdict == "revise" and node.revise is not None and scene.position.round <= node.rounds:
         return Settled(state="blocked", document=held_back, revise=True, passes=False, why=_told(verdict))
     error = NodeError(code="gate_blocked", message=f"{node.name} let nothing pass: {_told(verdict)}", details=held_back)
     return Failed(error, action=node.on_block, document=document if node.on_block == "escalate" else held_back)
@@ -81,7 +81,7 @@ async def _judged(node: GateNode, scene: Scene) -> Verdict | Failed | None:
 def verdict_of(outputs: Any) -> Verdict:
     """The verdict in a worker's outputs; `block` if the outputs are not a verdict. A verdict other than `allow` must have a reason."""
     try:
-        found = reading.converted(outputs, Verdict)
+        found = json_structs.converted(outputs, Verdict)
     except msgspec.ValidationError as odd:
         return _invalid(f"The validator's answer is not a verdict: {odd}")
     if found.verdict != "allow" and not found.reasons:

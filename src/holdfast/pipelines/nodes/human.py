@@ -12,7 +12,7 @@ from holdfast.contract.refusals import Overloaded
 from holdfast.hosts.evaluator.schema_check import CheckTooCostly, examined
 from holdfast.pipelines.graph.graph import HumanNode
 from holdfast.pipelines.record.operations import question_at
-from holdfast.pipelines.record.results import Failed, NodeError, Outcome, Settled
+from holdfast.pipelines.record.results import Failed, NodeError, NodeProgress, Settled
 from holdfast.pipelines.scene.chains import end_chain, keep_chain
 from holdfast.pipelines.scene.scene import Scene, Silence
 from holdfast.workers.approvals import ChainPart, Decision, Kind
@@ -21,14 +21,14 @@ from holdfast.workers.demands import demands_of, shortage
 _PART = "approval"
 
 
-async def advance(node: HumanNode, scene: Scene) -> Outcome:
+async def advance(node: HumanNode, scene: Scene) -> NodeProgress:
     """The node is ok if the persons approve. An approver may edit what is shown: then the outputs are what the person wrote."""
     value = await scene.value(node.show)
     shown = value if isinstance(value, dict) else {"value": value}
     kind: Kind = "approve" if node.form is None else "question"
     demands = _demands(node, scene)
     if (
-        scene.records.find(question_at(kind, scene.visit, _PART).callback) is None
+        scene.records.find(question_at(kind, scene.position, _PART).callback) is None
         and (flaw := await _flaw(node, scene, demands)) is not None
     ):
         return Failed(flaw)
@@ -42,7 +42,7 @@ async def advance(node: HumanNode, scene: Scene) -> Outcome:
     return await _decided(node, scene, decision, value)
 
 
-async def _decided(node: HumanNode, scene: Scene, decision: Decision, value: Any) -> Outcome:
+async def _decided(node: HumanNode, scene: Scene, decision: Decision, value: Any) -> NodeProgress:
     document: dict[str, Any] = {"verdict": decision.verdict, "decided_by": decision.decided_by, "comment": decision.comment}
     if decision.verdict == "reject":
         said = f" They say: {decision.comment}" if decision.comment else ""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.pipelines.graph.graph import MapNode
-from holdfast.pipelines.record.results import Failed, NodeError, Outcome, Settled
+from holdfast.pipelines.record.results import Failed, NodeError, NodeProgress, Settled
 from holdfast.pipelines.scene.earlier_items import WORK
 from holdfast.pipelines.scene.scene import CannotRun, Scene
 from holdfast.pipelines.scene.shards import Page, ShardFailed, Task, kept_items, pages
 
 
-async def advance(node: MapNode, scene: Scene) -> Outcome:
+async def advance(node: MapNode, scene: Scene) -> NodeProgress:
     """The node is ok if every item is, partial if some failed and the node tolerates that, and fails if more failed."""
     items = await scene.opened(node.over)
     if not isinstance(items, list):
@@ -53,7 +53,7 @@ async def _previous(scene: Scene) -> list[Any] | None:
     """The outputs of each item in the round before, for a map that a gate wants revised."""
     if scene.revision is None:
         return None
-    before = scene.run_state.document(scene.node.name, scene.visit.round - 1) or {}
+    before = scene.run_state.document(scene.node.name, scene.position.round - 1) or {}
     found: dict[int, Any] = {item["index"]: item["outputs"] for item in await scene.run_state.values.opened(before.get("items", []))}
     return [found.get(index) for index in range(max(found, default=-1) + 1)]
 
@@ -82,14 +82,14 @@ async def undo(node: MapNode, scene: Scene) -> NodeError | bool | None:
     """
     assert node.undo is not None
     over = await scene.opened(node.over)
-    document = scene.run_state.document(node.name, scene.visit.round) or {}
+    document = scene.run_state.document(node.name, scene.position.round) or {}
     rows = await scene.run_state.values.opened(document.get("items", []))
     kept = await kept_items(scene)
     left = [{**row, "item": over[row["index"]]} for row in reversed(rows) if row["status"] == "ok" and row["index"] not in kept]
     own = node.undo.inputs
     template, values = await scene.closed_template(node.inputs if own is None else own)
     found: list[Page] | ShardFailed | None = None
-    for turn in range(1, scene.visit.turn + 1):
+    for turn in range(1, scene.position.turn + 1):
         task = Task(
             workers=(node.undo.worker,),
             template=template,

@@ -8,12 +8,12 @@ from typing import Any
 from holdfast.contract.codes import Status
 from holdfast.contract.merges import MERGE_CONFLICT, MISSING, failure_of, merged
 from holdfast.pipelines.graph.graph import MergeNode
-from holdfast.pipelines.record.results import Failed, NodeError, Outcome, Settled, error_of
+from holdfast.pipelines.record.results import Failed, NodeError, NodeProgress, Settled, error_of
 from holdfast.pipelines.scene.failure import ran
 from holdfast.pipelines.scene.scene import NotReached, Scene
 
 
-async def advance(node: MergeNode, scene: Scene) -> Outcome:
+async def advance(node: MergeNode, scene: Scene) -> NodeProgress:
     """Parts whose node has no result are missing. A merge without any part is skipped."""
     parts, lost = await _parts(node, scene)
     there = [(source, value) for source, value in parts if value is not MISSING]

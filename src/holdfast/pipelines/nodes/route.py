@@ -8,12 +8,12 @@ from typing import Any
 from holdfast.contract.codes import Status
 from holdfast.contract.rules import holds
 from holdfast.pipelines.graph.graph import RouteNode
-from holdfast.pipelines.record.results import Failed, NodeError, Outcome, Settled, error_of
+from holdfast.pipelines.record.results import Failed, NodeError, NodeProgress, Settled, error_of
 from holdfast.pipelines.scene.failure import ran
 from holdfast.pipelines.scene.scene import Scene
 
 
-async def advance(node: RouteNode, scene: Scene) -> Outcome:
+async def advance(node: RouteNode, scene: Scene) -> NodeProgress:
     """The worker gives the label, or it is the first label whose rules hold. If there is no such label, `otherwise` is chosen; without
     `otherwise` the node fails."""
     offers = {"type": "object", "required": ["label"], "properties": {"label": {"enum": list(node.labels)}}}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from holdfast.pipelines.graph.graph import StepNode
-from holdfast.pipelines.record.results import Failed, NodeError, Outcome, Settled
+from holdfast.pipelines.record.results import Failed, NodeError, NodeProgress, Settled
 from holdfast.pipelines.scene.scene import Scene
 from holdfast.pipelines.steps.steps import StepFailed
 from holdfast.workers.packages import WorkerChanged, WorkerMissing
 
 
-async def advance(node: StepNode, scene: Scene) -> Outcome:
+async def advance(node: StepNode, scene: Scene) -> NodeProgress:
     """The node ends with the value that the function returns. The function is pure, so after a crash before the write it is simply called
     again."""
     run, package = scene.run_state, scene.run_state.graph.steps

@@ -15,9 +15,9 @@ from holdfast.contract.protocol import Response
 from holdfast.durable.journal import succeeded
 from holdfast.pipelines.graph.graph import FINISH, SuperviseNode, parted
 from holdfast.pipelines.record.choices import Answer, Taken, answer_of, choice_at, choice_text
-from holdfast.pipelines.record.operations import Visit
+from holdfast.pipelines.record.operations import NodePosition
 from holdfast.pipelines.record.responses import was_refused
-from holdfast.pipelines.record.results import Failed, NodeError, Outcome, Settled, error_of
+from holdfast.pipelines.record.results import Failed, NodeError, NodeProgress, Settled, error_of
 from holdfast.pipelines.scene.failure import MOST_TURNS, ended, ran
 from holdfast.pipelines.scene.scene import CannotRun, Scene
 
@@ -31,11 +31,11 @@ _MOST_OUTPUTS: Final = 16 * 1024
 _MOST_TEXT: Final = 1000
 
 
-async def advance(node: SuperviseNode, scene: Scene) -> Outcome:
+async def advance(node: SuperviseNode, scene: Scene) -> NodeProgress:
     """Ask the supervisor, run the worker that it chose, and ask again. The node ends with the outputs that the supervisor gives when it
     finishes."""
-    before = [one for turn in range(1, scene.visit.turn) for one in _taken(node, scene, turn)]
-    here = _taken(node, scene, scene.visit.turn)
+    before = [one for turn in range(1, scene.position.turn) for one in _taken(node, scene, turn)]
+    here = _taken(node, scene, scene.position.turn)
     while True:
         number = len(here) + 1
         told = [*before, *here]
@@ -46,7 +46,7 @@ async def advance(node: SuperviseNode, scene: Scene) -> Outcome:
         if last.response.status is not Status.OK:
             return await _failed(scene, error_of(last.response), told)
         answer = answer_of(last.response.outputs)
-        if isinstance(answer, Answer) and scene.records.find(at := choice_at(scene.visit, number)) is None:
+        if isinstance(answer, Answer) and scene.records.find(at := choice_at(scene.position, number)) is None:
             scene.records.note(succeeded(at, choice_text(number, answer)))
         if isinstance(answer, str):
             return await _failed(scene, _error(node, INVALID, f"gave no valid choice in turn {number}: {answer}"), told)
@@ -86,14 +86,14 @@ def _ends(response: Response) -> bool:
 def _taken(node: SuperviseNode, scene: Scene, turn: int) -> list[Taken]:
     """The choices whose runs are over, in one try of the node, each with its response."""
     operations = scene.records.by_id
-    visit, found = Visit(node.name, scene.visit.round, turn), list[Taken]()
+    position, found = NodePosition(node.name, scene.position.round, turn), list[Taken]()
     while len(found) < node.turns - 1:
         number = len(found) + 1
-        asked = ended(operations, visit, f"ask-{number}", (node.worker,))
+        asked = ended(operations, position, f"ask-{number}", (node.worker,))
         answer = answer_of(asked.outputs) if asked is not None and asked.status is Status.OK else ""
         if not isinstance(answer, Answer) or answer.choice not in node.choices:
             break
-        response = ended(operations, visit, f"choice-{number}", (node.choices[answer.choice],))
+        response = ended(operations, position, f"choice-{number}", (node.choices[answer.choice],))
         if response is None or _ends(response):
             break
         found.append(Taken(answer, response))
@@ -203,7 +203,7 @@ async def _undone(node: SuperviseNode, scene: Scene, place: int, one: Taken) -> 
     while True:
         turn += 1
         last = await ran(scene.in_turn(turn), (worker,), inputs, part=f"undo-{place}")
-        if last is None or last.response.status is Status.OK or turn == scene.visit.turn:
+        if last is None or last.response.status is Status.OK or turn == scene.position.turn:
             return None if last is None else last.response
 
 

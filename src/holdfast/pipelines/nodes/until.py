@@ -12,7 +12,7 @@ from holdfast.contract.codes import Status
 from holdfast.contract.rules import Reason, broken
 from holdfast.pipelines.graph.graph import UntilNode
 from holdfast.pipelines.record.operations import wait_at
-from holdfast.pipelines.record.results import Failed, NodeError, Outcome, Settled, error_of
+from holdfast.pipelines.record.results import Failed, NodeError, NodeProgress, Settled, error_of
 from holdfast.pipelines.scene.failure import ran
 from holdfast.pipelines.scene.scene import Scene
 
@@ -20,12 +20,12 @@ EVERY = "every"
 """The name of the node's waits in the journal."""
 
 
-async def advance(node: UntilNode, scene: Scene) -> Outcome:
+async def advance(node: UntilNode, scene: Scene) -> NodeProgress:
     """The node ends with the first outputs for which the rules hold. It fails if a run fails, and if the rules hold for no run."""
     document: dict[str, Any] = {}
     reasons: list[Reason] = []
     for number in range(1, node.at_most + 1):
-        if scene.records.is_closed(wait_at(scene.visit, EVERY, number)):
+        if scene.records.is_closed(wait_at(scene.position, EVERY, number)):
             continue  # the rules did not hold for this run, so the node waited
         last = await ran(scene, (node.worker,), partial(scene.inputs, node.inputs), part=f"work-{number}", template=node.inputs)
         if last is None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from holdfast.pipelines.graph.graph import WaitNode
-from holdfast.pipelines.record.results import Outcome, Settled
+from holdfast.pipelines.record.results import NodeProgress, Settled
 from holdfast.pipelines.scene.scene import Scene
 
 
-async def advance(node: WaitNode, scene: Scene) -> Outcome:
+async def advance(node: WaitNode, scene: Scene) -> NodeProgress:
     """The node ends when its time is over."""
     return Settled(state="ok", document={}) if scene.wait("wait", node.seconds) else None

@@ -6,12 +6,12 @@ from functools import partial
 
 from holdfast.contract.codes import Status
 from holdfast.pipelines.graph.graph import WorkerNode
-from holdfast.pipelines.record.results import Failed, Outcome, Settled, error_of
+from holdfast.pipelines.record.results import Failed, NodeProgress, Settled, error_of
 from holdfast.pipelines.scene.failure import ran
 from holdfast.pipelines.scene.scene import Scene
 
 
-async def advance(node: WorkerNode, scene: Scene) -> Outcome:
+async def advance(node: WorkerNode, scene: Scene) -> NodeProgress:
     """The node ends with the response of the first run that succeeds. If none does, it fails with the response of the last one."""
     last = await ran(scene, (node.worker, *node.fallback), partial(scene.inputs, node.inputs), template=node.inputs)
     if last is None:

@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.contract.notes import Notes, meant, shown
 from holdfast.contract.page import PIPELINE_SPEC
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.durations import HINT
 from holdfast.model.durations import parsed as duration
 from holdfast.pipelines.graph.bounds import check_node
@@ -57,7 +57,7 @@ class FieldReader:
         if self._failed:
             return None
         try:
-            node: AnyNode = reading.converted({**made, KIND: kind.__struct_config__.tag}, kind)  # type: ignore[assignment]
+            node: AnyNode = json_structs.converted({**made, KIND: kind.__struct_config__.tag}, kind)  # type: ignore[assignment]
             check_node(node, "node")
             return node
         except msgspec.ValidationError as wrong:

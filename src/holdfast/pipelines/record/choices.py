@@ -10,10 +10,10 @@ from holdfast.contract.notes import shown
 from holdfast.contract.protocol import Response
 from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import identity_of
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.operations import Operation, Type
 from holdfast.pipelines.graph.graph import FINISH
-from holdfast.pipelines.record.operations import Visit
+from holdfast.pipelines.record.operations import NodePosition
 from holdfast.workers.run_operations import CHOICE
 
 _MOST_REASON: Final = 2000
@@ -52,7 +52,7 @@ def answer_of(outputs: Any) -> Answer | str:
     """Read the choice from a supervisor's outputs. If they hold no valid choice, the result is a sentence that says why. A label or a
     reason that is too long is cut."""
     try:
-        found = reading.converted(outputs, Answer)
+        found = json_structs.converted(outputs, Answer)
     except msgspec.ValidationError as odd:
         return str(odd)[:400]
     if not found.reason.strip():
@@ -62,9 +62,9 @@ def answer_of(outputs: Any) -> Answer | str:
     return msgspec.structs.replace(found, choice=found.choice[:_MOST_LABEL], reason=found.reason[:_MOST_REASON])
 
 
-def choice_at(visit: Visit, number: int) -> Identity:
+def choice_at(position: NodePosition, number: int) -> Identity:
     """The identity of the step that records a choice, by the number of the supervisor's turn in one try of the node."""
-    return identity_of(Type.STEP, CHOICE, visit.node, visit.round, visit.turn, number)
+    return identity_of(Type.STEP, CHOICE, position.node, position.round, position.turn, number)
 
 
 def choice_text(number: int, answer: Answer) -> str:
@@ -74,5 +74,5 @@ def choice_text(number: int, answer: Answer) -> str:
 
 def told_choice(recorded: Operation) -> str:
     """A recorded choice in a few words, for people."""
-    chosen = reading.decoded(recorded.result or "{}", Chosen)
+    chosen = json_structs.decoded(recorded.result or "{}", Chosen)
     return shown(f"turn {chosen.turn}: chose {chosen.choice}: {chosen.reason}", _MOST_SHOWN)

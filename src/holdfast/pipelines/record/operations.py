@@ -32,7 +32,7 @@ TIME_AT = identity_of(Type.WAIT, SubType.WAIT.value, "time-limit")
 """The timer of the whole run."""
 
 
-class Visit(msgspec.Struct, frozen=True):
+class NodePosition(msgspec.Struct, frozen=True):
     """One node, in one round of a validation loop, in one turn of its failure policy. Both count from 1."""
 
     node: str
@@ -41,10 +41,10 @@ class Visit(msgspec.Struct, frozen=True):
 
 
 @lru_cache(maxsize=_KEPT_IDENTITIES)
-def run_at(visit: Visit, part: str, number: int) -> Identity:
+def run_at(position: NodePosition, part: str, number: int) -> Identity:
     """The identity of a child run of a node: the part of the node's work (`work`, `undo`, ...), and the number of the run in that part,
     from 1."""
-    return identity_of(Type.CHAINED_INVOKE, RUN, visit.node, visit.round, visit.turn, part, number)
+    return identity_of(Type.CHAINED_INVOKE, RUN, position.node, position.round, position.turn, part, number)
 
 
 @lru_cache(maxsize=_KEPT_IDENTITIES)
@@ -53,9 +53,9 @@ def reused_at(at: Identity) -> Identity:
     return identity_of(Type.STEP, REUSED, at.name or "", at.operation_id)
 
 
-def wait_at(visit: Visit, part: str, number: int = 1) -> Identity:
+def wait_at(position: NodePosition, part: str, number: int = 1) -> Identity:
     """The identity of a wait of a node."""
-    return identity_of(Type.WAIT, SubType.WAIT.value, visit.node, visit.round, visit.turn, part, number)
+    return identity_of(Type.WAIT, SubType.WAIT.value, position.node, position.round, position.turn, part, number)
 
 
 def node_time_at(node: str, turn: int) -> Identity:
@@ -63,6 +63,6 @@ def node_time_at(node: str, turn: int) -> Identity:
     return identity_of(Type.WAIT, SubType.WAIT.value, node, "time-limit", turn)
 
 
-def question_at(kind: Kind, visit: Visit, part: str, number: int = 1) -> ApprovalPlace:
+def question_at(kind: Kind, position: NodePosition, part: str, number: int = 1) -> ApprovalPlace:
     """The identities of a question to a person, and of the request that stands beside it."""
-    return approval_at(kind, visit.node, f"{visit.round}/{visit.turn}/{part}", number)
+    return approval_at(kind, position.node, f"{position.round}/{position.turn}/{part}", number)

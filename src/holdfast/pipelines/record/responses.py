@@ -6,7 +6,7 @@ import msgspec
 
 from holdfast.contract.codes import meaning_of
 from holdfast.contract.protocol import Observability, Response, ResponseError, response_from
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.operations import Failure, Operation, Status
 from holdfast.pipelines.record.operations import REUSED
 from holdfast.pipelines.record.reused import reused_in
@@ -36,7 +36,7 @@ def child_response(operation: Operation) -> Response:
 
 def _limited(operation: Operation, error: Failure) -> Response:
     """The response for a run that a rate refused."""
-    until = reading.decoded(error.data or "{}", _Limit).until
+    until = json_structs.decoded(error.data or "{}", _Limit).until
     seconds = max(1.0, (until - (operation.ended_at or operation.started_at)) / 1000)
     return made_response("rate_limited", error.message or "A rate is used up.", retry_after_seconds=seconds)
 

@@ -17,7 +17,7 @@ import msgspec
 
 from holdfast.contract.codes import Status
 from holdfast.contract.protocol import Response
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.operations import Action, Failure, Operation, Update
 from holdfast.pipelines.record.operations import node_at
 
@@ -69,10 +69,10 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether the gate asked for another round."""
 
 
-Outcome: TypeAlias = Settled | Failed | None
+NodeProgress: TypeAlias = Settled | Failed | None
 """The result of `advance`: the node ended, it failed, or (None) it waits."""
 
-_settled = reading.decoder(Settled)
+_settled = json_structs.decoder(Settled)
 
 
 def settled_update(node: str, round: int, settled: Settled) -> Update:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.contract.protocol import Response, response_from
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.operations import Operation
 from holdfast.workers.approvals import Decision
 from holdfast.workers.run import text_of
@@ -69,4 +69,4 @@ def reused_in(operation: Operation) -> Reused:
     return msgspec.structs.replace(found, response=found.response.copy())  # a Raw is a view of the whole text
 
 
-_decoder = reading.decoder(Reused)
+_decoder = json_structs.decoder(Reused)

@@ -20,7 +20,7 @@ from holdfast.durable.identifier import Identity
 from holdfast.model import codec
 from holdfast.model.operations import OPEN, RUN, Kind, Operation, Order, Type
 from holdfast.pipelines.graph.graph import AnyNode, MapNode, WorkerNode
-from holdfast.pipelines.record.operations import REUSED, Visit, node_at, reused_at, undone_at
+from holdfast.pipelines.record.operations import REUSED, NodePosition, node_at, reused_at, undone_at
 from holdfast.pipelines.record.responses import child_response
 from holdfast.pipelines.record.results import Settled, settled_of
 from holdfast.pipelines.record.reused import Reused, raw_of, reused_in
@@ -84,9 +84,9 @@ class Forerunners:
         newest = next((past for past in self.runs if node in past.names), None)
         return newest is not None and newest.is_undone(node, round)
 
-    def child(self, node: AnyNode, visit: Visit, part: str, at: Identity, worker_id: str) -> Earlier:
+    def child(self, node: AnyNode, position: NodePosition, part: str, at: Identity, worker_id: str) -> Earlier:
         """What earlier runs did at the place of a child run."""
-        round, found = visit.round, self.reuse(node, visit.round)
+        round, found = position.round, self.reuse(node, position.round)
         candidate = None
         if found is not None and not part.startswith(UNDO):
             past, reuse = found

@@ -2,7 +2,7 @@
 
 run.py          the handler, from the first node to the response; start here
 advance.py      one look at each node; readiness.py says whether it may begin, or is skipped
-ending.py       why a run ends early, and how its open parts are ended; undo.py takes back what was done
+early_end.py    why a run ends early, and how its open parts are ended; undo.py takes back what was done
 response.py     what the run answers
 served.py       a pipeline as the worker service serves it
 """

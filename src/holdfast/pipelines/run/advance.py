@@ -24,9 +24,9 @@ from holdfast.pipelines.graph.graph import (
     WorkerNode,
 )
 from holdfast.pipelines.nodes import gate, human, map, merge, route, step, supervise, until, wait, worker
-from holdfast.pipelines.record.operations import TIME_AT, Visit, node_time_at
-from holdfast.pipelines.record.results import Failed, NodeError, Outcome, Settled
-from holdfast.pipelines.run.ending import end_operation, ending_of
+from holdfast.pipelines.record.operations import TIME_AT, NodePosition, node_time_at
+from holdfast.pipelines.record.results import Failed, NodeError, NodeProgress, Settled
+from holdfast.pipelines.run.early_end import end_operation, ending_of
 from holdfast.pipelines.run.readiness import missing_for, not_reached, skip_of
 from holdfast.pipelines.scene.children import TimeOver
 from holdfast.pipelines.scene.failure import Again, handled
@@ -34,7 +34,7 @@ from holdfast.pipelines.scene.invocation import PipelineRun
 from holdfast.pipelines.scene.scene import CannotRun, NotReached, Scene
 from holdfast.workers.run_operations import CANCEL_AT
 
-_Advance = Callable[[Any, Scene], Awaitable[Outcome]]
+_Advance = Callable[[Any, Scene], Awaitable[NodeProgress]]
 _KINDS: Final[Mapping[type[AnyNode], _Advance]] = {
     WorkerNode: worker.advance,
     PipelineNode: worker.advance,
@@ -85,7 +85,7 @@ async def _looked(run: PipelineRun, node: AnyNode) -> Settled | None:
         turn += 1
         timer = node_time_at(node.name, turn)
         is_over = (known := run.records.find(timer)) is not None and known.status is Status.SUCCEEDED
-        scene = Scene(run, node, Visit(node.name, round, turn), is_over=is_over)
+        scene = Scene(run, node, NodePosition(node.name, round, turn), is_over=is_over)
         outcome = await _outcome(run, node, scene)
         if outcome is None and is_over:
             outcome = await _cut_off(run, node, scene)
@@ -95,7 +95,7 @@ async def _looked(run: PipelineRun, node: AnyNode) -> Settled | None:
             scene.awaits(timer)
         if isinstance(outcome, Failed):
             outcome = _late(node) if is_over else outcome
-            answer = await handled(node, Scene(run, node, scene.visit), outcome)
+            answer = await handled(node, Scene(run, node, scene.position), outcome)
             if isinstance(answer, Again):
                 continue
             outcome = answer
@@ -104,7 +104,7 @@ async def _looked(run: PipelineRun, node: AnyNode) -> Settled | None:
         return outcome
 
 
-async def _outcome(run: PipelineRun, node: AnyNode, scene: Scene) -> Outcome:
+async def _outcome(run: PipelineRun, node: AnyNode, scene: Scene) -> NodeProgress:
     try:
         skipped = await skip_of(run, node, scene)
         return skipped if skipped is not None else await _KINDS[type(node)](node, scene)

@@ -10,7 +10,7 @@ from holdfast.contract.protocol import Observability, Response, ResponseError
 from holdfast.pipelines.graph.graph import Template
 from holdfast.pipelines.graph.references import Unresolved
 from holdfast.pipelines.graph.templates import form_of
-from holdfast.pipelines.run.ending import Ending
+from holdfast.pipelines.run.early_end import Ending
 from holdfast.pipelines.run.undo import Unfinished
 from holdfast.pipelines.scene.invocation import PipelineRun
 from holdfast.pipelines.scene.mismatch import unresolved_error

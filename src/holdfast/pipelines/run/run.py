@@ -21,7 +21,7 @@ from holdfast.pipelines.record.records import Records
 from holdfast.pipelines.record.responses import made_response
 from holdfast.pipelines.restart.forerunners import Forerunners
 from holdfast.pipelines.run.advance import advance
-from holdfast.pipelines.run.ending import can_undo, end_open, ending_by, ending_of
+from holdfast.pipelines.run.early_end import can_undo, end_open, ending_by, ending_of
 from holdfast.pipelines.run.response import responded
 from holdfast.pipelines.run.served import PACKAGE
 from holdfast.pipelines.run.undo import undo_all

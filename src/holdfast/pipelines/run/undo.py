@@ -15,7 +15,7 @@ from holdfast.durable.journal import succeeded
 from holdfast.pipelines.graph.graph import AnyNode, MapNode, SuperviseNode, WorkerNode, has_undo
 from holdfast.pipelines.nodes import map as map_node
 from holdfast.pipelines.nodes import supervise
-from holdfast.pipelines.record.operations import Visit, node_at, undone_at
+from holdfast.pipelines.record.operations import NodePosition, node_at, undone_at
 from holdfast.pipelines.record.results import NodeError, Settled, error_of
 from holdfast.pipelines.scene.failure import ran
 from holdfast.pipelines.scene.invocation import PipelineRun
@@ -66,7 +66,7 @@ def _finished(run: PipelineRun) -> list[tuple[_Undoable, int]]:
 def _did_something(run: PipelineRun, node: _Undoable, round: int, settled: Settled) -> bool:
     """Whether there is something to undo. A failed supervisor counts too, because workers that it chose may have succeeded."""
     if isinstance(node, SuperviseNode):
-        return bool(supervise.effects(node, Scene(run, node, Visit(node.name, round))))
+        return bool(supervise.effects(node, Scene(run, node, NodePosition(node.name, round))))
     return settled.state in ("ok", "partial") and not _is_kept(run, settled)
 
 
@@ -82,7 +82,7 @@ async def _undone(run: PipelineRun, node: _Undoable, round: int) -> Unfinished |
         return None
     error = NodeError(code="undo_failed", message="The undo was tried too often.")
     for turn in range(1, _MOST_TRIES + 1):
-        scene = Scene(run, node, Visit(node.name, round, turn), results=run.results_in(node.name, round))
+        scene = Scene(run, node, NodePosition(node.name, round, turn), results=run.results_in(node.name, round))
         while (tried := await _tried(scene, node, round)) is None:
             await run.records.rest()
         if not isinstance(tried, NodeError):
@@ -133,7 +133,7 @@ def _asked(scene: Scene, node: AnyNode, error: NodeError) -> str | None:
     decision = scene.ask(
         "question",
         "undo",
-        {"node": node.name, "round": scene.visit.round, "error": msgspec.to_builtins(error), "answers": [RETRY, DONE, LEAVE]},
+        {"node": node.name, "round": scene.position.round, "error": msgspec.to_builtins(error), "answers": [RETRY, DONE, LEAVE]},
         question=f"{error.message} Answer with an action: {RETRY}, {DONE} (it is undone by hand) or {LEAVE} (it stays as it is).",
         within=0,
         schema=_ANSWER,

@@ -10,7 +10,7 @@ from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import started
 from holdfast.model.operations import OPEN, Operation, Order, Status, Update
 from holdfast.pipelines.graph.graph import Template, parted
-from holdfast.pipelines.record.operations import Visit, run_at, wait_at
+from holdfast.pipelines.record.operations import NodePosition, run_at, wait_at
 from holdfast.pipelines.record.records import Records
 from holdfast.pipelines.record.responses import was_refused
 from holdfast.pipelines.restart.forerunners import Earlier
@@ -33,7 +33,7 @@ class TimeOver(Exception):
 
 
 class ChildRuns:
-    """Runs workers for one visit of one node, or for one item of a map."""
+    """Runs workers for one node in one round and turn, or for one item of a map."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class ChildRuns:
         service: RunService,
         values: Values,
         accepted: AcceptedRequest,
-        visit: Visit,
+        position: NodePosition,
         *,
         budget: tuple[Budget, ...] = (),
         labels: Labels,
@@ -49,7 +49,7 @@ class ChildRuns:
         is_over: bool = False,
     ) -> None:
         self.records = records
-        self.visit = visit
+        self.position = position
         self.awaited: list[Identity] = []
         """What the node waits for."""
         self._service = service
@@ -75,7 +75,7 @@ class ChildRuns:
 
     async def run(self, worker: str, inputs: Inputs, *, part: str = "work", number: int = 1, template: Template = None) -> Response | None:
         """Run a worker or a pipeline, or find its response."""
-        at = run_at(self.visit, part, number)
+        at = run_at(self.position, part, number)
         known = self.records.find(at)
         if known is not None and known.status not in OPEN:
             return self._told(known, template)
@@ -103,7 +103,7 @@ class ChildRuns:
             or response.error.error_code not in ("schema_mismatch", "artifact_not_found")
         ):
             return response
-        return edge_error(self.visit.node, template, response)
+        return edge_error(self.position.node, template, response)
 
     async def _start(self, at: Identity, worker: str, part: str, inputs: dict[str, Any]) -> Update | Response:
         """The update that starts a child run; or the response of an earlier run that did the same work."""
@@ -134,7 +134,7 @@ class ChildRuns:
 
     def wait(self, part: str, seconds: float, number: int = 1) -> bool:
         """Wait for a time. Returns whether the wait is over. A wait that ended early, because its node's time was over, does not count."""
-        at = wait_at(self.visit, part, number)
+        at = wait_at(self.position, part, number)
         known = self.records.find(at)
         if known is not None and known.status is Status.CANCELLED:
             self.check_time()
@@ -154,7 +154,7 @@ class ChildRuns:
 
     def begin(self, *updates: Update) -> None:
         """Ask for these updates, and record that the node has begun."""
-        self.records.begin(self.visit.node, self.visit.round)
+        self.records.begin(self.position.node, self.position.round)
         self.records.wish(*updates)
 
     def awaits(self, at: Identity) -> None:

@@ -17,7 +17,7 @@ WORK: Final = "work"
 
 async def earlier_items(scene: Scene, items: Sequence[Any], part: str) -> EarlierItems | None:
     """What earlier runs did for the items of a map; None if they did nothing for them. Undos are never reused."""
-    run, node, round = scene.run_state, scene.node, scene.visit.round
+    run, node, round = scene.run_state, scene.node, scene.position.round
     forerunners = run.forerunners
     if forerunners is None or not isinstance(node, MapNode):
         return None

@@ -28,7 +28,7 @@ from holdfast.pipelines.graph.graph import (
     UntilNode,
     WaitNode,
 )
-from holdfast.pipelines.record.operations import Visit, reused_at, run_at
+from holdfast.pipelines.record.operations import NodePosition, reused_at, run_at
 from holdfast.pipelines.record.responses import child_response, was_refused
 from holdfast.pipelines.record.results import Failed, NodeError, Settled
 from holdfast.pipelines.scene.children import ChildRuns, Inputs
@@ -65,14 +65,14 @@ async def ran(scene: ChildRuns, workers: Sequence[str], inputs: Inputs, *, part:
         seconds = _rate_wait(response)
         if seconds is not None and not scene.wait(part, seconds, number):
             return None
-    return Ran(told[-1], scene.records.place_of(run_at(scene.visit, part, len(told))))
+    return Ran(told[-1], scene.records.place_of(run_at(scene.position, part, len(told))))
 
 
-def ended(operations: Mapping[str, Operation], visit: Visit, part: str, workers: Sequence[str]) -> Response | None:
+def ended(operations: Mapping[str, Operation], position: NodePosition, part: str, workers: Sequence[str]) -> Response | None:
     """The response with which `ran` ended a part of a node's work, read from recorded operations; None if that part has not ended."""
     told: list[Response] = []
     while _next(workers, told) is not None:
-        at = run_at(visit, part, len(told) + 1)
+        at = run_at(position, part, len(told) + 1)
         known = operations.get(at.operation_id) or operations.get(reused_at(at).operation_id)
         if known is None or known.status in OPEN:
             return None
@@ -141,7 +141,7 @@ async def _escalated(node: AnyNode, scene: Scene, failed: Failed) -> Settled | A
     decision = scene.ask(
         "question",
         "escalation",
-        {"node": node.name, "round": scene.visit.round, "error": msgspec.to_builtins(error), "answers": actions},
+        {"node": node.name, "round": scene.position.round, "error": msgspec.to_builtins(error), "answers": actions},
         question=f"The node {node.name} failed with {error.code}: {error.message} Answer with an action: {', '.join(actions)}.",
         within=scene.run_state.service.policy.approval_seconds,
         schema=answer_schema(actions, failed.offers, optional=isinstance(node, GateNode)),
@@ -154,7 +154,7 @@ async def _escalated(node: AnyNode, scene: Scene, failed: Failed) -> Settled | A
     answer = decision.result if isinstance(decision.result, dict) else {}
     match answer.get("action") if decision.verdict == "answer" else STOP:
         case "retry":
-            return Again() if scene.visit.turn < MOST_TURNS else _ended(failed)
+            return Again() if scene.position.turn < MOST_TURNS else _ended(failed)
         case "use":
             given = answer.get("outputs")
             document = await scene.run_state.values.kept(given_document(node, failed, given))

@@ -17,7 +17,7 @@ from holdfast.model.operations import OPEN
 from holdfast.pipelines.graph.graph import AnyNode, Template, parted
 from holdfast.pipelines.graph.references import Item, Unresolved
 from holdfast.pipelines.graph.templates import INDEX, ITEM
-from holdfast.pipelines.record.operations import Visit, question_at
+from holdfast.pipelines.record.operations import NodePosition, question_at
 from holdfast.pipelines.record.results import NodeError
 from holdfast.pipelines.restart.forerunners import Earlier
 from holdfast.pipelines.scene.children import ChildRuns
@@ -52,7 +52,7 @@ class Scene(ChildRuns):
     """What one node may ask for, in one round and one turn."""
 
     def __init__(
-        self, run: PipelineRun, node: AnyNode, visit: Visit, *, is_over: bool = False, results: Mapping[str, Any] | None = None
+        self, run: PipelineRun, node: AnyNode, position: NodePosition, *, is_over: bool = False, results: Mapping[str, Any] | None = None
     ) -> None:
         """`results` replace the results so far: an undo sees the results that its node saw, and the node's own result."""
         super().__init__(
@@ -60,10 +60,10 @@ class Scene(ChildRuns):
             run.service,
             run.values,
             run.accepted,
-            visit,
+            position,
             budget=run.budgets(node),
-            labels=Labels(pipeline=run.contract.worker_id, node=node.name, round=visit.round),
-            parent_span_id=run.records.reporter.node_span(node.name, visit.round),
+            labels=Labels(pipeline=run.contract.worker_id, node=node.name, round=position.round),
+            parent_span_id=run.records.reporter.node_span(node.name, position.round),
             is_over=is_over,
         )
         self.run_state = run
@@ -124,7 +124,7 @@ class Scene(ChildRuns):
 
     def in_turn(self, turn: int) -> Scene:
         """The scene of another turn of the same node and round."""
-        return Scene(self.run_state, self.node, Visit(self.visit.node, self.visit.round, turn), results=self._results)
+        return Scene(self.run_state, self.node, NodePosition(self.position.node, self.position.round, turn), results=self._results)
 
     def is_lost(self, source: str) -> bool:
         """Whether a node has no result although the author wanted one."""
@@ -144,7 +144,7 @@ class Scene(ChildRuns):
     @property
     def revision(self) -> Mapping[str, Any] | None:
         """What the gate wants changed, for the first node of a validation loop; None in the first round and for other nodes."""
-        run, round = self.run_state, self.visit.round
+        run, round = self.run_state, self.position.round
         loop = run.structure.loops.get(self.node.name)
         if loop is None or loop.first != self.node.name or round == 1:
             return None
@@ -156,12 +156,12 @@ class Scene(ChildRuns):
     def earlier(self, at: Identity, worker_id: str, part: str) -> Earlier:
         """What earlier runs of this pipeline did at the place of a child run."""
         forerunners = self.run_state.forerunners
-        return Earlier() if forerunners is None else forerunners.child(self.node, self.visit, part, at, worker_id)
+        return Earlier() if forerunners is None else forerunners.child(self.node, self.position, part, at, worker_id)
 
     def has_waited(self, at: Identity) -> bool:
         """Whether an earlier run has waited at this place. If so, that is recorded in this run."""
         forerunners, known = self.run_state.forerunners, self.records.reused(at)
-        if known is None and forerunners is not None and (found := forerunners.wait(self.node, self.visit.round, at)) is not None:
+        if known is None and forerunners is not None and (found := forerunners.wait(self.node, self.position.round, at)) is not None:
             known = self.records.reuse(at, found)
         return known is not None
 
@@ -169,7 +169,7 @@ class Scene(ChildRuns):
         """The decision of an earlier run about exactly the same question."""
         forerunners, known = self.run_state.forerunners, self.records.reused(place.callback)
         if known is None and forerunners is not None:
-            found = forerunners.decision(self.node, self.visit.round, place, asked)
+            found = forerunners.decision(self.node, self.position.round, place, asked)
             known = None if found is None else self.records.reuse(place.callback, found)
         return None if known is None else known.decision
 
@@ -191,7 +191,7 @@ class Scene(ChildRuns):
 
         `demands` say who decides (workers.demands); without them the operator's own approvers do.
         """
-        place = question_at(kind, self.visit, part, number)
+        place = question_at(kind, self.position, part, number)
         known = self.records.find(place.callback)
         if known is not None and known.status not in OPEN:
             return decision_of(known) or Silence()

@@ -17,11 +17,11 @@ from holdfast.contract.codes import Status
 from holdfast.contract.protocol import Observability, Response, WorkerRequest
 from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import Journal, started
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.operations import OPEN, Kind, Operation, Order, Update
 from holdfast.pipelines.graph.graph import MapNode, Template
 from holdfast.pipelines.graph.references import Item, Unresolved, resolved
-from holdfast.pipelines.record.operations import Visit, run_at
+from holdfast.pipelines.record.operations import NodePosition, run_at
 from holdfast.pipelines.record.records import Records
 from holdfast.pipelines.record.responses import child_response, made_response
 from holdfast.pipelines.record.results import NodeError, error_of
@@ -80,7 +80,7 @@ class _ShardInputs(msgspec.Struct, frozen=True, kw_only=True):
     """The inputs of a shard's execution."""
 
     pipeline: str
-    visit: Visit
+    position: NodePosition = msgspec.field(name="visit")  # the name that open executions have stored
     part: str
     first: int
     """The place of its first item in the list."""
@@ -96,7 +96,7 @@ async def pages(scene: Scene, task: Task, part: str) -> list[Page] | ShardFailed
     found: list[Page] = []
     failed = 0
     for number, first in enumerate(range(0, len(task.items), SHARD_ITEMS), 1):
-        at = run_at(scene.visit, part, number)
+        at = run_at(scene.position, part, number)
         known = scene.records.find(at)
         if known is None:
             scene.check_time()
@@ -120,8 +120,8 @@ async def kept_items(scene: Scene) -> set[int]:
     if forerunners is None or not forerunners.keeps:
         return kept
     for turn in range(1, MOST_TURNS + 1):
-        visit, number = Visit(scene.visit.node, scene.visit.round, turn), 1
-        while (known := scene.records.find(run_at(visit, WORK, number))) is not None and known.status not in OPEN:
+        position, number = NodePosition(scene.position.node, scene.position.round, turn), 1
+        while (known := scene.records.find(run_at(position, WORK, number))) is not None and known.status not in OPEN:
             page = await _page(scene, known)
             kept |= set() if isinstance(page, ShardFailed) else set(page.reused)
             number += 1
@@ -135,13 +135,13 @@ def items_over(
     have several runs (fallbacks, or a run after a rate): it is counted once, with its last run. In a shard that is over, all items count as
     over.
     """
-    visits = [Visit(node.name, round, turn) for turn in range(MOST_TURNS, 0, -1)]
-    visit = next((each for each in visits if run_at(each, WORK, 1).operation_id in operations), visits[-1])
+    positions = [NodePosition(node.name, round, turn) for turn in range(MOST_TURNS, 0, -1)]
+    position = next((each for each in positions if run_at(each, WORK, 1).operation_id in operations), positions[-1])
     workers, number, ok, failed = (node.worker, *node.fallback), 0, 0, 0
-    while (shard := operations.get(run_at(visit, WORK, number + 1).operation_id)) is not None:
+    while (shard := operations.get(run_at(position, WORK, number + 1).operation_id)) is not None:
         if shard.status in OPEN:
             inner, places = running(shard), range(number * SHARD_ITEMS, (number + 1) * SHARD_ITEMS)
-            ends = [ended(inner, visit, f"{WORK}-{place}", workers) for place in places]
+            ends = [ended(inner, position, f"{WORK}-{place}", workers) for place in places]
             good = [response.status is Status.OK for response in ends if response is not None]
             ok, failed = ok + sum(good), failed + len(good) - sum(good)
         elif (response := child_response(shard)).status is Status.OK:
@@ -159,7 +159,7 @@ async def _page(scene: Scene, known: Operation) -> Page | ShardFailed:
     if response.status is not Status.OK:
         return ShardFailed(error_of(response))
     run = scene.run_state
-    return reading.converted(await run.service.artifacts.resolved(run.accepted.tenant, response.outputs or {}), Page)
+    return json_structs.converted(await run.service.artifacts.resolved(run.accepted.tenant, response.outputs or {}), Page)
 
 
 async def _start(scene: Scene, at: Identity, task: Task, part: str, first: int, failed: int) -> Update:
@@ -171,9 +171,9 @@ async def _start(scene: Scene, at: Identity, task: Task, part: str, first: int, 
     if earlier is not None:
         earlier = earlier.cut(first, len(task.items[cut]))
     task = msgspec.structs.replace(task, items=task.items[cut], previous=previous, earlier=earlier)
-    inputs = _ShardInputs(pipeline=run.contract.worker_id, visit=scene.visit, part=part, first=first, failed=failed, task=task)
+    inputs = _ShardInputs(pipeline=run.contract.worker_id, position=scene.position, part=part, first=first, failed=failed, task=task)
     given = await run.values.kept(_flat(msgspec.to_builtins(inputs)))
-    family = sha256(f"{run.accepted.family}\0{node.name}\0{scene.visit.round}\0{scene.visit.turn}\0{part}".encode()).hexdigest()
+    family = sha256(f"{run.accepted.family}\0{node.name}\0{scene.position.round}\0{scene.position.turn}\0{part}".encode()).hexdigest()
     accepted = msgspec.structs.replace(
         run.accepted,
         request=WorkerRequest(
@@ -182,10 +182,10 @@ async def _start(scene: Scene, at: Identity, task: Task, part: str, first: int, 
         package=f"{SHARD}{run.accepted.package}",
         family=family,
         before=(),
-        span_id=run.records.reporter.node_span(node.name, scene.visit.round) or run.accepted.span_id,
+        span_id=run.records.reporter.node_span(node.name, scene.position.round) or run.accepted.span_id,
         budgets=(*run.budgets(node), *run.accepted.budgets),
         lineage=Lineage(above=(*run.accepted.lineage.above, run.header.id), owner=run.header.id),
-        labels=Labels(pipeline=run.contract.worker_id, node=node.name, round=scene.visit.round),
+        labels=Labels(pipeline=run.contract.worker_id, node=node.name, round=scene.position.round),
     )
     order = Order(Kind.PIPELINE, msgspec.json.encode(accepted).decode())
     return started(at, function_name=run.header.function, order=order, tenant_id=run.accepted.tenant)
@@ -209,7 +209,7 @@ async def run_shard(accepted: AcceptedRequest, journal: Journal, service: RunSer
     """The handler of a shard: keep `at_once` items under way until all are over, or too many have failed."""
     records = Records(journal, SILENT)
     values = Values(service.artifacts, accepted.tenant, service.policy.inline_artifact_bytes)
-    inputs = reading.converted(_unflat(await service.artifacts.resolved(accepted.tenant, accepted.request.inputs)), _ShardInputs)
+    inputs = json_structs.converted(_unflat(await service.artifacts.resolved(accepted.tenant, accepted.request.inputs)), _ShardInputs)
     records.open()
     forerunners = await item_forerunners(inputs.task.earlier, inputs.first, accepted, service)
     records.restarts = forerunners is not None
@@ -287,7 +287,7 @@ class _Shard:
 
     async def _made(self, place: int, index: int) -> dict[str, Any] | NodeError:
         """The inputs of an item."""
-        task, node = self._task, self._inputs.visit.node
+        task, node = self._task, self._inputs.position.node
         value = task.items[place]
         template, item = task.template, Item(value, index)
         if task.is_undo:
@@ -343,8 +343,8 @@ class _ItemRuns(ChildRuns):
 
     def __init__(self, shard: _Shard, index: int, revision: Mapping[str, Any] | None) -> None:
         inputs = shard._inputs
-        labels = Labels(pipeline=inputs.pipeline, node=inputs.visit.node, item=index, round=inputs.visit.round)
-        super().__init__(shard._records, shard._service, shard._values, shard._accepted, inputs.visit, labels=labels)
+        labels = Labels(pipeline=inputs.pipeline, node=inputs.position.node, item=index, round=inputs.position.round)
+        super().__init__(shard._records, shard._service, shard._values, shard._accepted, inputs.position, labels=labels)
         self._revision = revision
         self._index = index
         self._forerunners = shard._forerunners

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.contract.refusals import InvalidRequest
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.durations import HINT, parsed
 from holdfast.model.errors import InvalidParameter, Rejected
 from holdfast.model.threads import Purpose, in_thread
@@ -180,7 +180,7 @@ class Approvals:
 def _said(request: Request, kind: type[Any]) -> Any:
     """The body, which may have only the members of `kind`: a caller cannot name another person as the one who decides."""
     try:
-        said = reading.decoded(request.content or b"{}", kind)
+        said = json_structs.decoded(request.content or b"{}", kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRequest(f"The body does not fit: {error}") from None
     if said.comment is not None and len(said.comment) > _MAX_COMMENT:

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.contract.refusals import InvalidRequest
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.codec import MAX_PAYLOAD_BYTES
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.server.protocol.served import ServedWorkers
@@ -89,6 +89,6 @@ class Restarts:
 
 def _body(request: Request, kind: Any) -> Any:
     try:
-        return reading.decoded(request.content or b"{}", kind)
+        return json_structs.decoded(request.content or b"{}", kind)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as wrong:
         raise InvalidRequest(f"The body does not fit: {wrong}.") from None

@@ -1,5 +1,5 @@
 -- What people look at. A look (store/browse_query.py) is put together from these: `{part}` is a range of one index, newest first,
--- `{filter}` has the lines whose parameters are asked for, and `{standing}` is the word for how an execution stands.
+-- `{filter}` has the lines whose parameters are asked for, and `{status}` is the word for how an execution stands.
 -- A part compares and orders by both columns of its index, because then no other index has that order: with one value and the order of ids
 -- alone, Postgres might walk all ids and pass over those of other values.
 
@@ -63,7 +63,7 @@ WITH RECURSIVE found (value) AS (
 )
 SELECT value FROM found WHERE value IS NOT NULL LIMIT 100
 
--- name: browse_standing
+-- name: browse_status
 CASE x.status
 WHEN 'RUNNING' THEN
     CASE WHEN x.state = 'quarantined' THEN 'quarantined'
@@ -88,10 +88,10 @@ ELSE 'failed' END
   AND ((x.id >= %(text)s AND x.id < %(text_end)s) OR (x.name >= %(text)s AND x.name < %(text_end)s))
   AND x.parent IS NULL AND %(roots)s = 1
   AND coalesce(f.kind, 'function') = ANY(%(kinds)s)
-  AND {standing} = ANY(%(standings)s)
+  AND {status} = ANY(%(statuses)s)
 
 -- name: browse_rows
-SELECT x.id, {x.execution}, {standing}, coalesce(f.kind, 'function')
+SELECT x.id, {x.execution}, {status}, coalesce(f.kind, 'function')
 FROM (SELECT {execution} FROM executions {part} LIMIT %(most)s) AS x
 LEFT JOIN functions AS f ON f.name = x.function AND f.version = x.version
 WHERE TRUE
@@ -99,7 +99,7 @@ WHERE TRUE
 ORDER BY x.id DESC LIMIT %(limit)s
 
 -- name: browse_facets
-SELECT x.id, {standing}, coalesce(f.kind, 'function'), x.function, x.version, x.pipeline, x.queue, coalesce(x.tenant, 'default'), x.error_code
+SELECT x.id, {status}, coalesce(f.kind, 'function'), x.function, x.version, x.pipeline, x.queue, coalesce(x.tenant, 'default'), x.error_code
 FROM (SELECT {execution} FROM executions {part} LIMIT %(most)s) AS x
 LEFT JOIN functions AS f ON f.name = x.function AND f.version = x.version
 WHERE TRUE
@@ -119,13 +119,13 @@ JOIN events AS e ON e.execution = x.key AND e.number >= o.place AND e.number <= 
 WHERE x.id = %(id)s AND e.place = %(place)s
 ORDER BY e.number LIMIT %(limit)s
 
--- name: runner_standings
+-- name: runner_statuses
 SELECT r.id, r.lease_until, r.code, (SELECT count(*) FROM executions WHERE runner = r.id) FROM runners AS r ORDER BY r.id
 
 -- name: all_hosted
 SELECT name, version, timeout_seconds, retention_days, max_operations, max_bytes, kind FROM functions ORDER BY name, version LIMIT %s
 
--- name: subscriber_standings
+-- name: subscriber_positions
 SELECT name, cursor, greatest(cursor, (SELECT last FROM numbering)), (SELECT id FROM runners WHERE id = holder) FROM subscribers ORDER BY name
 
 -- name: values

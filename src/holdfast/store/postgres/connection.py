@@ -15,13 +15,13 @@ from holdfast.model.errors import StoreBroken, StoreNotFound, StoreNotMigrated, 
 from holdfast.model.payloads import PayloadCodec, check_text
 from holdfast.store.browse_values import with_values
 from holdfast.store.connection import check_codec, named_statements, together
-from holdfast.store.migrating import MigrationStep, SchemaStanding
 from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.columns import placeholders
 from holdfast.store.postgres.errors import explained
-from holdfast.store.postgres.migrating import LINEAGE, SCHEMA_VERSION, migrate, numbers_of
+from holdfast.store.postgres.schema_migrations import LINEAGE, SCHEMA_VERSION, migrate, numbers_of
 from holdfast.store.postgres.session import Session
 from holdfast.store.rows import with_columns
+from holdfast.store.schema_migrations import MigrationStep, SchemaStatus
 
 _LEAST_SERVER: Final = 140_000
 _COMMENT: Final = re.compile(r"^--.*\n", re.M)
@@ -58,7 +58,7 @@ def prepare(session: Session, address: Address, sql: Mapping[str, str], codec: P
                 session.run(sql["making"].encode(), (address.schema,))
                 found = _found(session, address, sql) or _made(session, sql, codec, there=_is_there(session, address, sql))
     check_codec(address.shown, codec, found.get("codec"), found.get("codec_check"))
-    if LINEAGE.standing(address.shown, numbers_of(found)) is SchemaStanding.BEHIND:
+    if LINEAGE.status(address.shown, numbers_of(found)) is SchemaStatus.BEHIND:
         if not migrating:
             raise StoreNotMigrated(
                 f"{address.shown} has schema version {found['schema']}; this Holdfast needs version {SCHEMA_VERSION}. "
@@ -86,7 +86,7 @@ def apply(session: Session, address: Address, sql: Mapping[str, str], *, after: 
         found = _found(session, address, sql)
         if found is None:
             raise StoreNotFound(f"There is no store at {address.shown}. The first process that opens it makes it.")
-        LINEAGE.standing(address.shown, numbers_of(found))
+        LINEAGE.status(address.shown, numbers_of(found))
         return migrate(session, address, sql, numbers_of(found), after=after)
 
 

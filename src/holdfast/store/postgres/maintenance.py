@@ -10,12 +10,12 @@ from typing import Final, NoReturn
 
 from holdfast.model.clock import Clock
 from holdfast.model.errors import InvalidParameter, StoreNotFound
-from holdfast.store.maintenance import CheckReport, Finding, Migrated, Removable, Sizes, StoreLook, Table
-from holdfast.store.migrating import Numbers, SchemaStanding, known
+from holdfast.store.maintenance import CheckReport, Finding, Migrated, Removable, Sizes, StoreReport, Table
 from holdfast.store.postgres.address import parsed, without_password
 from holdfast.store.postgres.connection import apply, load_queries, load_statements, look
-from holdfast.store.postgres.migrating import CHECKED_SINCE, LINEAGE, SINCE, numbers_of
+from holdfast.store.postgres.schema_migrations import CHECKED_SINCE, LINEAGE, SINCE, numbers_of
 from holdfast.store.postgres.session import Session
+from holdfast.store.schema_migrations import Numbers, SchemaStatus, known
 
 _FEW: Final = 20
 """The most findings of one name in a report."""
@@ -42,16 +42,16 @@ class PostgresMaintenance:
             raise StoreNotFound(f"There is no store at {self._address.shown}. The first process that opens it makes it.")
         return numbers_of(found)
 
-    def look(self, machine: Clock) -> StoreLook:
+    def look(self, machine: Clock) -> StoreReport:
         """Read the numbers of the schema, Postgres's own sizes, and its time."""
         with self._session() as (session, numbers):
-            behind = LINEAGE.standing(self._address.shown, numbers) is SchemaStanding.BEHIND
+            behind = LINEAGE.status(self._address.shown, numbers) is SchemaStatus.BEHIND
             with session.explained_transaction(begin=_ONE_MOMENT):
                 sizes = session.run(load_statements("sizes.sql")["tables"].encode(), prepare=False)
                 before = machine.now()
                 ((theirs,),) = session.run(self._texts["time"].encode(), prepare=False)
                 ahead = theirs - (before + machine.now()) // 2
-        return StoreLook(numbers, LINEAGE.newest, behind, sum(used for _, used in sizes), ahead)
+        return StoreReport(numbers, LINEAGE.newest, behind, sum(used for _, used in sizes), ahead)
 
     def migrate(self, *, after: bool) -> Migrated:
         """Apply the pending halves of steps."""
@@ -64,7 +64,7 @@ class PostgresMaintenance:
         """Check that the rows agree with each other, at one moment. `pg_amcheck` checks pages, so a quick check does the same."""
         findings = []
         with self._session() as (session, numbers):
-            standing = LINEAGE.standing(self._address.shown, numbers)
+            status = LINEAGE.status(self._address.shown, numbers)
             with session.explained_transaction(begin=_ONE_MOMENT):
                 session.run(load_statements("sizes.sql")["whole_plans"].encode(), prepare=False)
                 for name, question in load_statements("checks.sql").items():
@@ -72,7 +72,7 @@ class PostgresMaintenance:
                         continue
                     found = session.run(known(question, SINCE, numbers.version).encode(), {"limit": _FEW}, prepare=False)
                     findings += [Finding(name, *row) for row in found]
-        return CheckReport(numbers, standing is SchemaStanding.BEHIND, findings)
+        return CheckReport(numbers, status is SchemaStatus.BEHIND, findings)
 
     def size(self, now: int) -> Sizes:
         """Tables with their indexes, as Postgres counts them."""

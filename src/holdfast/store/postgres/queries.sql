@@ -881,7 +881,7 @@ DELETE FROM rates AS r WHERE r.lane = ANY(%(lanes)s::text[] || %(shared)s::text[
 -- Idle lanes that are still needed are looked at again after a while.
 UPDATE lanes SET drained_at = %(now)s, drain = 0 WHERE key = ANY(%(lanes)s::text[])
 
--- name: standing
+-- name: queue_state
 SELECT coalesce(l.waiting, 0), (SELECT count(*) FROM executions WHERE queue = %(queue)s AND state = 'delayed'), coalesce(l.held, 0),
        (SELECT ready_at FROM executions WHERE queue = %(queue)s AND state = 'queued' ORDER BY ready_at LIMIT 1),
        (SELECT count(*) FROM executions WHERE queue = %(queue)s AND parked = 1 AND superseded_by IS NULL),

@@ -32,7 +32,7 @@ from holdfast.store.postgres.address import parsed
 from holdfast.store.postgres.admissions import Admissions, is_news
 from holdfast.store.postgres.audit import has_notes
 from holdfast.store.postgres.batch_statement import Written
-from holdfast.store.postgres.browsing import PostgresBrowsing
+from holdfast.store.postgres.browse_reads import PostgresBrowseReads
 from holdfast.store.postgres.clock import DatabaseClock
 from holdfast.store.postgres.columns import numbers, texts
 from holdfast.store.postgres.connection import load_queries, prepare
@@ -42,11 +42,11 @@ from holdfast.store.postgres.decisions import PostgresBatch, charged_keys, has_g
 from holdfast.store.postgres.errors import explained, is_moved, is_shared
 from holdfast.store.postgres.lanes import Moved, entrants, lane_writes
 from holdfast.store.postgres.ledger import PostgresLedger
-from holdfast.store.postgres.migrating import SCHEMA_VERSION
 from holdfast.store.postgres.outbox import PostgresOutbox
 from holdfast.store.postgres.reads import DIALECT
 from holdfast.store.postgres.retention import PostgresRetention
 from holdfast.store.postgres.schedules import PostgresSchedules, moved_names
+from holdfast.store.postgres.schema_migrations import SCHEMA_VERSION
 from holdfast.store.postgres.session import Session, Statement
 from holdfast.store.postgres.snapshots import PostgresSnapshots
 from holdfast.store.seam import Committed, Hosted
@@ -61,7 +61,7 @@ class PostgresStore(
     PostgresCredentials,
     PostgresSchedules,
     PostgresLedger,
-    PostgresBrowsing,
+    PostgresBrowseReads,
     PostgresConsole,
     Admissions,
 ):

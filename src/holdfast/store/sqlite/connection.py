@@ -16,11 +16,11 @@ from holdfast.model.errors import StoreBroken, StoreUnsuitable
 from holdfast.model.payloads import PayloadCodec, check_text
 from holdfast.store.browse_values import with_values
 from holdfast.store.connection import check_codec, named_statements, together
-from holdfast.store.migrating import SchemaStanding
 from holdfast.store.rows import with_columns
+from holdfast.store.schema_migrations import SchemaStatus
 from holdfast.store.sqlite.errors import explained, in_a_shut_folder, is_shut, read_only
-from holdfast.store.sqlite.migrating import LINEAGE, migrate, numbers_of
 from holdfast.store.sqlite.presence import Presence
+from holdfast.store.sqlite.schema_migrations import LINEAGE, migrate, numbers_of
 
 MEMORY = ":memory:"
 _APPLICATION_ID = 0x484F4C44
@@ -156,7 +156,7 @@ def _refuse_foreign(connection: sqlite3.Connection, where: str, *, any_schema: b
     connection.execute("BEGIN")
     try:
         if not (any_schema and is_ours(connection)):
-            _standing(connection, where, load_queries())
+            _schema_status(connection, where, load_queries())
     finally:
         connection.execute("ROLLBACK")
 
@@ -167,12 +167,12 @@ def is_ours(connection: sqlite3.Connection) -> bool:
     return bool(application == _APPLICATION_ID)
 
 
-def _standing(connection: sqlite3.Connection, where: str, sql: Mapping[str, str]) -> SchemaStanding | None:
+def _schema_status(connection: sqlite3.Connection, where: str, sql: Mapping[str, str]) -> SchemaStatus | None:
     """Whether the store must be migrated; None when there are no tables yet. A file that is not a store, or not for this code, is
     refused."""
     (tables,) = connection.execute("PRAGMA schema_version").fetchone()
     if is_ours(connection):
-        return LINEAGE.standing(where, numbers_of(connection, sql))
+        return LINEAGE.status(where, numbers_of(connection, sql))
     if tables:
         raise StoreUnsuitable(f"{where} is a SQLite database, but not a Holdfast store. Choose another path.")
     return None
@@ -180,19 +180,19 @@ def _standing(connection: sqlite3.Connection, where: str, sql: Mapping[str, str]
 
 def _prepare(connection: sqlite3.Connection, where: str, codec: PayloadCodec | None) -> None:
     queries = load_queries()
-    standing = _standing(connection, where, queries)
-    if standing is None:
+    status = _schema_status(connection, where, queries)
+    if status is None:
         _make(connection, queries, codec)
         return
     known = dict(connection.execute(queries["codec_meta"]))
     check_codec(where, codec, known.get("codec"), known.get("codec_check"))
-    match standing:
-        case SchemaStanding.USABLE:
+    match status:
+        case SchemaStatus.USABLE:
             pass
-        case SchemaStanding.BEHIND:
+        case SchemaStatus.BEHIND:
             migrate(connection, where, numbers_of(connection, queries), queries)
         case _:
-            assert_never(standing)
+            assert_never(status)
 
 
 def seal_of(connection: sqlite3.Connection, where: str) -> bytes:

@@ -12,14 +12,14 @@ from typing import Final
 from holdfast.model.clock import Clock
 from holdfast.model.errors import InvalidParameter, StoreNotFound
 from holdfast.model.payloads import PayloadCodec
-from holdfast.store.maintenance import CheckReport, Finding, Migrated, Removable, Sizes, StoreLook, Table
-from holdfast.store.migrating import SchemaStanding, known
+from holdfast.store.maintenance import CheckReport, Finding, Migrated, Removable, Sizes, StoreReport, Table
 from holdfast.store.rows import Row
+from holdfast.store.schema_migrations import SchemaStatus, known
 from holdfast.store.sqlite.backup import copy_to
 from holdfast.store.sqlite.connection import connect, load_queries, prepare
 from holdfast.store.sqlite.errors import explained
-from holdfast.store.sqlite.migrating import CHECKED_SINCE, LINEAGE, SINCE, numbers_of
 from holdfast.store.sqlite.restore import restore
+from holdfast.store.sqlite.schema_migrations import CHECKED_SINCE, LINEAGE, SINCE, numbers_of
 
 _FEW: Final = 20
 """The most findings of one name in a report."""
@@ -45,14 +45,14 @@ class SqliteMaintenance:
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise explained(error, self._where) from error
 
-    def look(self, machine: Clock) -> StoreLook:
+    def look(self, machine: Clock) -> StoreReport:
         """Read the numbers of the schema and SQLite's own count of pages. The file has no clock."""
         with self._connected() as connection:
             connection.execute("BEGIN")
             numbers = numbers_of(connection, self._sql)
             pages, page = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
-        behind = LINEAGE.standing(self._where, numbers) is SchemaStanding.BEHIND
-        return StoreLook(numbers, LINEAGE.newest, behind, pages * page, None)
+        behind = LINEAGE.status(self._where, numbers) is SchemaStatus.BEHIND
+        return StoreReport(numbers, LINEAGE.newest, behind, pages * page, None)
 
     def migrate(self, *, after: bool) -> Migrated:
         """Migrate as opening the file does: both halves of each step at once, so `after` finds nothing left to do."""
@@ -77,7 +77,7 @@ class SqliteMaintenance:
                     continue
                 found = _asked(connection, name, known(question, SINCE, numbers.version))
                 findings += [row if isinstance(row, Finding) else Finding(name, *row) for row in found]
-        return CheckReport(numbers, LINEAGE.standing(self._where, numbers) is SchemaStanding.BEHIND, findings)
+        return CheckReport(numbers, LINEAGE.status(self._where, numbers) is SchemaStatus.BEHIND, findings)
 
     def size(self, now: int) -> Sizes:
         """Sizes by SQLite's own count of pages."""

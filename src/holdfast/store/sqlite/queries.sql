@@ -531,7 +531,7 @@ DELETE FROM rates WHERE lane IN (SELECT value FROM json_each(:lanes) UNION ALL S
 -- Idle lanes that are still needed are looked at again after a while.
 UPDATE lanes SET drained_at = :now, drain = 0 WHERE key IN (SELECT value FROM json_each(:lanes))
 
--- name: standing
+-- name: queue_state
 -- The indexes are named because the one of all executions of the queue would do too, and is long.
 SELECT coalesce(l.waiting, 0),
        (SELECT count(*) FROM executions INDEXED BY executions_delayed WHERE queue = :queue AND state = 'delayed'), coalesce(l.held, 0),

@@ -18,7 +18,7 @@ from holdfast.model.errors import InvalidParameter, StoreBroken, StoreNotFound, 
 from holdfast.store.sqlite.backup import copy_to, free_name
 from holdfast.store.sqlite.connection import connect, is_ours, load_queries
 from holdfast.store.sqlite.errors import explained
-from holdfast.store.sqlite.migrating import LINEAGE, check_unused, numbers_of
+from holdfast.store.sqlite.schema_migrations import LINEAGE, check_unused, numbers_of
 
 _WHY: Final = "is to be replaced"
 _MAGIC: Final = b"SQLite format 3\0"
@@ -54,7 +54,7 @@ def _check(copy: sqlite3.Connection, source: Path) -> None:
     """Refuse a copy that is not a store, that is damaged, or that this code may not use."""
     if not is_ours(copy):
         raise StoreUnsuitable(f"{source} is not a Holdfast store. Name a copy that `holdfast db backup` made.")
-    LINEAGE.standing(str(source), numbers_of(copy, load_queries()))
+    LINEAGE.status(str(source), numbers_of(copy, load_queries()))
     ((said,),) = copy.execute("PRAGMA quick_check(1)").fetchall()
     if said != "ok":
         raise StoreBroken(f"{source} is damaged: {said}. Name another copy.")

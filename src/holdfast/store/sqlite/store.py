@@ -29,19 +29,19 @@ from holdfast.store.lane_rows import LaneRow
 from holdfast.store.lanes import Head, LaneReads, Walk
 from holdfast.store.list_query import ListQuery
 from holdfast.store.seam import Committed, Hosted, Target
-from holdfast.store.sqlite.browsing import SqliteBrowsing, look_address
+from holdfast.store.sqlite.browse_reads import SqliteBrowseReads, look_address
 from holdfast.store.sqlite.connection import MEMORY, all_statements, connect, prepare, seal_of
 from holdfast.store.sqlite.console import SqliteConsole
 from holdfast.store.sqlite.credentials import SqliteCredentials
 from holdfast.store.sqlite.errors import explained, is_damage, is_shared
 from holdfast.store.sqlite.lanes import SqliteLanes
 from holdfast.store.sqlite.ledger import SqliteLedger
-from holdfast.store.sqlite.migrating import SCHEMA_VERSION
 from holdfast.store.sqlite.outbox import SqliteOutbox
 from holdfast.store.sqlite.presence import Presence
 from holdfast.store.sqlite.reads import DIALECT
 from holdfast.store.sqlite.retention import SqliteRetention
 from holdfast.store.sqlite.schedules import SqliteSchedules
+from holdfast.store.sqlite.schema_migrations import SCHEMA_VERSION
 from holdfast.store.sqlite.snapshots import SqliteSnapshots
 from holdfast.store.sqlite.transactions import bulk
 from holdfast.store.sqlite.wal_space import WalSpace
@@ -66,7 +66,7 @@ class SqliteStore(
     SqliteCredentials,
     SqliteSchedules,
     SqliteLedger,
-    SqliteBrowsing,
+    SqliteBrowseReads,
     SqliteConsole,
     Decisions[SqliteBatch],
 ):

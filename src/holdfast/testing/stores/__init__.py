@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from holdfast.testing.stores.audit_log import AuditSuite as AuditSuite
     from holdfast.testing.stores.audit_log import SharedAuditSuite as SharedAuditSuite
     from holdfast.testing.stores.batches import BatchSuite as BatchSuite
-    from holdfast.testing.stores.browsing import BrowsingSuite as BrowsingSuite
+    from holdfast.testing.stores.browse_reads import BrowsingSuite as BrowsingSuite
     from holdfast.testing.stores.chained_writes import ChainingSuite as ChainingSuite
     from holdfast.testing.stores.console_state import ConsoleStateSuite as ConsoleStateSuite
     from holdfast.testing.stores.console_state import DirectorySuite as DirectorySuite
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 _WHERE = {
     "AuditSuite": "audit_log",
     "BatchSuite": "batches",
-    "BrowsingSuite": "browsing",
+    "BrowsingSuite": "browse_reads",
     "ChainingSuite": "chained_writes",
     "ChargingSuite": "counters",
     "ConsoleStateSuite": "console_state",

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.audit import Actor, Note, NoteFilter, NoteKind
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import ExecutionStatus
@@ -23,7 +23,7 @@ def stopping(execution: str, outcome: str = "stopped") -> tuple[Note, ...]:
 
 def noted(store: Store, **wanted: object) -> list[Note]:
     """The notes of the log, newest first."""
-    return [found.note for found in store.audit(reading.converted(wanted, NoteFilter))]
+    return [found.note for found in store.audit(json_structs.converted(wanted, NoteFilter))]
 
 
 class AuditSuite(OneHandle):

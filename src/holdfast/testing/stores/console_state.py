@@ -12,7 +12,7 @@ from holdfast.model.history import EventType
 from holdfast.model.operations import RUN, Action, Failure, Kind, Type, Update
 from holdfast.model.outside import Fire, Stop
 from holdfast.model.summary import STOPPED, TIMED_OUT, Summary, begun
-from holdfast.store.browsing import Completed, RunnerStanding, SubscriberStanding
+from holdfast.store.browse import Completed, RunnerStatus, SubscriberPosition
 from holdfast.store.seam import Hosted, Store
 from holdfast.testing.stores.handles import OneHandle, TwoHandles
 from holdfast.testing.stores.queue_writes import declare, queued
@@ -37,7 +37,7 @@ from holdfast.testing.stores.writes import (
 )
 
 SESSION = ConsoleSession(id="ab" * 32, credential="hft-example", csrf="c" * 20, made_at=T0, seen_at=T0 + 5, expires_at=at(100))
-VIEW = SavedView(owner="zoë@example.org", name="Failed today", query="standing=failed&since=-1d", made_at=T0)
+VIEW = SavedView(owner="zoë@example.org", name="Failed today", query="status=failed&since=-1d", made_at=T0)
 
 
 class ConsoleStateSuite(OneHandle):
@@ -79,7 +79,7 @@ class ConsoleStateSuite(OneHandle):
         for view in (VIEW, other, mine):
             store.put_view(view)
         assert list(store.views(VIEW.owner)) == [mine, VIEW]
-        changed = msgspec.structs.replace(VIEW, query="standing=ok")
+        changed = msgspec.structs.replace(VIEW, query="status=ok")
         store.put_view(changed)
         assert list(store.views(VIEW.owner)) == [mine, changed]
         assert [store.remove_view(VIEW.owner, VIEW.name) for _ in range(2)] == [True, False]
@@ -173,7 +173,7 @@ class DirectorySuite(OneHandle):
         live(store, "a"), live(store, "b")
         (here,) = store.runners()
         assert isinstance(here.code, int)
-        assert here == RunnerStanding("here", LEASE, here.code, 2)
+        assert here == RunnerStatus("here", LEASE, here.code, 2)
         store.join("also", LEASE + 1)
         assert [(runner.id, runner.holds) for runner in store.runners()] == [("also", 0), ("here", 2)]
 
@@ -198,8 +198,8 @@ class DirectorySuite(OneHandle):
         newest = signals[-1].number
         assert newest > signals[0].number
         assert list(store.subscribers()) == [
-            SubscriberStanding("a", signals[0].number, newest, "here"),
-            SubscriberStanding("b", 0, newest, None),
+            SubscriberPosition("a", signals[0].number, newest, "here"),
+            SubscriberPosition("b", 0, newest, None),
         ]
 
     def test_values_are_completed_in_order_within_a_tenant(self, store: Store) -> None:

@@ -188,7 +188,7 @@ class QueueSettingSuite(QueueHandle):
         (late,) = several(mail, "late", delay_ms=90_000)
         assert written(mail, Answering(left.id, "c", "1"), at(100)).state is State.QUEUED
         written(mail, Fire(late.id), at(100))
-        assert mail.standing(MAIL, at(100)).oldest_at == at(90)
+        assert mail.queue_state(MAIL, at(100)).oldest_at == at(90)
         several(mail, "b", now=at(100))
 
     def test_a_refused_redrive_leaves_the_parked_one(self, mail: Store) -> None:
@@ -252,7 +252,7 @@ class SharedQueueSuite(TwoHandles):
         store.close()
         later = opening("later")
         later.join("later", LEASE)
-        assert later.standing(MAIL, T0).waiting == 1
+        assert later.queue_state(MAIL, T0).waiting == 1
         assert [admitted_names(later, 9, at(seconds)) for seconds in (59, 60)] == [[], ["b"]]
         check_counts(later)
 

@@ -2,7 +2,7 @@
 
 from holdfast.testing.stores.audit_log import AuditSuite, SharedAuditSuite
 from holdfast.testing.stores.batches import BatchSuite
-from holdfast.testing.stores.browsing import BrowsingSuite
+from holdfast.testing.stores.browse_reads import BrowsingSuite
 from holdfast.testing.stores.chained_writes import ChainingSuite
 from holdfast.testing.stores.console_state import (
     ConsoleStateSuite,

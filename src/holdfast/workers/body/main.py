@@ -15,7 +15,7 @@ import msgspec
 from holdfast.contract.terms import Contract
 from holdfast.model import codec
 from holdfast.model.errors import HoldfastError
-from holdfast.model.reading import converted, decoder
+from holdfast.model.json_structs import converted, decoder
 from holdfast.workers.body.context import AsyncContext, BlockingContext
 from holdfast.workers.body.errors import WorkerError, as_frame
 from holdfast.workers.body.links import MOST_ENCODED, Asking, AsyncAsking, Frame, Link, SocketLink, reading

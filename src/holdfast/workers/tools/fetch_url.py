@@ -101,11 +101,11 @@ class FetchUrl:
         """Fetch one page."""
         limit = min(self._settings.timeout_seconds, float(arguments.get("timeout_seconds", self._settings.timeout_seconds)))
         seconds = max(min(limit, call.deadline - monotonic()), 0.0)
-        visit = _Visit(self, call, arguments, self._settings)
+        fetch = _Fetch(self, call, arguments, self._settings)
         asking_for.set(call.tenant)
         try:
             async with asyncio.timeout(seconds):
-                return Called(await visit.page())
+                return Called(await fetch.page())
         except TimeoutError:
             raise ToolFailed("fetch_timeout", f"The page did not come within {seconds:.1f} seconds.") from None
 
@@ -145,7 +145,7 @@ class FetchUrl:
         return self._closed.get((tenant, host), 0.0) - monotonic()
 
 
-class _Visit:
+class _Fetch:
     """One call of the tool."""
 
     def __init__(self, tool: FetchUrl, call: Call, arguments: Mapping[str, Any], settings: FetchSettings) -> None:

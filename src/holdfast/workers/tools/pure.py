@@ -10,7 +10,7 @@ import msgspec
 from holdfast.contract.checking import SchemaInvalid, checker_of, problems_of
 from holdfast.contract.merges import MISSING, NO_CHOICES, MergePolicy, failure_of, merged
 from holdfast.contract.rules import RULE_SCHEMA, Rule, broken, flaw_of
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.workers.tools.seam import ToolFailed
 
 _SCHEMA_ARGUMENTS: Final[Mapping[str, Any]] = {
@@ -64,7 +64,7 @@ def json_schema_validate(value: Any, schema: Mapping[str, Any] | bool) -> dict[s
 
 def rules_engine(value: Any, rules: list[dict[str, Any]]) -> dict[str, Any]:
     """Whether a value keeps rules, and every place where it does not. A rule that can never hold is refused."""
-    read = [reading.converted(rule, Rule) for rule in rules]
+    read = [json_structs.converted(rule, Rule) for rule in rules]
     for at, rule in enumerate(read):
         if (flaw := flaw_of(rule)) is not None:
             raise ToolFailed("tool_failed", f"Rule {at} cannot be asked: {flaw}", details={"reason": "rules", "rule": at})

@@ -146,9 +146,9 @@ class Redactor:
         """The places of the secrets in a text, in order; no two of them overlap."""
         if not self._forms or len(text) < self._shortest:
             return []
-        found = [*_standing(text, self._forms)]
+        found = [*_found_in(text, self._forms)]
         for view in undone(text, _LAYERS):
-            found += [(*view.place(start, end), label) for start, end, label in _standing(view.text, self._bare)]
+            found += [(*view.place(start, end), label) for start, end, label in _found_in(view.text, self._bare)]
         return _merged(found)
 
     def and_also(self, secrets: Mapping[str, str]) -> Redactor:
@@ -231,7 +231,7 @@ def _without(text: str, hidden: Sequence[Hidden], begin: int = 0) -> str:
     return "".join((*parts, text[begin:])) if parts else text[begin:]
 
 
-def _standing(text: str, forms: Mapping[str, str]) -> Iterator[Hidden]:
+def _found_in(text: str, forms: Mapping[str, str]) -> Iterator[Hidden]:
     """The places of these forms in a text."""
     for form, label in forms.items():
         at = text.find(form)

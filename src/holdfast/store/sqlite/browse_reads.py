@@ -23,7 +23,7 @@ _STEPS: Final = 20_000
 _CACHE_KIB: Final = 16_384
 
 
-class SqliteBrowsing(SqliteReads, BrowseReads):
+class SqliteBrowseReads(SqliteReads, BrowseReads):
     """The part of a store that people look around in."""
 
     _looker: sqlite3.Connection | None

@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.model.execution import Execution
 from holdfast.model.operations import Kind, Word
-from holdfast.model.standing import Standing
+from holdfast.model.shown_status import ShownStatus
 
 MAX_SCAN: Final = 100_000
 """One search reads at most this many executions, unless it asks for another bound."""
@@ -25,7 +25,7 @@ class Facet(Word):
     """A field whose values are counted. WORKER and FUNCTION count what runs, by its kind (model.operations.Kind). PIPELINE counts the
     executions of each pipeline, and those that its nodes started."""
 
-    STANDING = "standing"
+    STATUS = "status"
     WORKER = "worker"
     PIPELINE = "pipeline"
     FUNCTION = "function"
@@ -48,7 +48,7 @@ class Completed(Word):
 class Browse(msgspec.Struct, frozen=True, kw_only=True):
     """Which executions are wanted. An execution must match every field that is given; of several values of a field, any."""
 
-    standings: tuple[Standing, ...] = ()
+    statuses: tuple[ShownStatus, ...] = ()
     functions: tuple[str, ...] = ()
     """The names of functions, workers and pipelines that run."""
     pipelines: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ class BrowsedRow(msgspec.Struct, frozen=True):
     """One execution of a page."""
 
     header: Execution
-    standing: Standing
+    status: ShownStatus
     kind: Kind
     """The kind of its function; `function` if no runner has published that function."""
 
@@ -108,7 +108,7 @@ class Facets(msgspec.Struct, frozen=True):
     """Whether there may be more matches than were counted."""
 
 
-class RunnerStanding(msgspec.Struct, frozen=True):
+class RunnerStatus(msgspec.Struct, frozen=True):
     """A runner that has a lease."""
 
     id: str
@@ -119,7 +119,7 @@ class RunnerStanding(msgspec.Struct, frozen=True):
     """How many executions it holds now."""
 
 
-class SubscriberStanding(msgspec.Struct, frozen=True):
+class SubscriberPosition(msgspec.Struct, frozen=True):
     """How far a subscriber of signals is."""
 
     name: str

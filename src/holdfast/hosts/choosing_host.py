@@ -1,4 +1,4 @@
-"""Choosing: several hosts as one. An invocation goes to the host of its function; every other call goes to all hosts."""
+"""Several hosts as one. An invocation goes to the host of its function; every other call goes to all hosts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The approval desk: what a person can see and decide with access to the store. It needs no engine, and it runs nothing."""
+"""The approvals of a store: what a person can see and decide with access to the store. It needs no engine, and it runs nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from holdfast.workers.run_lookup import Asker, find_approval, waiting_below
 from holdfast.workers.run_usage import Spending
 
 
-class ApprovalDesk:
+class StoreApprovals:
     """Verbs on the approvals of a store, in the name of this machine's user, or of the caller `asker`."""
 
     def __init__(self, store: Store, clock: Clock, actor: Actor | None = None, asker: Asker | None = None) -> None:

@@ -32,8 +32,8 @@ class Expected(NamedTuple):
     input: str
 
 
-class Rooms:
-    """The room of one runner."""
+class CapacityReservations:
+    """The reserved capacity of one runner."""
 
     def __init__(self, registry: Registry, parents: LiveParents, writer: Writer, *, clock: Clock, ids: IdSource, runner: str) -> None:
         self._registry, self._parents, self._writer = registry, parents, writer

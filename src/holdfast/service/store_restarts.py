@@ -1,4 +1,4 @@
-"""The restart desk: restarts of runs and executions, and comparisons of runs. It needs only a store and runs nothing itself; a runner takes
+"""Restarts of runs and executions with only their store, and comparisons of runs. Nothing runs here; a runner takes
 what it starts."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from holdfast.pipelines.restart.compare import Comparison
 
 
-class RestartDesk:
+class StoreRestarts:
     """Restarts and comparisons, for an operator."""
 
     def __init__(self, store: Store, clock: Clock, ids: IdSource, actor: Actor | None) -> None:

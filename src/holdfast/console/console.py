@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 
 from holdfast.console.bulk_jobs import BulkJobs
 from holdfast.console.login import Login
+from holdfast.console.page_request import PageRequest
 from holdfast.console.pages.approvals import ApprovalsPages
 from holdfast.console.pages.catalog import CatalogPages
 from holdfast.console.pages.compare import ComparePages
@@ -23,7 +24,6 @@ from holdfast.console.source import Source
 from holdfast.console.sources.viewer import Viewer
 from holdfast.console.static_files import StaticFiles
 from holdfast.console.ticks import Ticks
-from holdfast.console.visit import Visit
 from holdfast.model.clock import Clock
 from holdfast.model.ids import IdSource
 from holdfast.model.payloads import PayloadCodec
@@ -121,8 +121,8 @@ def _opened(where: str, clock: Clock, ids: IdSource, codec: PayloadCodec | None)
         yield store
 
 
-def _missing(visit: Visit) -> Reply:
-    return error_page(visit.request, 404, "not_found", "The console has no such page.")
+def _missing(request: PageRequest) -> Reply:
+    return error_page(request.http, 404, "not_found", "The console has no such page.")
 
 
 async def _to_first_page(request: Request) -> Reply:

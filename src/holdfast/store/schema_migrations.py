@@ -60,7 +60,7 @@ def known(question: str, columns: Mapping[str, int], version: int) -> str:
     return re.sub(rf"\b({'|'.join(missing)})\b", "NULL", question) if missing else question
 
 
-class SchemaStanding(Enum):
+class SchemaStatus(Enum):
     """Whether a store must be migrated before it is used."""
 
     USABLE = "usable"
@@ -94,7 +94,7 @@ class Lineage:
         done = numbers.least if after else numbers.version
         return [step for step in self.steps() if step.after is after and step.number > done]
 
-    def standing(self, where: str, numbers: Numbers) -> SchemaStanding:
+    def status(self, where: str, numbers: Numbers) -> SchemaStatus:
         """Whether this code may use a store of these numbers; an error says what to do when it may not."""
         if numbers.version < self.oldest:
             raise StoreUnsuitable(
@@ -106,7 +106,7 @@ class Lineage:
                 f"{where} has schema version {numbers.version} and may be used by code of version {numbers.least} or newer; this Holdfast "
                 f"has version {self.newest}. Install the Holdfast that migrated it, or go back to the copy from before."
             )
-        return SchemaStanding.BEHIND if numbers.version < self.newest else SchemaStanding.USABLE
+        return SchemaStatus.BEHIND if numbers.version < self.newest else SchemaStatus.USABLE
 
     def needs_all_stopped(self, numbers: Numbers) -> bool:
         """Whether processes of release 0.1.0 may still use the store. They must all be stopped before the migration: their code does not

@@ -15,7 +15,7 @@ from holdfast.model.operations import Kind
 from holdfast.model.starts import Start, Started
 
 
-class StartingSource:
+class StartSource:
     """Starts work for one caller. The audit log names the caller."""
 
     def __init__(self, viewer: Viewer) -> None:

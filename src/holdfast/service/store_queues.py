@@ -1,4 +1,4 @@
-"""The queue desk: what a person or a program can see and change of the queues of a store. It needs no engine, and it runs nothing."""
+"""The queues of a store: what a person or a program can see and change of them. It needs no engine, and it runs nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.model.errors import InvalidParameter, PayloadNotJson, Rejected, Re
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.ids import IdSource
 from holdfast.model.places import Level, checked_queue
-from holdfast.model.queues import LaneStanding, Mode, QueueRow, QueueSettings, QueueStanding
+from holdfast.model.queues import LaneState, Mode, QueueRow, QueueSettings, QueueState
 from holdfast.service.pushes import PushedLine, PushOptions, PushTarget, published_target, push
 from holdfast.service.queue_settings import changed
 from holdfast.service.redrives import Redriven, redrive
@@ -47,8 +47,8 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
 
     row: QueueRow
     settings: QueueSettings
-    standing: QueueStanding
-    lanes: tuple[LaneStanding, ...] = ()
+    state: QueueState
+    lanes: tuple[LaneState, ...] = ()
     more_lanes: bool = False
     """Whether there are more lanes than these."""
     next_admission: str = ""
@@ -63,7 +63,7 @@ class ParkedRun(msgspec.Struct, frozen=True):
     message: str
 
 
-class QueueDesk:
+class StoreQueues:
     """Verbs on the queues of a store.
 
     `list`, `show` and `parked` take a tenant: then lanes, counts and parked runs are those of this tenant. The name, the settings and the
@@ -104,26 +104,26 @@ class QueueDesk:
 
     def _view(self, row: QueueRow, tenant: str | None, lanes: int) -> QueueView:
         now, settings = self._clock.now(), row.settings()
-        found: Sequence[LaneStanding]
+        found: Sequence[LaneState]
         if tenant is None:
-            standing = self._store.standing(row.name, now)
+            state = self._store.queue_state(row.name, now)
             found = self._store.lanes(row.name, "", lanes + 1) if lanes else ()
         else:
             found = self._lanes_of(row.name, tenant, max(lanes, _PAGE) + 1)
             leaves = [lane for lane in found if lane.level == Level.LEAF]
             parked = sum(1 for _ in self.parked(row.name, tenant=tenant, limit=_PAGE))
-            standing = QueueStanding(waiting=sum(x.waiting for x in leaves), held=sum(x.held for x in leaves), parked=parked)
+            state = QueueState(waiting=sum(x.waiting for x in leaves), held=sum(x.held for x in leaves), parked=parked)
         head = next(iter(self._store.lanes(row.name, "", 1)), None)
         return QueueView(
             row=row,
             settings=settings,
-            standing=standing,
+            state=state,
             lanes=tuple(found[:lanes]),
             more_lanes=bool(lanes) and len(found) > lanes,
-            next_admission=_next_admission(row, standing, head, now),
+            next_admission=_next_admission(row, state, head, now),
         )
 
-    def _lanes_of(self, queue: str, tenant: str, limit: int) -> Sequence[LaneStanding]:
+    def _lanes_of(self, queue: str, tenant: str, limit: int) -> Sequence[LaneState]:
         """The lanes of one tenant, found by the beginning of their keys. Keys of other tenants never begin like that, because each part of
         a key is escaped."""
         begin = f"{queue}/{Level.TENANT}={quote(tenant, safe='$+@.-_ ')}/"
@@ -226,10 +226,10 @@ def meant_queue(store: Store, queue: str) -> str:
     return meant(queue, (row.name for row in store.queues()[:_SIMILAR]))
 
 
-def _next_admission(row: QueueRow, standing: QueueStanding, head: LaneStanding | None, now: int) -> str:
+def _next_admission(row: QueueRow, state: QueueState, head: LaneState | None, now: int) -> str:
     if row.mode is Mode.PAUSED:
         return "none while the queue is paused"
-    if not standing.waiting or head is None:
+    if not state.waiting or head is None:
         return "none: nothing waits"
     if head.closed_until is not None and head.closed_until > now:
         return f"in {(head.closed_until - now + 999) // 1000} s: a rate is used up"

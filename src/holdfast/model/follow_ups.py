@@ -1,4 +1,4 @@
-"""Chaining: the follow-up writes to other executions that a write causes, committed in the same transaction.
+"""Follow-ups: the writes to other executions that a write causes, committed in the same transaction.
 
 A checkpoint that invokes starts the child; a child that ends answers the operation that waits for it; a stopped parent stops its
 children, and cancels those that are runs. After every accepted write the store asks `follow_ups` and commits these writes with it, so no

@@ -22,7 +22,7 @@ from holdfast.store.rows import Row
 _ONE_MOMENT: Final = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
-class PostgresBrowsing(PostgresReads, BrowseReads):
+class PostgresBrowseReads(PostgresReads, BrowseReads):
     """The part of a store that people look around in."""
 
     _address: Address

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.model.errors import StoreInUse
-from holdfast.store.migrating import Lineage, Numbers, number, told
+from holdfast.store.schema_migrations import Lineage, Numbers, number, told
 from holdfast.store.sqlite.backup import copy_to, free_name
 from holdfast.store.sqlite.presence import holders
 

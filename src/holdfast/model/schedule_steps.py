@@ -1,4 +1,4 @@
-"""Firing: what to do next with a schedule. Pure: from the schedule, the time and its open executions it computes one step.
+"""Steps of a schedule: what to do next with a schedule. Pure: from the schedule, the time and its open executions it computes one step.
 
 A step starts at most one occurrence. A runner takes steps until there is none left. Each step is one write that is guarded by the
 schedule's revision, so that two runners never take the same one.

@@ -8,7 +8,7 @@ import msgspec
 from holdfast.contract.protocol import ResponseError
 from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import succeeded
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.operations import APPROVAL, OPEN, RUN, Operation, Status, Type
 from holdfast.pipelines.graph.graph import has_undo
 from holdfast.pipelines.record.operations import ENDED_AT, ENDING_AT, TIME_AT, node_at
@@ -26,7 +26,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 _CUT_OFF = NodeError(code="cancelled", message="The run ended before the node did.")
-_endings = reading.decoder(Ending)
+_endings = json_structs.decoder(Ending)
 
 
 def ending_of(run: PipelineRun) -> Ending | None:

@@ -1,4 +1,4 @@
-"""The catalogue: deployed functions survive anything, versions never change, and code from strangers stays where it belongs."""
+"""Deployed functions survive anything, versions never change, and code from strangers stays where it belongs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def opened(tmp_path: Path, clock: Clock) -> Iterator[Callable[[], DeployedFunctions]]:
-    """Opens the catalogue, again and again: each time as a new process would."""
+    """Opens the deployed functions, again and again: each time as a new process would."""
     keepers: list[FunctionFolder] = []
 
     def open_() -> DeployedFunctions:

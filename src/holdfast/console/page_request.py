@@ -1,5 +1,5 @@
-"""A visit: one request for a page or an action of the console, with its caller, the source of what that caller may see, and the fields of
-the form."""
+"""A page request: one request for a page or an action of the console, with its caller, the source of what that caller may see, and the
+fields of the form."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _DEEPEST: Final = 8
 """A page's path has at most this many parts."""
 
 
-class Visit:
+class PageRequest:
     """One request, as a page sees it."""
 
-    def __init__(self, request: Request, source: Source, *, now: int, csrf: str, nonce: str, read_only: bool) -> None:
-        self.request = request
+    def __init__(self, http: Request, source: Source, *, now: int, csrf: str, nonce: str, read_only: bool) -> None:
+        self.http = http
         self.source = source
         """What the caller may see and do. It has nothing of other tenants."""
         self.now = now
@@ -33,7 +33,7 @@ class Visit:
         self.nonce = nonce
         """The browser runs only scripts that carry this random text."""
         self.read_only = read_only
-        self.path = path_of(request.scope).removeprefix(PREFIX)
+        self.path = path_of(http.scope).removeprefix(PREFIX)
         self.root = root_of(self._page_path())
         """The relative path from the page that the person sees to the console's first page, such as `../../`. All links begin with it, also
         those in a part of a page."""
@@ -44,37 +44,37 @@ class Visit:
     @property
     def label(self) -> str:
         """The variable part of the path, for a path that has one."""
-        return self.request.label
+        return self.http.label
 
     @property
     def labels(self) -> tuple[str, ...]:
         """The variable parts of the path."""
-        return self.request.labels
+        return self.http.labels
 
     @property
     def is_fragment(self) -> bool:
         """Whether a script asks for a part of the page only."""
-        return self.request.header(b"hx-request") is not None
+        return self.http.header(b"hx-request") is not None
 
     def _page_path(self) -> str:
         """The path of the page that the browser shows. For a part of a page it is not the path of the request."""
-        shown = self.request.header(b"hx-current-url")
+        shown = self.http.header(b"hx-current-url")
         if shown is None or not self.is_fragment:
-            return path_of(self.request.scope)
+            return path_of(self.http.scope)
         with contextlib.suppress(ValueError):
             _, found, rest = urlsplit(shown).path.partition(PREFIX)
             if found and rest.count("/") <= _DEEPEST:
                 return PREFIX + rest
-        return path_of(self.request.scope)
+        return path_of(self.http.scope)
 
     def text(self, name: str) -> str:
         """A field of the query; empty if it is not given."""
-        return next(iter(self.request.texts(name)), "")
+        return next(iter(self.http.texts(name)), "")
 
     def may(self, needs: str) -> bool:
         """Whether the caller has this permission (`operate`, `approve`, `administer` …) on this console."""
         asked = Needs(needs)
-        return may(self.request.identity.roles, asked) and (asked is Needs.VIEW or not self.read_only)
+        return may(self.http.identity.roles, asked) and (asked is Needs.VIEW or not self.read_only)
 
     def field(self, name: str) -> str:
         """A field of the form; empty if it is not given."""
@@ -83,7 +83,7 @@ class Visit:
     def read_form(self) -> None:
         """Read the fields of the form that a browser sent."""
         try:
-            fields = parse_qsl(self.request.content.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
+            fields = parse_qsl(self.http.content.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
         except (ValueError, UnicodeDecodeError):
             raise InvalidParameter("The form could not be read. Open the page again, and send it again.") from None
         chosen: dict[str, tuple[str, ...]] = {}

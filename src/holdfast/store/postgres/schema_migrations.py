@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from holdfast.model.errors import StoreInUse
-from holdfast.store.migrating import Lineage, MigrationStep, Numbers, number, told
 from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.session import Session
+from holdfast.store.schema_migrations import Lineage, MigrationStep, Numbers, number, told
 
 SCHEMA_VERSION: Final = 15
 SINCE: Final = {"superseded_by": 7, "quarantine": 7, "queue": 10, "lane": 10, "order_at": 10, "parked": 10, "shared_rate": 15}
