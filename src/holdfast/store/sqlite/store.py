@@ -73,8 +73,7 @@ class SqliteStore(
     """A store in one SQLite file."""
 
     def __init__(self, where: str, member: str, codec: PayloadCodec | None = None) -> None:
-        self._where = where
-        self._codec = codec
+        self._where, self._codec = where, codec
         self._sql = all_statements()
         self._lists = ListQuery(self._sql, DIALECT)
         self._looks = BrowseQuery(self._sql, DIALECT)
