@@ -1,8 +1,8 @@
 """The timetable: starts the occurrences of schedules that are due. Several runners may try; each occurrence is started once.
 
-A round of the scheduler asks for schedules of functions that are hosted here. Each one gets a task, which takes steps (model.firing) until
-there is nothing left to do: read the schedule, decide, write. The write that starts an occurrence also moves its schedule, and the store
-refuses it if another runner was quicker; then the task reads the schedule again.
+A round of the scheduler asks for schedules of functions that are hosted here. Each one gets a task, which takes steps
+(model.schedule_steps) until there is nothing left to do: read the schedule, decide, write. The write that starts an occurrence also moves
+its schedule, and the store refuses it if another runner was quicker; then the task reads the schedule again.
 
 A schedule whose occurrence waits for the end of an execution is looked at when that execution ends (endings.py). What cannot be started
 now, because the disk fails or the function is hosted in another version, is tried again a little later.
