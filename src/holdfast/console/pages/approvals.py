@@ -22,7 +22,7 @@ from holdfast.workers.links import DEFAULT_SECONDS
 _MOST_COMMENT: Final = 4096
 _STATES: Final = ("open", "all")
 _CONFLICTS: Final = (CallbackClosed, ApproverRefused, VotedBefore)
-"""Errors that a person cannot mend by sending the form with other values."""
+"""For these errors the status of the reply is 409: the person cannot correct them by sending the form with other values."""
 
 
 class ApprovalsPages:
@@ -54,11 +54,11 @@ class ApprovalsPages:
         return self._page(visit, "approvals.html", told=told, **self._values(visit))
 
     def inbox(self, visit: Visit) -> Reply:
-        """Only the list of approvals, with which an open page renews itself."""
+        """Only the list of approvals. An open page asks for it again when something has changed."""
         return self._page(visit, "approvals_inbox.html", **self._values(visit))
 
     def count(self, visit: Visit) -> Reply:
-        """How many runs wait for a person. The page renews this part also while a person types into it."""
+        """How many runs wait for a person. An open page asks for this part again, also while the person types."""
         return self._page(visit, "approvals_count.html", waiting=visit.source.approvals.waiting())
 
     def one(self, visit: Visit) -> Reply:
@@ -68,7 +68,7 @@ class ApprovalsPages:
     def _values(self, visit: Visit) -> dict[str, Any]:
         run, state = visit.text("run") or None, visit.text("state") or "open"
         if state not in _STATES:
-            raise InvalidParameter(f"state: {state!r:.50} is none of {', '.join(_STATES)}.")
+            raise InvalidParameter(f"state: {state!r:.50} is not a state of this page. Write {' or '.join(_STATES)}.")
         source = visit.source.approvals
         after = visit.text("after") or None
         decided = source.decided(run) if state == "all" else None
@@ -177,7 +177,7 @@ def _comment(visit: Visit) -> str | None:
 
 
 def _edited(visit: Visit, card: Card) -> dict[str, Any] | None:
-    """The arguments as a person edited them; None if nothing was changed."""
+    """The arguments as a person edited them; None if nothing was changed. Raises InvalidParameter if they are not a JSON object."""
     text = visit.field("arguments")
     if not text or text == _pretty(card.approval.arguments).strip():
         return None

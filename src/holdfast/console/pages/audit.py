@@ -79,7 +79,7 @@ class AuditPages:
         return shown(self._site.rendering, visit, page, 422 if problem else 200)
 
     def file(self, visit: Visit) -> Reply:
-        """The newest 10,000 notes that match, as CSV."""
+        """The notes that match, as CSV: the newest, at most 10,000."""
         return csv_reply("audit", _COLUMNS, map(_line, visit.source.audit.lines(_wanted(visit))))
 
 

@@ -62,7 +62,7 @@ class CatalogPages:
         return self._shown(visit, subject)
 
     def recent(self, visit: Visit) -> Reply:
-        """Only the newest runs and the figures of a worker, pipeline or function, with which an open page renews itself."""
+        """Only the newest runs and the figures of a worker, pipeline or function. An open page asks for this part again."""
         return self._site.rendering.page(visit, "catalog_recent.html", name=visit.label, recent=visit.source.catalog.recent(visit.label))
 
     def gates(self, visit: Visit) -> Reply:
@@ -145,7 +145,7 @@ def _sides(contract: Contract | None) -> list[tuple[str, Any, bool, dict[str, An
 
 
 def _example(contract: Contract) -> str:
-    """The defaults and examples of a form, as JSON."""
+    """The inputs that the defaults and examples of the schema make, as JSON."""
     form = form_of(contract.input_schema)
     _, inputs = schema_form.filled(form, {field.key: field.value or field.example for field in form.fields})
     return schema_form.dumps(inputs or {}) if form.fields else form.whole

@@ -98,7 +98,7 @@ class KeysPages:
 
     @missing_is_no_page(KeyNotFound)
     def assign(self, visit: Visit) -> Reply:
-        """Say who holds a credential."""
+        """Write to a credential which person holds it."""
         try:
             visit.source.keys.assign(visit.label, visit.field("person"))
         except InvalidParameter as wrong:

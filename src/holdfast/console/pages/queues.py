@@ -55,7 +55,7 @@ class QueuesPages:
         ]
 
     def list(self, visit: Visit) -> Reply:
-        """All queues."""
+        """The page with the queues, at most MOST_ROWS."""
         found = visit.source.queues.list(MOST_ROWS + 1)
         sparks = (
             {}
@@ -72,12 +72,12 @@ class QueuesPages:
 
     @missing_is_no_page(QueueNotFound)
     def show(self, visit: Visit) -> Reply:
-        """One queue."""
+        """The page of one queue."""
         return self._queue(visit)
 
     @missing_is_no_page(QueueNotFound)
     def turn(self, visit: Visit, verb: str) -> Reply:
-        """Pause, resume or drain."""
+        """Pause, resume or drain the queue."""
         visit.source.queues.set_mode(visit.label, verb)
         return redirect(visit, f"queues/{part_of_path(visit.label)}")
 

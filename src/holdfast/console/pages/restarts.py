@@ -45,7 +45,7 @@ class RestartPages:
         return self._shown(visit, view)
 
     def start(self, visit: Visit) -> Reply:
-        """Start the restart whose plan the person has read."""
+        """Start the restart whose plan the person has read. If the plan is another one now, show it, and start nothing."""
         choice = _choice(visit)
         view = visit.source.restarts.view(visit.label, choice)
         if not view.is_ready:

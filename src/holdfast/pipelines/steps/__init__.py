@@ -1,1 +1,2 @@
-"""steps — the small pure functions of a pipeline's file, called in the sandbox: steps.py is the runner's side, entry.py the inside."""
+"""steps — the small pure functions of a pipeline's file, called in the sandbox. steps.py runs in the runner, entry.py inside the
+sandbox."""
