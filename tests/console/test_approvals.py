@@ -149,7 +149,7 @@ async def test_a_decision_is_of_the_logged_in_person_and_in_the_audit_log(tmp_pa
     assert "Decided approve by ann" in told
     assert "Reason looks right" in told
     assert re.search(r"approve Publish .* p · h .* ann .* looks right", listed)
-    assert "was decided before: approve by ann" in plain(again.text)
+    assert "is closed already: approve by ann" in plain(again.text)
 
 
 async def test_a_rejection_needs_a_reason_and_the_form_keeps_what_was_typed(tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ async def test_a_batch_tells_the_count_first_and_then_what_became_of_each(tmp_pa
         assert [at.state(one) for one in ids] == ["closed"] * 3
         assert at.audit("reject").count("reject, as ann") == 2
     assert "2 of 3 rejected" in told
-    assert re.search(r"refused Publish .*was decided before", told)
+    assert re.search(r"refused Publish .*is closed already", told)
 
 
 async def test_a_call_of_unknown_outcome_is_settled_by_a_settler_only(tmp_path: Path) -> None:

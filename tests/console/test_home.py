@@ -88,7 +88,7 @@ async def test_what_waits_is_told_with_its_reason_and_a_missing_runner_first(sce
         scene.start("nightly", name=f"w{number}")
     async with scene.browser() as browser:
         said = await browser.text()
-    assert "nightly 1 is ready, but no runner has it. Start a runner that does. 3" in said
+    assert "nightly 1 is ready, but no runner has it. Start a runner that has it. 3" in said
     assert "No runner is alive: nothing runs until one starts." in said
 
 

@@ -40,9 +40,9 @@ def test_a_value_is_added_and_taken_away() -> None:
 @pytest.mark.parametrize(
     "text, said",
     [
-        ("stat:x", "is not a qualifier. There are status"),
-        ("status:broken", "is not a status. There are running"),
-        ("since:soon", "is not a time. Write 15m"),
+        ("stat:x", "is not a qualifier. The qualifiers are status"),
+        ("status:broken", "is not a status. The statuses are running"),
+        ("since:soon", "is not a time. Write a span such as 15m"),
         ("since:2026-13-45", "is not a time"),
         ("a " * 100, "at most 50 words"),
         ("x" * 2000, "at most 1000 characters"),

@@ -46,7 +46,7 @@ async def test_depth_oldest_drain_rate_admitted_parked_and_retries_are_shown_by_
             await opening.engine.ending(started.id)
         await engine.enqueue(send, {}, queue="paused", delay=60)
         await engine.enqueue(send, {}, queue="paused")
-        with pytest.raises(HoldfastError, match="it takes at most 1"):
+        with pytest.raises(HoldfastError, match="it accepts at most 1"):
             await engine.enqueue(send, {}, queue="paused")
         told = counts(measured.text())
     assert told['queue_depth{queue="emails"}'] == 0

@@ -162,7 +162,7 @@ async def test_behind_a_queue_a_duplicate_is_one_run_and_poison_is_parked_under_
         assert (len(model.asked), list(results.kept)) == (1, ["complaint-42"])
         (parked,) = StoreQueues(store, clock, id_at).parked("messages")
         assert (parked.header.id, parked.error_code) == (poison, "poison_message")
-        assert "has no task" in parked.message
+        assert "needs a `task`" in parked.message
         state = store.queue_state("messages", clock.now())
         assert (state.waiting, state.held, state.parked, state.admitted) == (0, 0, 1, 2)
 

@@ -209,7 +209,7 @@ def test_a_key_that_was_used_with_other_inputs_is_a_conflict(plain: Program) -> 
 @pytest.mark.parametrize(
     "change, told",
     [
-        ({"plain.md": None}, "the page plain.md of plain is not beside it"),
+        ({"plain.md": None}, "the page plain.md of plain is not in the folder of the file"),
         ({"plain.md": "# nothing\n"}, "error[contract_invalid]: "),
         ({"plain.py": BODIES.replace('"plain.md"', "PAGE")}, "must be a literal"),
         ({"plain.py": BODIES + BODIES.replace("plain", "other"), "other.md": page("other")}, "has several workers (plain, other)"),
@@ -380,7 +380,7 @@ def test_a_run_is_replayed_on_its_receipts_and_other_code_is_told_apart(refunds:
     (run,) = run_ids(refunds)
     waits = refunds("replay", run)
     assert (waits.returncode, waits.stderr) == (
-        2, f"error[invalid_parameter]: The run {run} is not over yet. Only a run that is over can be replayed.\n",
+        2, f"error[invalid_parameter]: The run {run} has not ended yet. Only a run that has ended can be replayed.\n",
     )  # fmt: skip
     refunds("approvals", "approve", asked(first))
     assert refunds(*CASE).returncode == 0

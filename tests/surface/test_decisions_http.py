@@ -396,7 +396,7 @@ def _expired(at: Scene, approval: str) -> str:
     [
         pytest.param(_tampered, 404, "This link is not valid", id="tampered"),
         pytest.param(lambda at, _: "/v1/links/hf_x", 404, "This link is not valid", id="nonsense"),
-        pytest.param(_expired, 410, "The time of this link is over", id="expired"),
+        pytest.param(_expired, 410, "This link has expired", id="expired"),
         pytest.param(_other_person, 403, "not among those who may decide", id="person without permission"),
     ],
 )

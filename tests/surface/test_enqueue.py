@@ -58,7 +58,7 @@ async def test_many_that_are_refused_in_part_say_how_many_are_enqueued_and_can_b
         keys = [f"k{n}" for n in range(5)]
         with pytest.raises(QueueFull) as full:
             await engine.enqueue_many(double, range(5), queue="emails", idempotency_keys=keys)
-        assert full.value.__notes__ == ["2 of 5 are enqueued."]
+        assert full.value.__notes__ == ["2 of 5 inputs are enqueued."]
         engine._store.declare([checked_declaration("emails", {})])
         jobs = await engine.enqueue_many(double, range(5), queue="emails", idempotency_keys=keys)
         assert [await job.result() for job in jobs] == [0, 2, 4, 6, 8]

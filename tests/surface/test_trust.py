@@ -199,7 +199,7 @@ def test_code_that_a_planted_store_brings_along_has_no_tools_until_the_folder_is
     stranger.write(WITHOUT)  # harmless to look at; the run goes on with the code beside the store
     ran = stranger(*RUN, "--key", "k")
     assert ran.returncode == 1
-    assert "permanent_error: tool_not_trusted: The code of this run lies beside holdfast.db of" in ran.stderr
+    assert "permanent_error: tool_not_trusted: The code of this run is kept beside holdfast.db in" in ran.stderr
     assert f"holdfast trust {stranger.folder}" in ran.stderr
     assert not stranger.ran_outside
 

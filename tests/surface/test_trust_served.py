@@ -44,7 +44,7 @@ def test_a_server_refuses_tools_that_the_operators_file_does_not_name_with_the_l
 
 def test_a_toml_of_an_untrusted_folder_allows_a_server_nothing(inside: Stranger) -> None:
     inside.write(WITH_A_TOOL, holdfast_toml='[tools]\nallow = ["pay"]\n')
-    with pytest.raises(ToolsNotAllowed, match=rf"does not count, because {inside.folder} is not trusted"):
+    with pytest.raises(ToolsNotAllowed, match=rf"is ignored, because {inside.folder} is not trusted"):
         served("shop.py")
     assert served("shop.py", trust=True) is not None
 

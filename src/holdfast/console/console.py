@@ -1,4 +1,4 @@
-"""Builds the console: it opens a store, makes the sources for each caller, and makes the routes of all pages."""
+"""Builds the console: opens a store, makes the source of each request, and makes the routes of all pages."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Console:
         return [begin, *(route for part in parts for route in part.routes()), site.page(".*", _missing, "ConsolePage")]
 
     async def close(self) -> None:
-        """End the streams of open pages, and cancel the jobs that act on many runs."""
+        """End the streams of open pages. Cancel the jobs that act on many runs, and wait for their threads."""
         await self._ticks.close()
         await in_thread(Purpose.CONSOLE, self._bulk.close)
 
@@ -106,7 +106,8 @@ async def open_console(
     read_only: bool = False,
     served: Served | None = None,
 ) -> AsyncIterator[Console]:
-    """The console of a store. It opens the store a second time, so that pages and runs do not wait for each other."""
+    """Open the console of a store, and close it at the end. It has its own connection to the store, so that pages and runs do not wait for
+    each other."""
     with _opened(where, clock, ids, codec) as store:
         console = Console(store, where, gate, clock=clock, ids=ids, read_only=read_only, served=served)
         try:

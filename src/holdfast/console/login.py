@@ -1,4 +1,4 @@
-"""Logging in and out: a person gives a token once, and the browser keeps a cookie."""
+"""Logging in and out: a person types a token once, and from then on the browser sends a cookie instead."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from holdfast.web.routing import Route
 
 _FORM_BYTES: Final = 4096
 _BACK: Final = re.compile(r"(?!log(?:in|out)\b)[A-Za-z0-9_~%-][A-Za-z0-9_~%/-]{0,300}(?:\?[A-Za-z0-9._~%/&=+:,@!$'()*;-]{0,999})?")
-"""The paths to which a login may lead back: a page of this console, but no other site, no `..`, and neither the login nor the logout."""
+"""A login sends the browser to the path in the field `next`, if it matches this: a page of this console. Another site, `..`, the login and
+the logout do not match; then the browser is sent to the first page."""
 _UNKNOWN: Final = "This server does not know the token: it was typed wrongly, or it was revoked."
 _TRIES: Final = 10
 _TRIES_SECONDS: Final = 60.0
@@ -31,7 +32,7 @@ _MOST_ADDRESSES: Final = 10_000
 
 
 class Login:
-    """The handlers of the login. They need no credential. A caller who is not logged in learns only that a token is wrong."""
+    """The handlers for logging in and out. They need no credential."""
 
     def __init__(self, site: Site, rendering: Rendering, gate: Gate) -> None:
         self._site = site
@@ -50,11 +51,15 @@ class Login:
         ]
 
     async def form(self, request: Request) -> Reply:
-        """The page with the form."""
+        """The page with the login form."""
         return self._page(self._site.page_request(request))
 
     async def log_in(self, request: Request) -> Reply:
-        """Begin a session if the token belongs to a credential."""
+        """Begin a session if the token in the form belongs to a credential, and send the browser to the page in the field `next`.
+
+        On a server that needs no credentials, no session begins. For a token that is refused, and after too many tries, the reply is the
+        login page with the problem (status 401 or 429).
+        """
         page_request = self._site.page_request(request)
         page_request.read_form()
         if not self._tries.take(request.origin, monotonic()):
@@ -89,7 +94,8 @@ class Login:
 
 
 class Tries:
-    """Limits how often one address may try to log in: `most` times within `seconds`. It remembers a bounded number of addresses."""
+    """Limits how often one address may try to log in: `most` times within `seconds` after its first try. It remembers at most 10,000
+    addresses, and forgets the one that tried longest ago."""
 
     def __init__(self, most: int, seconds: float) -> None:
         self._most = most
@@ -97,7 +103,7 @@ class Tries:
         self._begun: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def take(self, address: str, now: float) -> bool:
-        """Count one more try; False if the address has made too many."""
+        """Count one more try of this address. True if the try is allowed, False if the address has made too many. `now` is in seconds."""
         began, count = self._begun.pop(address, (now, 0))
         if now - began >= self._seconds:
             began, count = now, 0

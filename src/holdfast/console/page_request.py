@@ -26,10 +26,10 @@ class PageRequest:
     def __init__(self, http: Request, source: Source, *, now: int, csrf: str, nonce: str, read_only: bool) -> None:
         self.http = http
         self.source = source
-        """What the caller may see and do. It has nothing of other tenants."""
+        """What the caller may see and do. For a caller of one tenant it has nothing of other tenants."""
         self.now = now
         self.csrf = csrf
-        """The token that every form of this caller carries."""
+        """The CSRF token of this caller. Every form that changes something must send it."""
         self.nonce = nonce
         """The browser runs only scripts that carry this random text."""
         self.read_only = read_only
@@ -43,7 +43,7 @@ class PageRequest:
 
     @property
     def label(self) -> str:
-        """The variable part of the path, for a path that has one."""
+        """The first variable part of the path. Only for a path that has a variable part: else it raises IndexError."""
         return self.http.label
 
     @property
@@ -53,11 +53,12 @@ class PageRequest:
 
     @property
     def is_fragment(self) -> bool:
-        """Whether a script asks for a part of the page only."""
+        """Whether a script of an open page sent this request, to get only a part of the page."""
         return self.http.header(b"hx-request") is not None
 
     def _page_path(self) -> str:
-        """The path of the page that the browser shows. For a part of a page it is not the path of the request."""
+        """The path of the page that the browser shows. If a script asks for a part of the page, the header `hx-current-url` has it. Without
+        a usable header it is the path of the request."""
         shown = self.http.header(b"hx-current-url")
         if shown is None or not self.is_fragment:
             return path_of(self.http.scope)
@@ -68,24 +69,29 @@ class PageRequest:
         return path_of(self.http.scope)
 
     def text(self, name: str) -> str:
-        """A field of the query; empty if it is not given."""
+        """The first value of a field of the query; empty if it is not given."""
         return next(iter(self.http.texts(name)), "")
 
     def may(self, needs: str) -> bool:
-        """Whether the caller has this permission (`operate`, `approve`, `administer` …) on this console."""
+        """Whether the caller has this permission (`operate`, `approve`, `administer` …) on this console. A read-only console permits only
+        `view`."""
         asked = Needs(needs)
         return may(self.http.identity.roles, asked) and (asked is Needs.VIEW or not self.read_only)
 
     def field(self, name: str) -> str:
-        """A field of the form; empty if it is not given."""
+        """The first value of a field of the form, without spaces around it; empty if it is not given."""
         return self.form.get(name, "").strip()
 
     def read_form(self) -> None:
-        """Read the fields of the form that a browser sent."""
+        """Read the fields that a browser sent into `form` and `chosen`. Raises InvalidParameter if they are not UTF-8, or if there are too
+        many."""
         try:
             fields = parse_qsl(self.http.content.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
         except (ValueError, UnicodeDecodeError):
-            raise InvalidParameter("The form could not be read. Open the page again, and send it again.") from None
+            raise InvalidParameter(
+                f"The form could not be read: it must be UTF-8, with at most {_MOST_FIELDS} fields. "
+                "Open the page again, and send the form again."
+            ) from None
         chosen: dict[str, tuple[str, ...]] = {}
         for name, value in fields:
             chosen[name] = (*chosen.get(name, ()), value.replace("\r\n", "\n"))

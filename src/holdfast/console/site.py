@@ -2,9 +2,9 @@
 
     request → (gate) → page request → page, in a thread of the console's own → reply
 
-A page is a plain function that takes a page request and returns a reply. It reads through `request.source`, and never runs on the
-engine's loop. An action is a page that changes something: its form must carry the caller's CSRF token, and a read-only console has no
-actions.
+A page is an ordinary function that gets a page request and returns a reply. It reads through `request.source`, and never runs on the
+engine's event loop. An action is a page that changes something: the request must carry the caller's CSRF token, in the form or in the
+header `x-csrf`. A read-only console has no actions.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ View = Callable[[PageRequest], Reply]
 
 
 class Site:
-    """Makes a route from each page and each action."""
+    """Makes the routes of the console's pages and actions."""
 
     def __init__(
         self,
@@ -54,14 +54,15 @@ class Site:
         self.read_only = read_only
         self._chance = chance
         self._own_csrf = base64.urlsafe_b64encode(chance(18)).decode()
-        """The CSRF token of all forms on a server where callers do not log in."""
+        """The CSRF token for every caller without a login session. On a server without credentials these are all callers."""
 
     def page(self, path: str, view: View, operation: str, *, needs: Needs = Needs.VIEW, reach: Reach = Reach.HANDLER) -> Route:
-        """A page that shows something. `path` is a regular expression, without the console's prefix."""
+        """The route of a page that shows something. `path` is a regular expression, without the console's prefix. `operation` is the name
+        of the page in errors and in the audit log."""
         return Route("GET", PREFIX + path, self._shown(view), Policy(operation, needs, reach, session=True))
 
     def action(self, path: str, view: View, operation: str, *, needs: Needs, reach: Reach = Reach.HANDLER) -> list[Route]:
-        """The route of a form that changes something. On a read-only console it returns no route."""
+        """The route of a form that changes something, in a list of one element. On a read-only console the list is empty."""
         if self.read_only:
             return []
         policy = Policy(operation, needs, reach, session=True, body_bytes=FORM_BYTES)
@@ -81,7 +82,8 @@ class Site:
         return shown
 
     def _rotated(self, request: Request, view: View) -> Reply:
-        """The reply of the page. If the caller's session is old enough, the reply also sets a new cookie for it."""
+        """Call the page, and return its reply. If the cookie of the caller's session is older than ROTATE_MS (web/auth/sessions.py), the
+        reply also sets a new cookie."""
         reply = view(self.page_request(request))
         session = request.session_of_browser
         if session is not None and self._sessions is not None:
@@ -107,7 +109,7 @@ class Site:
 
 
 def is_secure(request: Request) -> bool:
-    """Whether the browser reached the server over TLS. Then the cookie is marked `Secure`: the browser sends it only over TLS."""
+    """Whether the scheme of the request is `https`. If it is, the cookie gets the mark `Secure`: the browser sends it only over HTTPS."""
     return bool(request.scope.get("scheme") == "https")
 
 

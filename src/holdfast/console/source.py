@@ -44,7 +44,7 @@ class Source:
 
     @cached_property
     def home(self) -> HomeSource:
-        """What the first page shows."""
+        """The data of the first page."""
         return HomeSource(self.viewer)
 
     @cached_property
@@ -64,7 +64,7 @@ class Source:
 
     @cached_property
     def runners(self) -> RunnersSource:
-        """The runners, and what they host."""
+        """The runners, and the functions, workers and pipelines that they host."""
         return RunnersSource(self.viewer)
 
     @cached_property
@@ -124,5 +124,5 @@ class Source:
 
     @cached_property
     def run_tests(self) -> RunTestSource:
-        """Runs as tests."""
+        """Tests that are made from recorded runs."""
         return RunTestSource(self.viewer)

@@ -1,4 +1,4 @@
-"""contract — what a worker promises: a worker.md page becomes one frozen Contract, and values are checked against it. Pure.
+"""contract — what a worker promises: reads a worker.md page as one immutable Contract, and checks values against it. No side effects.
 
 Belongs: the Contract and its parts (terms.py); how a page becomes one (page_reader.py, with page.py, spec.py, words.py, prose.py,
 jsonblocks.py, schemas.py, bounds.py, notes.py); schema checks and their costs (checking.py, costs.py, references.py, patterns.py); rules

@@ -22,7 +22,7 @@ from holdfast.model.verbs import Answer, Start, Started
 from holdfast.store.seam import ExecutionStore, Target
 
 _SMALL: Final = 64 * 1024
-"""Larger inputs are not read together with others."""
+"""Inputs with more bytes than this are not read together with others."""
 
 
 class _Claimants(Sequence[Claimant]):
@@ -115,7 +115,7 @@ class Admissions:
             self._invocations.interrupt(header)
 
     async def start_all(self, starts: Sequence[Start]) -> Sequence[Started | HoldfastError]:
-        """Make many executions in one transaction, and claim none of them."""
+        """Make many executions in one transaction, and claim none of them. Returns an answer or an error for each start, in order."""
         answers: list[Answer | HoldfastError] = []
 
         def landed(answer: Landed | HoldfastError) -> None:

@@ -5,8 +5,8 @@
                and ready      waits in        each)           commit)
                work)          queues)            └──▶ host (runs handlers), endings (callers that wait for a result)
 
-Each part knows only what stands to its right. The agenda (agenda.py) is what they share: the time at which the scheduler looks next.
-Everything here runs on one event loop; only commits, handlers and the poller may run elsewhere.
+Each part knows only the parts to its right. They share the agenda (agenda.py): the time at which the scheduler looks for work next.
+Everything here runs on one event loop; only commits, handlers and the poller may run in other threads or processes.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ log = logging.getLogger("holdfast.engine")
 
 
 class Engine:
-    """One runner over one store. Open it on the loop that shall run it."""
+    """One runner over one store. Call `open` on the asyncio event loop that shall run the engine."""
 
     def __init__(
         self,
@@ -87,11 +87,11 @@ class Engine:
         self._queues = queues
         self._agenda = Agenda(clock)
         self.acceptor: Acceptor | None = None
-        """Accepts the runs of workers that handlers ask for; None where no workers are served."""
+        """Accepts the runs of workers that handlers ask for; None if this engine serves no workers."""
         self.occurrence_acceptor: OccurrenceAcceptor | None = None
-        """Accepts the runs of workers that schedules ask for."""
+        """Accepts the runs of workers that schedules ask for; None if this engine serves no workers."""
         self.chores: list[Chore] = []
-        """What the runner does once a minute in addition to its upkeep."""
+        """Functions that the runner calls once a minute, before it removes expired rows."""
         self._open = False
 
     # --- opening and closing
@@ -155,8 +155,8 @@ class Engine:
         await self._scheduler.begin(self._poller)
 
     async def close(self) -> None:
-        """Stop claiming, end the live invocations, and leave the store. Acknowledged writes are on disk; another runner, or a later one,
-        goes on with unfinished executions."""
+        """Stop claiming, end the live invocations, and leave the store. Acknowledged writes are on disk; any runner can continue unfinished
+        executions."""
         self._open = self._writer.open = False
         try:
             await self._scheduler.end()
@@ -187,9 +187,10 @@ class Engine:
         order: Order | None = None,
         on_failed: str = "find",
     ) -> Execution:
-        """Start an execution, or find the one of this name and input (`same`); `on_failed` as in restarts.py.
+        """Start an execution and return it. If an execution has the name already, return that one; raises ExecutionAlreadyStarted if its
+        input is another (`same`: a text to compare instead of the input). `on_failed` is "find" or "restart" (restarts.ON_FAILED).
 
-        Only a new execution makes `charges`. A worker's execution needs an `order`.
+        `charges` are made only if a new execution is made. An execution of a worker needs an `order`.
         """
         target = self.registry.wanted(function, version, Kind.FUNCTION if order is None else order.kind)
         now, terms = self.clock.now(), terms or target.terms
@@ -220,11 +221,11 @@ class Engine:
         terms: Terms | None = None,
         order: Order | None = None,
     ) -> Execution:
-        """Enqueue an execution, or find the one of this name and input. Times are seconds. If the queue is idle and there is room here, the
-        execution begins in the same write; else it waits in its lane.
+        """Enqueue an execution, or find the one of this name and input. Times are in seconds. If nothing waits in its lanes, they have
+        room, and this runner has room, the execution begins in the same write; else it waits in its lane.
 
-        `key`: the key of its lane. `name`: its name; `same` says what a second enqueue with this name does: find the execution, replace it,
-        or be refused.
+        `key`: the key of its lane. `name`: its name. `same` says what happens if an execution has the name already: "existing" returns it,
+        "replace" stops it and starts a new one, "refuse" raises ExecutionAlreadyStarted.
         """
         asked = enqueue_of(queue, key=key, delay=delay, ttl=ttl, head_start=head_start, units=units, same=same)
         return await self.enqueue_asked(
@@ -247,9 +248,8 @@ class Engine:
         identity: str | None = None,
         again: bool = False,
     ) -> Execution:
-        """As `enqueue`. `identity`: two enqueues of one name are the same if this text is equal; None: if the whole input is equal. With
-        `again`, a name whose execution failed or is parked is started again.
-        """
+        """As `enqueue`. `identity`: two enqueues of one name are the same if this text is equal; None: if the whole input is equal. If
+        `again` is True, a name whose execution failed or is parked is started again."""
         target = self.registry.wanted(function, version, Kind.FUNCTION if order is None else order.kind)
         now, terms = self.clock.now(), terms or target.terms
         who = {"tenant": tenant, "trace": trace, "same": identity}
@@ -262,9 +262,8 @@ class Engine:
     async def enqueue_many(
         self, function: str, items: Sequence[Item], asked: Enqueue, *, tenant: str | None = None, version: str | None = None
     ) -> Sequence[Started | HoldfastError]:
-        """Enqueue many executions of one function, a thousand in each commit. Returns for each item its execution or its error. After a
-        commit with an error no further commit is made, so there may be fewer results than items.
-        """
+        """Enqueue many executions of one function, 1,000 in each commit. All items must be of the same kind. Returns for each item its
+        execution or its error. After a commit with an error no further commit is made, so there may be fewer results than items."""
         target = self.registry.wanted(function, version, items[0].kind if items else Kind.FUNCTION)
         answers: list[Started | HoldfastError] = []
         for at in range(0, len(items), BULK):
@@ -279,7 +278,8 @@ class Engine:
         return answers
 
     async def redrive(self, execution: str, start_again: Redrive = redriven) -> Execution:
-        """Enqueue a parked execution again, under its name. `start_again` makes the start of a run of a worker or pipeline."""
+        """Enqueue a parked execution again, under its name. `start_again` makes the write: for a run of a worker or a pipeline give another
+        function than the default. Raises ExecutionNotFound if there is no such execution."""
         header = self.store.find(execution)
         if header is None:
             raise ExecutionNotFound(f"There is no execution {execution}.")
@@ -291,16 +291,16 @@ class Engine:
         return answer.header
 
     async def restart(self, write: Callable[[str, int], Start]) -> Execution:
-        """Write the start of a restart. `restarts.restarted` makes it when it gets the id and the time. This runner takes the new execution
-        if it has room."""
+        """Write the start of a restart. `write` makes it from the new id and the time, for example with `restarts.restarted`. This runner
+        claims the new execution if it has room."""
         now = self.clock.now()
         made = write(self._ids(now), now)
         target = self.registry.wanted(made.header.function, made.header.version, made.kind)
         return await self.invocations.start(msgspec.structs.replace(made, by=self._reservations.reserve(target, now)), target)
 
     async def stop(self, execution: str, error: Failure | None = None, *, cascade: bool = True, notes: Notes = ()) -> Execution:
-        """End an execution from outside, together with the executions that it invoked. If the execution has continued as another one, that
-        one is ended."""
+        """End an execution from outside; if `cascade` is True, also the executions that it invoked. If the execution has continued as
+        another one, that one is ended. Returns the header of the last one."""
         while True:
             header = cast("Execution", await self._writer.write(Stop(execution, error or Failure(), cascade, notes=notes)))
             self.invocations.finish(header)
@@ -309,7 +309,7 @@ class Engine:
             execution = header.continued_as
 
     async def answer(self, callback_id: str, result: str | None = None, error: Failure | None = None, notes: Notes = ()) -> None:
-        """Answer a callback; the execution that this wakes is claimed in the same write."""
+        """Answer a callback. If that makes its execution ready, the execution is claimed in the same write if there is room here."""
         execution, operation = self.store.seal.callback_target(callback_id)
         await self.wake(lambda by: Answering(execution, operation, result, error, by, notes=notes), execution)
 
@@ -318,17 +318,19 @@ class Engine:
         await self._writer.write(Heartbeat(*self.store.seal.callback_target(callback_id)))
 
     async def release(self, execution: str) -> Execution:
-        """Let a quarantined execution run again."""
+        """Let a quarantined execution run again. Returns its header."""
         header = cast("Execution", await self._writer.write(Release(execution)))
         self.look()
         return header
 
     async def wake(self, write: Callable[[Claimant | None], Write], execution: str) -> None:
-        """Write what may make an execution ready, and claim the execution in the same write if there is room here."""
+        """Write what may make an execution ready, and claim the execution in the same write if there is room here. `write` makes the write
+        from the claimant, which is None if there is no room."""
         await self.invocations.wake(write, execution)
 
     async def ending(self, execution: str) -> Ending:
-        """Wait until an execution is closed."""
+        """Wait until an execution is closed. Raises ExecutionNotFound if there is none, ExecutionQuarantined if it is quarantined, and
+        EngineClosed if the engine closes first."""
         return await self.endings.wait(execution, live=self.invocations.is_live(execution))
 
     def look(self) -> None:
@@ -339,5 +341,5 @@ class Engine:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing runs, nothing is being written, and no signal is being delivered."""
+        """Whether nothing runs, nothing is being written, no signal is being delivered, and no schedule is being worked on."""
         return self._scheduler.idle

@@ -1,4 +1,4 @@
-"""Enqueues: what a caller asks of a queue, and the start that redrives a parked execution."""
+"""Enqueues: checks what a caller asks of a queue, and makes the start that redrives a parked execution."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     """Two enqueues of one name are the same if this text is equal; None: if the whole input is equal."""
     graph: GraphText | None = None
     enqueue: Enqueue | None = None
-    """How this item is enqueued, if it differs from the others."""
+    """How this item is enqueued; None: as its caller says for all items."""
 
     def start(self, id: str, function: str, version: str, terms: Terms, tenant: str | None, now: int, asked: Enqueue) -> Start:
-        """The write that makes it."""
+        """The write that enqueues this item. `terms` and `asked` are used if the item has none of its own."""
         who = {"tenant": tenant, "same": self.identity}
         header = new_execution(id, self.name, function, version, payload=self.input, now=now, terms=self.terms or terms, **who)
         return Start(header, self.input, None, self.charges, self.identity, self.kind, graph=self.graph, enqueue=self.enqueue or asked)
@@ -65,8 +65,8 @@ def enqueue_of(
     same: str = "existing",
     rates: Sequence[Rate] = (),
 ) -> Enqueue:
-    """Check what a caller asks of a queue, and make an Enqueue of it. Times are seconds. The store later compares it with the settings of
-    the queue."""
+    """Check what a caller asks of a queue, and make an Enqueue of it. Times are in seconds. Raises InvalidParameter for a wrong value. The
+    store later compares the result with the settings of the queue."""
     if same not in [member.value for member in Same]:
         told = ", ".join(repr(member.value) for member in Same)
         raise InvalidParameter(f"same is {same!r:.50}; use one of {told}.")
@@ -98,9 +98,10 @@ def same_place(place: Place) -> Enqueue:
 def redriven(
     store: RedriveStore, header: Execution, identity: str, now: int, *, payload: str | None = None, same: str | None = None
 ) -> Start:
-    """The start that enqueues a parked execution again, under its name. The parked one is superseded.
+    """The start that enqueues a parked execution again, under its name. The parked one is superseded. Raises InvalidParameter if the
+    execution is not parked.
 
-    `payload`: the input, if it differs from that of the parked execution. `same`: as in `verbs.Start`.
+    `payload`: the input; None: that of the parked execution. `same`: as in `verbs.Start`.
     """
     place = header.place
     if place is None or not header.parked or header.status is ExecutionStatus.RUNNING or header.superseded_by is not None:

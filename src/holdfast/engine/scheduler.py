@@ -142,7 +142,7 @@ class Scheduler:
         self._task = asyncio.create_task(self._run(), name="holdfast-scheduler")
 
     async def end(self) -> None:
-        """Take no more rounds, and stop what else goes on by itself; the runner keeps its lease until it leaves the store."""
+        """Stop the rounds, the poller, the timetable, the upkeep and the outbox. The runner keeps its lease until it leaves the store."""
         if self._poller is not None:
             self._poller.end()
         if self._task is not None:
@@ -231,7 +231,7 @@ class Scheduler:
         return [execution for execution in found if execution not in self._troubled][:room]
 
     async def _each(self, work: Mapping[str, Awaitable[None]]) -> None:
-        """Wait for the work of many executions. One that fails is logged and left alone for a while; what concerns all is raised."""
+        """Wait for the work of many executions. If one fails, log it and leave it alone for a minute; raise an error that concerns all."""
         for execution, trouble in zip(work, await asyncio.gather(*work.values(), return_exceptions=True), strict=True):
             if isinstance(trouble, Retryable) or (trouble is not None and not isinstance(trouble, Exception)):
                 raise trouble
@@ -300,7 +300,7 @@ class Scheduler:
                 self._parents.make_room(capacity, len(self._store.claimable(targets, dead, now, waiting)))
 
     async def _claim_suspect(self) -> None:
-        """Claim a suspect when nothing else is live here, so that no other execution is blamed for the next death."""
+        """Claim a suspect when nothing else is live here, so that no other one is blamed for the next death; or after 10 s of waiting."""
         registry = self._registry
         for capacity, targets in registry.claimable().items():
             found = self._store.suspect(targets, self._clock.now())
@@ -320,7 +320,7 @@ class Scheduler:
         self._suspect_asked_at = None
 
     def _end_suspicion(self) -> None:
-        """Let other executions in again when the suspect is gone, has made progress, or has had its time."""
+        """Claim other executions again when the suspect has ended, has made progress, or has had its ten seconds."""
         if self._suspect is None:
             return
         header = next(readable(self._store, [self._suspect]), None)
@@ -331,7 +331,7 @@ class Scheduler:
             self._agenda.ring()
 
     async def _rest(self) -> None:
-        """Rest until there is something to do."""
+        """Rest until the agenda rings or the next timer is due; at most a second under a real clock."""
         if self._clock.virtual:
             await self._rest_virtually()
             return

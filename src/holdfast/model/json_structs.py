@@ -1,8 +1,8 @@
-"""Reading JSON as structs, safely in several threads.
+"""Reads JSON as structs, safely in several threads.
 
-The first time msgspec reads a struct, it prepares the struct's type, and keeps what it has prepared so far on the class. Another thread
-that reads the same struct meanwhile finds it half prepared, and the whole process ends with a segmentation fault (msgspec 0.22). So every
-type is prepared here, by one thread at a time, and is read only when it is ready.
+When msgspec reads a struct for the first time, it prepares data about the struct's type and stores it on the class, part by part. If
+another thread reads the same struct at that time, it finds unfinished data, and the whole process ends with a segmentation fault (msgspec
+0.22). So this module prepares each type in one thread at a time, and reads only with types that are ready.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _decoders: Final[dict[Any, msgspec.json.Decoder[Any]]] = {}
 
 
 def decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
-    """The decoder of a type; the type is ready for all threads when this returns."""
+    """The decoder of a type. When this function returns, all threads may use the type."""
     found = _decoders.get(kind)
     if found is None:
         with _lock:
@@ -29,11 +29,11 @@ def decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
 
 
 def decoded(text: bytes | str, kind: type[T]) -> T:
-    """JSON as this type; raises what msgspec.json.decode raises."""
+    """JSON text, read as this type. Raises what `msgspec.json.decode` raises."""
     return decoder(kind).decode(text)
 
 
 def converted(value: object, kind: type[T], *, strict: bool = True) -> T:
-    """Plain values as this type; raises what msgspec.convert raises."""
+    """Plain Python values (dicts, lists, texts …), converted to this type. Raises what `msgspec.convert` raises."""
     decoder(kind)
     return msgspec.convert(value, kind, strict=strict)

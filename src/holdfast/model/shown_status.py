@@ -1,4 +1,4 @@
-"""The status of an execution in one word for people, with the shape and the colours that every surface shows it with."""
+"""The status of an execution that people see: one word, with the shape and the colours that the command line and the console show."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.model.summary import OK, PARTIAL
 
 
 class ShownStatus(Word):
-    """How an execution stands."""
+    """What people see of an execution: whether it runs, what it waits for, or how it ended."""
 
     RUNNING = "running"
     WAITING = "waiting"
@@ -24,13 +24,15 @@ class ShownStatus(Word):
     """Its last invocation failed, and it is tried again."""
     OK = "ok"
     PARTIAL = "partial"
+    """Its run ended with a partial result."""
     FAILED = "failed"
+    """It failed or timed out, or its run's response says that it failed."""
     STOPPED = "stopped"
     QUARANTINED = "quarantined"
 
 
 class StatusStyle(msgspec.Struct, frozen=True):
-    """How a status is shown. The shape and the word are enough, also without the colour."""
+    """How a status is shown. The shape and the word can be understood without the colour."""
 
     status: ShownStatus
     shape: str
@@ -56,11 +58,11 @@ STATUS_STYLES: Final[Mapping[ShownStatus, StatusStyle]] = {
         StatusStyle(ShownStatus.QUARANTINED, "triangle", "▲", "#a3195b", "#ff8cc0"),
     )
 }
-"""The one table of statuses, which the command line and the console share."""
+"""How the command line and the console show each status."""
 
 
 def shown_status(header: Execution, *, undecided: bool) -> ShownStatus:
-    """How an execution stands. `undecided` says that it waits for a person's decision."""
+    """The status of an execution. `undecided` says that it waits for a person's decision."""
     status = header.status
     match status:
         case ExecutionStatus.RUNNING:

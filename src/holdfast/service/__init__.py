@@ -1,4 +1,4 @@
-"""service — wiring and use cases: `holdfast.open`, the client of a store, export, import and replay.
+"""service — what users call: `holdfast.open`, the client of a store, export, import and replay. It joins the layers below.
 
 Belongs:
 - opening: engines.py (`holdfast.open`), open_engine.py, blocking_engine.py, open_execution.py, settings.py, drain.py; worker_runtime.py and

@@ -1,5 +1,5 @@
-"""Reads from `holdfast.toml` the groups of persons ([groups]), what each risk demands ([risks.high]), and the address with which links
-begin (link_base)."""
+"""Reads settings about approvals from `holdfast.toml`: the groups of persons ([groups]), what each risk demands ([risks.high]), and the
+address with which links to approvals begin (policy.link_base)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _LONGEST: Final = 256
 
 
 def with_people(policy: Policy, told: Mapping[str, Any], path: Path) -> Policy:
-    """The policy with the groups and risks of a file."""
+    """The policy with the groups and risks of a file. `told` is the content of the file, and `path` its path. Raises InvalidParameter if
+    one of these settings is wrong."""
     if policy.link_base is not None:
         _check_base(policy.link_base, path)
     groups = _groups(told.get("groups", {}), path)
@@ -29,7 +30,7 @@ def with_people(policy: Policy, told: Mapping[str, Any], path: Path) -> Policy:
 
 
 def _check_base(base: str, path: Path) -> None:
-    """Refuse an address after which a path cannot be written."""
+    """Raise InvalidParameter if an address is not http or https, has no host, or has a user name, `?` or `#`."""
     try:
         parts = urlsplit(base)
         fits = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and not (parts.username or parts.password)

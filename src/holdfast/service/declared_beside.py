@@ -1,4 +1,4 @@
-"""What Python files declare beside their functions: queues and schedules, as values at the top of a module."""
+"""What Python files declare beside their functions: queues and schedules that are values of module variables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def schedules_beside(functions: Iterable[object]) -> tuple[Schedule, ...]:
 
 
 def each_once(schedules: Iterable[Schedule]) -> tuple[Schedule, ...]:
-    """Schedules of several files, each once: one file may import another, and be a target beside it."""
+    """These schedules, without repeats. A schedule can be found twice, if one file imports another and both are given."""
     found = {(one.name, one.definition(), one.input_text()): one for one in schedules}
     return tuple(found.values())
 

@@ -1,4 +1,4 @@
-"""Signals of durable functions: metrics if prometheus-client is installed, traces if the environment asks for them."""
+"""Metrics and traces of durable functions: metrics if prometheus-client is installed, traces if the environment asks for them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from holdfast.store.seam import Store
 
 
 class FunctionSignals:
-    """The observers of one server's functions."""
+    """The observers that make the metrics and traces of one server's functions."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._metrics = FunctionMetrics() if find_spec("prometheus_client") is not None else None
@@ -31,13 +31,14 @@ class FunctionSignals:
         self.observers: tuple[Observer, ...] = (*counted, *((self._traces,) if self._traces is not None else ()))
 
     def text(self) -> str:
-        """The metrics in Prometheus's text format; blocks."""
+        """The metrics in Prometheus's text format. Reads the store, so it blocks. Raises ExtraMissing if prometheus-client is not
+        installed."""
         if self._metrics is None:
             raise ExtraMissing("Metrics need the package `prometheus-client`: pip install 'holdfast[metrics]'.")
         return self._metrics.text() + self.queues.text() + self.schedules.text()
 
     def watch(self, store: Store, clock: Clock) -> None:
-        """Show the queues and the schedules of this store with the metrics."""
+        """Add the queues and the schedules of this store to the metrics."""
         self.queues.now = self.schedules.now = clock.now
         self.schedules.states = Schedules(store, clock).list
         self.queues.states = lambda: {row.name: store.queue_state(row.name, clock.now()) for row in store.queues()}
@@ -46,6 +47,6 @@ class FunctionSignals:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Send the remaining traces after the engine is closed."""
+        """Send the rest of the traces."""
         if self._traces is not None:
             await in_thread(Purpose.HOUSE, self._traces.close)

@@ -35,19 +35,22 @@ class NodeCost(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: Decimal = Decimal(0)
     tool_calls: int = 0
     runs: tuple[str, ...] = ()
-    """The ids of its runs, in the order in which they ended or began."""
+    """The ids of these runs, in the order in which they began."""
 
 
 class PipelineView(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of a pipeline."""
+    """One run of a pipeline, as people see it."""
 
     run_id: str
     graph: Graph
     nodes: tuple[NodeStatus, ...]
+    """The present state of each node, in the order of the graph."""
     history: tuple[NodeStatus, ...] = ()
     """Every end of a node in every round, and every undo, in order."""
     counts: dict[str, Counts] = {}
+    """The items of each map that has begun, by the name of its node."""
     costs: dict[str, NodeCost] = {}
+    """What each node has used, by its name. A node without finished runs is not in it."""
 
     def views(self) -> Views:
         """The nodes as drawings show them."""
@@ -64,7 +67,7 @@ class PipelineView(msgspec.Struct, frozen=True, kw_only=True):
         return NodeView(state=state, detail=detail, counts=counts, cost=None if cost is None else cost.cost_usd)
 
     def runs_of(self, node: str) -> tuple[str, ...]:
-        """The finished runs of a node."""
+        """The ids of the finished runs of a node."""
         return self.costs.get(node, NodeCost()).runs
 
     def document(self) -> dict[str, Any]:
@@ -83,7 +86,7 @@ class PipelineView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def pipeline_view(store: Store, header: Execution, accepted: AcceptedRequest) -> PipelineView | None:
-    """The view of a run; None for a run of a worker. Reads the store, and runs nothing."""
+    """The view of a run; None for a run of a worker, and if the store does not have the graph."""
     if not accepted.package.startswith(PACKAGE):
         return None
     text = store.graph(accepted.package.removeprefix(PACKAGE))
@@ -122,7 +125,8 @@ def _costs(operations: Sequence[Operation]) -> dict[str, NodeCost]:
 
 
 def _counts(view: PipelineView, store: Store, accepted: AcceptedRequest, operations: Sequence[Operation]) -> dict[str, Counts]:
-    """The items of each map that has begun, in its round."""
+    """How many items each map has, how many succeeded and how many failed, in the present round of its node; only for maps that have
+    begun."""
     known, found = {op.id: op for op in operations}, {}
     for node, node_status in zip(view.graph.nodes, view.nodes, strict=True):
         begun = known.get(node_at(node.name, node_status.round).operation_id)
@@ -140,7 +144,8 @@ def _counts(view: PipelineView, store: Store, accepted: AcceptedRequest, operati
 
 
 def results_of(accepted: AcceptedRequest, operations: Sequence[Operation]) -> dict[str, Any]:
-    """The inputs of the run and the result documents of its settled nodes, the latest round of each."""
+    """The inputs of the run, under `inputs`, and the result document of each node that has ended, under its name: that of its latest
+    round."""
     results: dict[str, Any] = {"inputs": accepted.request.inputs}
     by_id: Mapping[str, Operation] = {op.id: op for op in operations}
     for op in operations:
@@ -155,6 +160,6 @@ def results_of(accepted: AcceptedRequest, operations: Sequence[Operation]) -> di
 
 
 def _operations_of(store: Store, run_id: str, shard: Operation) -> dict[str, Operation]:
-    """The operations of a shard that runs."""
+    """The operations of a shard by id; empty if the shard does not run."""
     running = open_child(store, run_id, shard.id)
     return {} if running is None else {op.id: op for op in store.operations(running)}

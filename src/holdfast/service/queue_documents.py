@@ -1,4 +1,4 @@
-"""Queues, lanes and parked runs as JSON documents, the same for the command line and for HTTP."""
+"""Queues, lanes and parked executions as JSON objects, the same for the command line and for HTTP."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.service.store_queues import ParkedRun, QueueView
 
 
 def queue_document(view: QueueView) -> dict[str, Any]:
-    """A queue in a list."""
+    """A queue as one entry of a list: its numbers, without its settings and lanes."""
     state = view.state
     return {
         "queue": view.row.name,
@@ -33,7 +33,7 @@ def queue_document(view: QueueView) -> dict[str, Any]:
 
 
 def queue_page(view: QueueView) -> dict[str, Any]:
-    """Everything about a queue: its counts, its settings and its lanes."""
+    """Everything about a queue: its numbers, its settings and its lanes."""
     return {
         **queue_document(view),
         "next_admission": view.next_admission,
@@ -44,7 +44,7 @@ def queue_page(view: QueueView) -> dict[str, Any]:
 
 
 def settings_document(row: QueueRow) -> dict[str, Any]:
-    """The declared settings, the operator's settings and those in force, by the names that `queues set` takes."""
+    """The declared settings, the operator's settings, and the settings in force (`counts`), under the names that `queues set` accepts."""
     return {"declared": _said(row.declared), "operator": _said(row.operator), "counts": counting(row.settings())}
 
 
@@ -59,7 +59,7 @@ def _said(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def lane_document(lane: LaneState) -> dict[str, Any]:
-    """A lane."""
+    """A lane as a JSON object."""
     return {
         "lane": lane.key,
         "level": lane.level,
@@ -71,7 +71,7 @@ def lane_document(lane: LaneState) -> dict[str, Any]:
 
 
 def parked_document(run: ParkedRun) -> dict[str, Any]:
-    """A parked run."""
+    """A parked execution as a JSON object."""
     header = run.header
     return {
         "id": header.id,
@@ -88,7 +88,7 @@ def parked_document(run: ParkedRun) -> dict[str, Any]:
 
 
 def time_of(at: int | None) -> str | None:
-    """A time in ISO 8601, in UTC."""
+    """A time in ISO 8601, in UTC, from milliseconds since 1970-01-01 UTC; None for None."""
     if at is None:
         return None
     return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,4 +1,5 @@
-"""signals — what goes out: status events and their delivery; logs, metrics and traces of workers; metrics and traces of functions.
+"""signals — what Holdfast reports to other systems: events about changes of status; logs, metrics and traces of workers; metrics and traces
+of functions.
 
 Belongs: the event of a signal (event.py) and event patterns (patterns.py); sinks, each a subscriber for `holdfast.open(subscribers=…)`
 (sinks.py, webhook.py, eventbridge.py, sink_addresses.py); the broadcaster for live listeners (broadcast.py); what an observer sees of a

@@ -1,4 +1,5 @@
-"""The values of the reads for people: which executions are wanted (`Browse`), the page that is returned, and counts by field."""
+"""The values of the searches that people make (looks): which executions are wanted (`Browse`), the page that is returned, and counts by
+field."""
 
 from __future__ import annotations
 
@@ -12,9 +13,9 @@ from holdfast.model.operations import Kind, Word
 from holdfast.model.shown_status import ShownStatus
 
 MAX_SCAN: Final = 100_000
-"""One search reads at most this many executions, unless it asks for another bound."""
+"""One search considers at most this many executions, unless `Browse.scan` sets another bound."""
 MAX_COUNTED: Final = 10_000
-"""`facets` counts at most this many matches, unless it asks for another bound."""
+"""`facets` counts at most this many matches, unless its caller gives another bound."""
 MAX_HOSTED: Final = 10_000
 """`all_hosted` returns at most this many functions."""
 MAX_ATTEMPT_EVENTS: Final = 200
@@ -22,8 +23,8 @@ MAX_ATTEMPT_EVENTS: Final = 200
 
 
 class Facet(Word):
-    """A field whose values are counted. WORKER and FUNCTION count what runs, by its kind (model.operations.Kind). PIPELINE counts the
-    executions of each pipeline, and those that its nodes started."""
+    """A field whose values are counted. WORKER counts the executions of each worker, FUNCTION those of each plain function. PIPELINE counts
+    the executions of each pipeline together with those that its nodes started."""
 
     STATUS = "status"
     WORKER = "worker"
@@ -36,7 +37,7 @@ class Facet(Word):
 
 
 class Completed(Word):
-    """A field whose values can be completed from their first letters."""
+    """A field for whose values a person may type the first letters; the store returns the values that begin with them."""
 
     FUNCTION = "function"
     QUEUE = "queue"
@@ -46,35 +47,37 @@ class Completed(Word):
 
 
 class Browse(msgspec.Struct, frozen=True, kw_only=True):
-    """Which executions are wanted. An execution must match every field that is given; of several values of a field, any."""
+    """Which executions are wanted. An execution must match every field that is given. If a field has several values, the execution must
+    match one of them."""
 
     statuses: tuple[ShownStatus, ...] = ()
     functions: tuple[str, ...] = ()
-    """The names of functions, workers and pipelines that run."""
+    """The names of functions, workers or pipelines whose executions are wanted."""
     pipelines: tuple[str, ...] = ()
-    """Executions of these pipelines, and those that their nodes started."""
+    """Executions of these pipelines, and executions that their nodes started."""
     queues: tuple[str, ...] = ()
     error_codes: tuple[str, ...] = ()
     versions: tuple[str, ...] = ()
     tenants: tuple[str, ...] = ()
-    """An execution without a tenant is one of the tenant `default`."""
+    """An execution without a tenant counts as one of the tenant `default`."""
     tenant: str | None = None
     """The tenant of the caller. Executions of other tenants never match, even if another field asks for them. None for a caller who may see
     all tenants."""
     kinds: tuple[Kind, ...] = ()
     text: str | None = None
-    """An id, or the beginning of an id or of a name."""
+    """An id, or the beginning of an id or of a name, present or former."""
     since: int | None = None
-    """Started at this time or later, in milliseconds: the time in the id counts, so that a range of time is a range of ids."""
+    """Only executions that were started at this time or later, in milliseconds since the epoch. The time is taken from the id."""
     until: int | None = None
-    """Started before this time."""
+    """Only executions that were started before this time, in milliseconds since the epoch. The time is taken from the id."""
     roots: bool = False
-    """Whether only executions are wanted that no other execution started."""
+    """Whether to leave out executions that another execution invoked."""
     beyond: str | None = None
-    """Only executions with a smaller id: the last id of the page before, or `searched_to` of a search that stopped."""
+    """Only executions with a smaller id than this one: give the last id of the page before, or `searched_to` of a search that stopped at
+    its bound."""
     limit: int = 50
     scan: int = MAX_SCAN
-    """The most executions that are considered, whether they match or not."""
+    """At most this many executions are considered, whether they match or not."""
 
 
 class BrowsedRow(msgspec.Struct, frozen=True):
@@ -83,7 +86,7 @@ class BrowsedRow(msgspec.Struct, frozen=True):
     header: Execution
     status: ShownStatus
     kind: Kind
-    """The kind of its function; `function` if no runner has published that function."""
+    """The kind of its function; `function` if no runner has published that function and version."""
 
 
 class Browsed(msgspec.Struct, frozen=True):
@@ -93,39 +96,40 @@ class Browsed(msgspec.Struct, frozen=True):
     more: bool
     """Whether the page is full, and there is at least one match after it."""
     searched_to: str | None
-    """The search stopped because it had considered as many executions as it may. Every match from this id on was found. A search with this
-    id as `beyond` goes on. None if the search reached the end, or if the page is full."""
+    """If the search stopped because it had considered `Browse.scan` executions: it has found every match with this id or a larger one. To
+    continue, search again with this id as `beyond`. None if the search reached the end, or if the page is full."""
 
 
 class Facets(msgspec.Struct, frozen=True):
-    """How many of the newest matches have which value of which field."""
+    """How many of the newest matches have each value of each field."""
 
     counts: Mapping[Facet, Mapping[str, int]]
-    """The values of a field in the order of their counts, the most frequent first. Executions without a value are not counted there."""
+    """For each field, its values with their counts, the most frequent value first. An execution without a value in a field is not counted
+    there."""
     counted: int
     """How many matches were counted."""
     bounded: bool
-    """Whether there may be more matches than were counted."""
+    """Whether the search stopped at a bound, so that there may be more matches than were counted."""
 
 
 class RunnerStatus(msgspec.Struct, frozen=True):
-    """A runner that has a lease."""
+    """A runner that is registered in the store."""
 
     id: str
     lease_until: int
     code: int | None
-    """The schema number of the code that it runs."""
+    """The schema number of the code that the runner runs; None for code of release 0.1.0."""
     holds: int
-    """How many executions it holds now."""
+    """How many executions this runner has claimed and not given back."""
 
 
 class SubscriberPosition(msgspec.Struct, frozen=True):
-    """How far a subscriber of signals is."""
+    """How many of the signals were delivered to a subscriber."""
 
     name: str
     delivered: int
-    """The number of the last signal that it has had."""
+    """The number of the last signal that was delivered to it."""
     newest: int
-    """The number of the last signal that there was."""
+    """The number of the newest signal that the store has ever written."""
     runner: str | None
-    """The runner that delivers to it."""
+    """The runner that delivers to it; None if none does."""

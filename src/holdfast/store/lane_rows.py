@@ -34,7 +34,7 @@ class LaneRow(msgspec.Struct, gc=False, kw_only=True):
     """About how many admissions there were in the last minute; older ones count less (`drained`)."""
     drained_at: int = 0
     function: str | None = None
-    """For a leaf: the function of its executions, and its version."""
+    """In a leaf: the function of its executions, whose version is in `version`. None in any other lane."""
     version: str | None = None
     rates: tuple[RateState, ...] = ()
     """The lane's own rates, and the one that it shares with other lanes. The shared one may be older than in `SharedRates`."""
@@ -45,7 +45,7 @@ class LaneRow(msgspec.Struct, gc=False, kw_only=True):
 
     @property
     def is_leaf(self) -> bool:
-        """Whether executions stand in this lane itself."""
+        """Whether executions wait in this lane itself, and not in lanes below it."""
         return self.function is not None
 
     @property

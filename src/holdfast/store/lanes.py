@@ -2,12 +2,11 @@
 
 Each level of a path (model.places) is a row. `held` and `waiting` count the executions below it. They change only together with the headers
 of executions, so they are always equal to a recount. A lane is open if an execution waits in it, a slot is free, no rate or cool-down has
-closed it
-and its queue is not paused; the database keeps an index of open lanes, by their turn.
+closed it and its queue is not paused. The database has an index of open lanes, by their turn.
 
 Fairness is by turns. An admission moves the lane's `turn` on by one, and the lane above remembers in `clock` which turn it served last. A
 lane in which nothing waited begins at the clock of the lane above, so that it does not catch up on turns that it did not need. Siblings are
-served in the order of their turns; so a lane with a long backlog never keeps another lane waiting for more than one admission.
+served in the order of their turns, so a lane with a long backlog delays each of its siblings by about one admission.
 
 Both backends share this module. A backend reads rows and writes them.
 """
@@ -30,18 +29,18 @@ from holdfast.store.seam import Committed, Target
 ROOT: Final = ""
 """The lane above all queues: it only has a clock."""
 PAGE: Final = 32
-"""This many lanes are read with one statement."""
+"""A walk reads at most this many sibling lanes with one statement."""
 _MOST_LOOKS: Final = 2000
-"""One walk looks at no more than this many lanes from which it admits nothing."""
+"""A walk ends after it has looked at this many lanes from which it admits nothing."""
 _FEW_HEADS: Final = 8
 _MOST_HEADS: Final = 256
 """At most this many executions of a leaf are read with one statement. The first reads are smaller, because siblings take turns."""
 _LOOKS_OF_HEAD: Final = 8
-"""An execution that is closed, or refused at its admission, counts as this many of these looks."""
+"""An execution that turns out to be closed, or whose admission is refused, counts as this many of the looks in `_MOST_LOOKS`."""
 
 
 class Head(NamedTuple):
-    """An execution at the head of its lane."""
+    """An execution that its lane may admit next, and its estimated number of tokens."""
 
     execution: str
     units: int
@@ -55,12 +54,11 @@ class LaneReads(NamedTuple):
     count, in the order of turn and key."""
     heads: Callable[[str, int, int], Sequence[Head | None]]
     """Takes a leaf, a count, and how many executions to skip. Gives at most the count of executions, in the order in which the lane admits
-    them. None stands for an execution whose row is damaged: it waits for a person, and the executions behind it go on.
-    """
+    them. None stands for an execution whose row is damaged: it stays in the lane, and the executions behind it are admitted."""
     is_ordered: Callable[[str], bool]
     """Whether a queue is ordered by key."""
     next_of_key: Callable[[str], str | None]
-    """The leaf below a key whose head was enqueued first, whether it is open or not."""
+    """Takes an ordered key. Gives the leaf below it whose first execution was enqueued first, whether that leaf is open or not."""
     root: LaneRow
 
 
@@ -139,7 +137,7 @@ class Walk:
         self._ordered: dict[str, bool] = {}
         self._unordered: set[str] = set()
         self._next_leaf: dict[str, str | None] = {}
-        """The only leaf of an ordered key that may be taken from."""
+        """By ordered key: the only leaf below it from which the next execution may be admitted."""
         self._root = reads.root
         self._looks = _MOST_LOOKS
         self._in_vain: dict[str, tuple[LaneRow, list[LaneRow]]] = {}
@@ -254,7 +252,8 @@ class Walk:
         return None
 
     def _is_next(self, parent: str, leaf: str) -> bool:
-        """Whether the order of a key lets a leaf have the next slot."""
+        """Whether a leaf may admit its next execution. In an ordered queue that is only the leaf whose first execution was enqueued
+        first."""
         if parent in self._unordered:
             return True
         if parent not in self._next_leaf:

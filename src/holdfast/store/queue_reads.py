@@ -1,4 +1,4 @@
-"""Queues and lanes as callers see them, as of the last commit. Both backends ask the same named questions (queries.sql)."""
+"""Queues and lanes as callers see them, as of the last commit. Both backends have the same named queries (queries.sql)."""
 
 from __future__ import annotations
 
@@ -56,16 +56,17 @@ class QueueReads(Reads):
     """The part of a store that reads queues."""
 
     def queue(self, name: str) -> QueueRow | None:
-        """A queue by its name."""
+        """The queue of this name; None if the store does not know it."""
         found = self._read("queue", (self._text(name),))
         return queue_from(found[0]) if found else None
 
     def queues(self) -> Sequence[QueueRow]:
-        """All queues, by name."""
+        """All queues, in the order of their names."""
         return [queue_from(row) for row in self._read("queues")]
 
     def queue_state(self, queue: str, now: int) -> QueueState:
-        """The counts of a queue. Parked and delayed executions are counted from their rows; the other numbers are in the lane."""
+        """The counts of a queue. Delayed and parked executions, and the time of the longest wait, are read from executions; the other
+        numbers are those of the queue's lane."""
         ((waiting, delayed, held, oldest, parked, admitted, drain, drained_at, money),) = self._read(
             "queue_state", {"queue": self._text(queue)}
         )
@@ -82,7 +83,7 @@ class QueueReads(Reads):
         )
 
     def lanes(self, queue: str, beyond: str = "", limit: int = 100) -> Sequence[LaneState]:
-        """The lanes of a queue, by key."""
+        """At most `limit` lanes of a queue, in the order of their keys: those whose key is larger than `beyond`."""
         found = self._read("lanes", (self._text(queue), self._text(beyond), limit))
         return [
             LaneState(
@@ -97,7 +98,7 @@ class QueueReads(Reads):
         ]
 
     def ahead(self, header: Execution, most: int = 10_000) -> int:
-        """How many executions stand before this one in its lane."""
+        """How many executions wait before this one in its leaf lane, counted up to `most`. 0 if this execution was not enqueued."""
         place = header.place
         if place is None:
             return 0
@@ -106,10 +107,11 @@ class QueueReads(Reads):
 
     @abstractmethod
     def has_open_lane(self, targets: Sequence[Target], now: int) -> bool:
-        """Whether a lane is open, or one whose time has come may be opened."""
+        """Whether `admit` may find an execution of these functions. If this returns False, `admit` would find none."""
 
     def parked(self, queue: str | None, beyond: str = "", limit: int = 100) -> Sequence[Execution]:
-        """Parked executions, oldest first."""
+        """At most `limit` parked executions, oldest first: those whose id is larger than `beyond`. If `queue` is None, those of all
+        queues."""
         name = "parked" if queue is None else "parked_in"
         asked = {"queue": queue, "beyond": self._text(beyond), "limit": limit}
         if queue is None:

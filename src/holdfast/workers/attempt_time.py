@@ -10,14 +10,14 @@ from holdfast.model.clock import monotonic
 
 
 class StoppableBody(Protocol):
-    """A body whose time can be stopped."""
+    """A body whose time limit can be stopped."""
 
     def stop_time(self) -> None:
-        """Stop the body's time."""
+        """Stop the clock of the body's time limit."""
         ...
 
     def go_on(self) -> None:
-        """Let the body's time run again, from where it stopped."""
+        """Let the clock of the body's time limit run again, from where it stopped."""
         ...
 
 
@@ -25,7 +25,8 @@ class AttemptTime:
     """How long an attempt may take, and how long it has taken."""
 
     def __init__(self, seconds: float = 0.0, used_ms: int = 0) -> None:
-        """`used_ms`: how much time the attempt used before it waited for a person."""
+        """`seconds` is how long the attempt may take from now on. `used_ms` is how many milliseconds it used before it waited for a
+        person."""
         self.body: StoppableBody | None = None
         self._began = monotonic()
         self._seconds = seconds
@@ -41,22 +42,23 @@ class AttemptTime:
 
     @property
     def deadline(self) -> float:
-        """When the attempt's time is over, as `monotonic` counts. It moves further away while the time is stopped."""
+        """When the attempt's time limit ends, in seconds of `monotonic`. While the time is stopped, this moment moves into the future."""
         return self._began + self._seconds + self.stopped
 
     @property
     def left(self) -> float:
-        """The seconds that are left."""
+        """The seconds that are left; 0 if the time is over."""
         return max(0.0, self.deadline - monotonic())
 
     @property
     def used_ms(self) -> int:
-        """The milliseconds that were used, also before the attempt waited for a person."""
+        """The milliseconds that the attempt has used, including those before it waited for a person."""
         return self._used_ms + int((monotonic() - self._began - self.stopped) * 1000)
 
     @contextmanager
     def while_stopped(self) -> Iterator[None]:
-        """Stop the time of the attempt. Several calls may wait at the same time."""
+        """Stop the attempt's time inside this block. If several calls are in such a block at once, the time runs again when the last one
+        leaves it."""
         self._waiting += 1
         if self._waiting == 1:
             self._since = monotonic()

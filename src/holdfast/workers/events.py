@@ -1,7 +1,7 @@
-"""The events of a run for its followers. These are recorded: they follow from the history, and their ids are the numbers of its lines.
+"""The events of a run for its followers. This file makes the recorded ones: each follows from a line of the history, and has its number.
 
-accepted · attempt · tool · approval · node · choice · done      recorded; an id is a number, and never changes
-progress · tokens · log · gap                                    live (event_rings.py): not on disk; an id is a text
+accepted · attempt · tool · approval · node · choice · done recorded; an id is a number, and never changes progress · tokens · log · gap
+live (event_rings.py): not on disk; an id is a text
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class RunEvent(msgspec.Struct, frozen=True):
     """One event of a run."""
 
     id: int | str | None
-    """A number for a recorded event: that of its line in the history, for ever. A text for a live event (`12.0a1b2c3d.7`), which is not on
-    disk. None where nothing can follow."""
+    """For a recorded event, the number of its line in the history, which never changes. For a live event, which is not on disk, a text
+    (`12.0a1b2c3d.7`). None for `quarantined`, which ends the stream."""
     event: str
     data: Any
 
@@ -52,7 +52,7 @@ def events_so_far(store: Store, run_id: str, accepted: AcceptedRequest) -> list[
 
 
 def events_of(store: Store, run_id: str, accepted: AcceptedRequest, lines: Sequence[HistoryEntry]) -> list[RunEvent]:
-    """The events that followers get for these lines of a run's history."""
+    """The events that followers get for these lines of a run's history. Some lines have no event."""
     return [event for line in lines for event in _told(store, run_id, accepted, line)]
 
 

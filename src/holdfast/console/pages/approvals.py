@@ -22,7 +22,7 @@ from holdfast.workers.links import DEFAULT_SECONDS
 _MOST_COMMENT: Final = 4096
 _STATES: Final = ("open", "all")
 _CONFLICTS: Final = (CallbackClosed, ApproverRefused, VotedBefore)
-"""Errors that a person cannot mend by sending the form with other values."""
+"""For these errors the status of the reply is 409: the person cannot correct them by sending the form with other values."""
 
 
 class ApprovalsPages:
@@ -54,11 +54,11 @@ class ApprovalsPages:
         return self._page(request, "approvals.html", told=told, **self._values(request))
 
     def inbox(self, request: PageRequest) -> Reply:
-        """Only the list of approvals, with which an open page renews itself."""
+        """Only the list of approvals. An open page asks for it again when something has changed."""
         return self._page(request, "approvals_inbox.html", **self._values(request))
 
     def count(self, request: PageRequest) -> Reply:
-        """How many runs wait for a person. The page renews this part also while a person types into it."""
+        """How many runs wait for a person. An open page asks for this part again, also while the person types."""
         return self._page(request, "approvals_count.html", waiting=request.source.approvals.waiting())
 
     def one(self, request: PageRequest) -> Reply:
@@ -68,7 +68,7 @@ class ApprovalsPages:
     def _values(self, request: PageRequest) -> dict[str, Any]:
         run, state = request.text("run") or None, request.text("state") or "open"
         if state not in _STATES:
-            raise InvalidParameter(f"state: {state!r:.50} is none of {', '.join(_STATES)}.")
+            raise InvalidParameter(f"state: {state!r:.50} is not a state of this page. Write {' or '.join(_STATES)}.")
         source = request.source.approvals
         after = request.text("after") or None
         decided = source.decided(run) if state == "all" else None
@@ -177,7 +177,7 @@ def _comment(request: PageRequest) -> str | None:
 
 
 def _edited(request: PageRequest, card: Card) -> dict[str, Any] | None:
-    """The arguments as a person edited them; None if nothing was changed."""
+    """The arguments as a person edited them; None if nothing was changed. Raises InvalidParameter if they are not a JSON object."""
     text = request.field("arguments")
     if not text or text == _pretty(card.approval.arguments).strip():
         return None

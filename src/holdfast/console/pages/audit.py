@@ -79,7 +79,7 @@ class AuditPages:
         return shown(self._site.rendering, request, page, 422 if problem else 200)
 
     def file(self, request: PageRequest) -> Reply:
-        """The newest 10,000 notes that match, as CSV."""
+        """The notes that match, as CSV: the newest, at most 10,000."""
         return csv_reply("audit", _COLUMNS, map(_line, request.source.audit.lines(_wanted(request))))
 
 

@@ -21,7 +21,7 @@ from holdfast.web.routing import Route
 
 _LONGEST_REASON: Final = 150
 _STATES: Final = {"running": "running", "cancelled": "stopped", "done": "ok"}
-_MEMORY = f"Jobs are in the memory of this console: when the console ends, a job does not go on. The console keeps the newest {KEPT} jobs."
+_MEMORY = f"Jobs are in the memory of this console: when the console ends, its jobs end too. The console keeps the newest {KEPT} jobs."
 _COUNT: Final = re.compile(r"[0-9]{1,9}")
 _JOB: Final = "runs/-/bulk/([^/]+)"
 
@@ -44,11 +44,11 @@ class BulkPages:
         ]
 
     def ask(self, request: PageRequest) -> Reply:
-        """What the action would do with all runs that match."""
+        """The page that says what the action would do with all runs that match, with the form that starts it."""
         return self._ask(request, request.text("q"), request.text("verb"))
 
     def start(self, request: PageRequest) -> Reply:
-        """Begin the job, if the caller gave a reason and typed the right number of runs."""
+        """Start the job, if the caller gave a reason and typed the right number of runs. If not, show the form again with what is wrong."""
         text, verb = request.field("q"), _verb(request.field("verb"))
         reason, confirm = request.field("reason"), request.field("confirm")
         if not reason or len(reason) > _LONGEST_REASON:
@@ -77,7 +77,7 @@ class BulkPages:
         return shown(self._site.rendering, request, page)
 
     def cancel(self, request: PageRequest) -> Reply:
-        """Act on no further run."""
+        """Cancel the job: it acts on no further run."""
         job = self._found(request)
         job.cancelled.set()
         return redirect(request, f"runs/-/bulk/{job.name}")
@@ -132,7 +132,7 @@ def _matches(plan: Plan, verb: Verb, text: str, back: str, reason: str) -> Secti
         cut=cut,
         narrow=True,
     )
-    bounded = f" There may be more: an action counts at most {MOST:,}." if plan.bounded else ""
+    bounded = f" There may be more: an action acts on at most {MOST:,}." if plan.bounded else ""
     hidden = (("q", text), ("verb", verb.value), ("newest", plan.newest), ("count", str(count)))
     fields = (
         *(Field(name=name, label="", value=value, type="hidden") for name, value in hidden),

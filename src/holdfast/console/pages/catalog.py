@@ -62,7 +62,7 @@ class CatalogPages:
         return self._shown(request, subject)
 
     def recent(self, request: PageRequest) -> Reply:
-        """Only the newest runs and the figures of a worker, pipeline or function, with which an open page renews itself."""
+        """Only the newest runs and the figures of a worker, pipeline or function. An open page asks for this part again."""
         return self._site.rendering.page(
             request, "catalog_recent.html", name=request.label, recent=request.source.catalog.recent(request.label)
         )
@@ -149,7 +149,7 @@ def _sides(contract: Contract | None) -> list[tuple[str, Any, bool, dict[str, An
 
 
 def _example(contract: Contract) -> str:
-    """The defaults and examples of a form, as JSON."""
+    """The inputs that the defaults and examples of the schema make, as JSON."""
     form = form_of(contract.input_schema)
     _, inputs = schema_form.filled(form, {field.key: field.value or field.example for field in form.fields})
     return schema_form.dumps(inputs or {}) if form.fields else form.whole

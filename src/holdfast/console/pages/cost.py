@@ -26,7 +26,7 @@ _QUALIFIERS: Final = {Dimension.PIPELINE: "pipeline", Dimension.WORKER: "worker"
 
 
 class CostPages:
-    """The page of costs. A tenant sees its own."""
+    """The page of costs. A caller of one tenant sees only the costs of that tenant."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -106,7 +106,7 @@ def _sums(report: CostReport, by: Dimension) -> Table:
         Column("Tokens out", number=True),
         Column("Settled", number=True),
         Column("Unknown", number=True, title="Calls whose answer was lost"),
-        Column("Reserved", number=True, title="Calls that go on"),
+        Column("Reserved", number=True, title="Calls that have not ended"),
         Column("Spent", number=True, title="Settled and unknown"),
         Column(""),
     )

@@ -20,9 +20,9 @@ from holdfast.web.routing import Route
 
 _FRESH_SECONDS: Final = 4.0
 _PAST_SECONDS: Final = 60.0
-"""How long the counts of a past slice of time are kept, while some of its runs are not over."""
+"""How long the counts of a past slice of time are kept, if some of its runs have not ended."""
 _OVER_SECONDS: Final = 600.0
-"""How long the counts of a past slice of time are kept, if all its runs are over."""
+"""How long the counts of a past slice of time are kept, if all its runs have ended."""
 _MOST_KEPT: Final = 100
 _MOST_PARTS: Final = 5_000
 
@@ -68,7 +68,7 @@ class HomePages:
         return self._site.rendering.page(request, "home_runs.html", charts=told, most=MOST_IN_PART)
 
     def body(self, request: PageRequest) -> Reply:
-        """Only the rest of the page."""
+        """Only the part of the page below what needs a person, without the charts of runs."""
         return self._site.rendering.page(request, "home_body.html", **self._values(request))
 
     def _values(self, request: PageRequest) -> dict[str, Any]:

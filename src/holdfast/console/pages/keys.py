@@ -98,7 +98,7 @@ class KeysPages:
 
     @missing_is_no_page(KeyNotFound)
     def assign(self, request: PageRequest) -> Reply:
-        """Say who holds a credential."""
+        """Write to a credential which person holds it."""
         try:
             request.source.keys.assign(request.label, request.field("person"))
         except InvalidParameter as wrong:

@@ -55,7 +55,8 @@ _MEANINGS: Final[Mapping[str, str]] = {
 
 
 def queues(found: Sequence[QueueView], sparks: Mapping[str, tuple[int, ...]], request: PageRequest) -> Table:
-    """All queues."""
+    """The table of queues, at most MOST_ROWS. `sparks` has the admissions of each queue, by span. The columns with admissions are left out
+    for a caller of one tenant."""
     whole = request.source.viewer.tenant is None
     columns = [Column("Queue"), Column("Mode"), Column("Waiting", number=True), Column("Oldest"), Column("Held", number=True)]
     columns += [Column("Drains", number=True, title="Admissions in a minute, of late"), Column("Admissions")] if whole else []
@@ -91,7 +92,7 @@ def _turns(mode: Mode, here: str) -> tuple[Button, ...]:
 
 
 def _limits(row: QueueRow) -> Cell:
-    """The limits that code or an operator has set, and which of them."""
+    """The first three settings that code or an operator has set. A value of an operator is marked."""
     told = [one for one in settings_of(row) if one.setter != "default"]
     if not told:
         return Text("none set", muted=True)
@@ -100,7 +101,8 @@ def _limits(row: QueueRow) -> Cell:
 
 
 def counts(view: QueueView, spark: tuple[int, ...] | None, request: PageRequest) -> Section:
-    """The counts of one queue: what waits, what holds slots, what is parked, and when the next run is admitted."""
+    """The section with the counts of one queue: what waits, what holds slots, what is parked, and when the next run is admitted. Without
+    `spark`, admissions are left out."""
     state = view.state
     facts: list[tuple[str, Cell]] = [
         ("Waiting", Number(state.waiting, quiet=False)),
@@ -121,7 +123,7 @@ def counts(view: QueueView, spark: tuple[int, ...] | None, request: PageRequest)
 
 
 def parked(page: ParkedPage, here: str, count: int) -> Section:
-    """The parked runs of a queue."""
+    """The section with the parked runs of a queue. `count` is how many there are."""
     columns = (Column("Run"), Column("Function"), Column("Parked"), Column("Error"), Column("Message", fill=True), Column(""))
     rows = tuple(
         (
@@ -146,7 +148,8 @@ def parked(page: ParkedPage, here: str, count: int) -> Section:
 
 
 def settings(row: QueueRow, here: str, said: Mapping[str, str] | None, *, may_set: bool) -> Section:
-    """The settings of a queue: for each the value of the code, the value of the operator, and the one that is in force."""
+    """The section with the settings of a queue: for each the value of the code, the value of the operator, and the value that is in force.
+    `said` has the values of a form that was refused. Without `may_set` the section has no form."""
     columns = (Column("Setting"), Column("Code says"), Column("Operator says"), Column("Counts"), Column("Set by"))
     rows = []
     for one in settings_of(row):
@@ -169,7 +172,7 @@ def settings(row: QueueRow, here: str, said: Mapping[str, str] | None, *, may_se
 
 
 def lanes(page: LanePage, here: str, request: PageRequest) -> Section:
-    """The lanes of a queue."""
+    """The section with one page of the lanes of a queue."""
     columns = (Column("Lane", fill=True), Column("Level"), Column("Waiting", number=True), Column("Held", number=True), Column("Opens"))
     rows = tuple(
         (

@@ -55,7 +55,7 @@ class QueuesPages:
         ]
 
     def list(self, request: PageRequest) -> Reply:
-        """All queues."""
+        """The page with the queues, at most MOST_ROWS."""
         found = request.source.queues.list(MOST_ROWS + 1)
         sparks = (
             {}
@@ -72,12 +72,12 @@ class QueuesPages:
 
     @missing_is_no_page(QueueNotFound)
     def show(self, request: PageRequest) -> Reply:
-        """One queue."""
+        """The page of one queue."""
         return self._queue(request)
 
     @missing_is_no_page(QueueNotFound)
     def turn(self, request: PageRequest, verb: str) -> Reply:
-        """Pause, resume or drain."""
+        """Pause, resume or drain the queue."""
         request.source.queues.set_mode(request.label, verb)
         return redirect(request, f"queues/{part_of_path(request.label)}")
 

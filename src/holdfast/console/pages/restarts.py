@@ -45,7 +45,7 @@ class RestartPages:
         return self._shown(request, view)
 
     def start(self, request: PageRequest) -> Reply:
-        """Start the restart whose plan the person has read."""
+        """Start the restart whose plan the person has read. If the plan is another one now, show it, and start nothing."""
         choice = _choice(request)
         view = request.source.restarts.view(request.label, choice)
         if not view.is_ready:

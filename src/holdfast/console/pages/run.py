@@ -38,7 +38,7 @@ _JSON: Final[Header] = (b"content-type", b"application/json")
 
 
 class RunPages:
-    """The pages of one run. They keep the timelines' trees of the runs that people look at now."""
+    """The pages of one run. They keep the trees of the timelines that people look at now."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -130,7 +130,9 @@ class RunPages:
         ref, descriptor = request.source.operations.artifact(header, artifact)
         with os.fdopen(descriptor, "rb") as file:
             if ref.size_bytes > _MOST_FILE:
-                raise InvalidParameter(f"The artifact has {ref.size_bytes:,} bytes: get it with `holdfast artifacts` or over HTTP.")
+                raise InvalidParameter(
+                    f"The artifact has {ref.size_bytes:,} bytes, too many for a page. Get it over HTTP: GET /v1/artifacts/{ref.artifact_id}"
+                )
             body = file.read()
         if request.text("view") and ref.media_type in IMAGES and ref.size_bytes <= MOST_IMAGE:
             return Reply(200, body, ((b"content-type", ref.media_type.encode()), *_PLAIN))
@@ -168,7 +170,7 @@ class RunPages:
         return self._answered(request, "heartbeat")
 
     def _answered(self, request: PageRequest, how: str) -> Reply:
-        """Answer a callback. If the store refuses the answer, the page shows it again, with what is wrong."""
+        """Answer a callback, or send a heartbeat. If this is refused, show the page of the run again, with what is wrong."""
         execution, wanted = request.labels
         header = request.source.run.find(execution)
         operation = request.source.operations.operation(header, wanted)

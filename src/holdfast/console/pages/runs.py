@@ -1,4 +1,4 @@
-"""The list of runs and executions: facets, search, rows; the address is the view."""
+"""The list of runs and executions: facets, search, rows. The address of the page contains the whole question."""
 
 from __future__ import annotations
 
@@ -48,24 +48,24 @@ class RunsPages:
         )
 
     def rows(self, request: PageRequest) -> Reply:
-        """The rows alone, for a page that is open."""
+        """Only the rows. An open page asks for them again."""
         return self._site.rendering.page(request, "runs_rows.html", **self._values(request, query_from(request.text("q"))))
 
     def facets(self, request: PageRequest) -> Reply:
-        """The counts alone: they are read after the rows are shown."""
+        """Only the counts. A script asks for them after the rows are shown."""
         asked = query_from(request.text("q"))
         counts = request.source.runs.facets(asked)
         return self._site.rendering.page(request, "runs_facets.html", query=asked, counts=counts)
 
     def complete(self, request: PageRequest) -> Reply:
-        """Values for a qualifier that a person types."""
+        """Completions for what a person types, as a JSON list: values of a qualifier, or, without `key`, names of qualifiers."""
         key, prefix = request.text("key"), request.text("prefix")[:200]
         if not key:
             return _words([f"{name}:" for name in (*FACETS, *TIMES, "is") if name.startswith(prefix)])
         return _words([f"{key}:{value}" for value in request.source.runs.complete(key, prefix)])
 
     def save_view(self, request: PageRequest) -> Reply:
-        """Keep the question under a name."""
+        """Save the question under a name."""
         name, asked = request.field("name"), query_from(request.field("q"))
         if not name or len(name) > 100:
             raise InvalidParameter("Give the view a name of 1 to 100 characters.")
@@ -73,7 +73,7 @@ class RunsPages:
         return redirect(request, address("runs", q=asked))
 
     def remove_view(self, request: PageRequest) -> Reply:
-        """Forget a view."""
+        """Remove a saved view of the caller."""
         request.source.runs.remove_view(request.field("name"))
         return redirect(request, "runs")
 

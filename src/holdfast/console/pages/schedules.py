@@ -1,4 +1,4 @@
-"""Schedules: in words, with their next times and what became of the last ones; pause, resume, run now, backfill."""
+"""Schedules: in words, with their next times and the outcomes of the last ones. The actions are pause, resume, run now and backfill."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ _LEAD = "A schedule starts a function, a worker or a pipeline at its times. A ru
 _FORM = "Times are UTC."
 _LOCAL: Final = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2})?")
 _WORDS: Final = {"waiting": "waiting", "skipped": "waiting", "replaced": "stopped", "missed": "failed", "refused": "failed"}
-"""The status that looks like what became of an occurrence which started nothing."""
+"""For each outcome of an occurrence that started nothing: the status whose shape and colour the page shows."""
 _EXAMPLES: Final = 10
 
 
 class SchedulesPages:
-    """The pages of schedules. A tenant sees and changes only its own."""
+    """The pages of schedules. A caller of one tenant sees and changes only the schedules of that tenant."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -69,7 +69,7 @@ class SchedulesPages:
         ]
 
     def list(self, request: PageRequest) -> Reply:
-        """A page of schedules, by name."""
+        """A page of schedules, in the order of their names."""
         beyond = request.text("beyond")
         found, following = request.source.schedules.page(beyond)
         columns = (Column("Schedule"), Column("When"), Column("Runs"), Column("Next"), Column("Last"), Column("State"), Column(""))
@@ -91,7 +91,7 @@ class SchedulesPages:
 
     @missing_is_no_page(ScheduleNotFound)
     def show(self, request: PageRequest) -> Reply:
-        """One schedule."""
+        """The page of one schedule."""
         state = request.source.schedules.get(request.label)
         here = f"schedules/{part_of_path(state.name)}"
         buttons = (*_turns(state, ""), Button(label="Backfill…", to=f"{here}/backfill", needs="operate", style="", is_link=True))
@@ -113,13 +113,13 @@ class SchedulesPages:
 
     @missing_is_no_page(ScheduleNotFound)
     def pause(self, request: PageRequest) -> Reply:
-        """Start nothing until it is resumed."""
+        """Pause the schedule: it starts nothing until a person resumes it."""
         request.source.schedules.pause(request.label)
         return redirect(request, f"schedules/{part_of_path(request.label)}")
 
     @missing_is_no_page(ScheduleNotFound)
     def resume(self, request: PageRequest) -> Reply:
-        """Go on."""
+        """Resume the schedule. It does not start what was due during the pause."""
         request.source.schedules.resume(request.label)
         return redirect(request, f"schedules/{part_of_path(request.label)}")
 
@@ -133,13 +133,13 @@ class SchedulesPages:
 
     @missing_is_no_page(ScheduleNotFound)
     def ask_backfill(self, request: PageRequest) -> Reply:
-        """The form of a backfill; with its times, how many occurrences it would start."""
+        """The form of a backfill. If its times are given, the page also says how many occurrences would start."""
         begin, end = request.text("begin"), request.text("end")
         return self._backfill(request, begin, end)
 
     @missing_is_no_page(ScheduleNotFound)
     def backfill(self, request: PageRequest) -> Reply:
-        """Start what was due, if the caller typed how many that is."""
+        """Start the occurrences that were due, if the caller typed the right number of them."""
         begin, end = request.field("begin"), request.field("end")
         plan = request.source.schedules.backfill_plan(request.label, _moment(begin), _moment(end))
         if request.field("confirm") != str(plan.count):
@@ -256,7 +256,7 @@ def _facts(state: ScheduleState) -> Section:
     if state.changed_by is not None:
         facts.append(("Changed by", Text(f"{state.changed_by}, {moment(state.changed_at)} UTC")))
     if state.declared is not None:
-        facts.append(("The declaration says", Text(f"{in_words(state.declared.timing)}, which does not count", wraps=True)))
+        facts.append(("The declaration says", Text(f"{in_words(state.declared.timing)}, which is not in force", wraps=True)))
     return Section(id="facts", facts=tuple(facts), live=True)
 
 

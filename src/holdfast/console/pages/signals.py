@@ -116,7 +116,7 @@ def _signals(view: SignalsView, *, first: bool) -> Section:
         columns=columns,
         rows=tuple(map(_row, view.signals)),
         empty="The store keeps no signals now.",
-        hint="Signals go when every subscriber has had them.",
+        hint="The store removes a signal when every subscriber has had it.",
         first="signals" if first else "",
         following=address("signals", before=view.before) if view.before else "",
         following_label="Older",

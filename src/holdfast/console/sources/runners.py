@@ -17,7 +17,7 @@ class RunnersView(msgspec.Struct, frozen=True, kw_only=True):
     runners: tuple[RunnerStatus, ...]
     hosted: tuple[Hosted, ...]
     newest_code: int | None
-    """The highest schema version that the code of a runner knows."""
+    """The highest schema number among the code of the runners; None if no runner has published its number."""
 
 
 class RunnersSource:

@@ -79,15 +79,15 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
 
     tail: str = ""
     status: str | None = None
-    """How the work really ended, if the operation's own status does not say it."""
+    """How the work really ended, if the operation's own status does not say it; else None."""
     run: str | None = None
-    """The id of the run that the operation asked for."""
+    """The id of the run that the operation asked for; None if it asked for none."""
     tokens: int | None = None
     cost: int | None = None
     """Billionths of a dollar."""
     held_tokens: int = 0
     held: int = 0
-    """What the call has reserved and not settled, in billionths of a dollar."""
+    """The money that the call has reserved and not settled yet, in billionths of a dollar."""
 
 
 def verb_of(op: Operation) -> str:
@@ -96,14 +96,15 @@ def verb_of(op: Operation) -> str:
 
 
 def name_of(op: Operation) -> str:
-    """The name of a row, as its author wrote it; an operation without a name is known by its id."""
+    """The name of a row: the number of an attempt; else the name that the author gave; else the first 8 characters of the operation's
+    id."""
     if op.sub_type == ATTEMPT:
         return (op.name or "").removeprefix("attempt-")
     return clear(op.name or op.id[:8], 200)
 
 
 def stands(op: Operation, *, is_over: bool) -> str:
-    """The status of an operation. In an execution that is over, no operation is shown as running."""
+    """The status of an operation. In an execution that has ended (`is_over`), an operation that has not ended is shown as stopped."""
     ended = _ENDS.get(op.status)
     if ended is not None:
         return ended
@@ -117,7 +118,8 @@ def stands(op: Operation, *, is_over: bool) -> str:
 
 
 def said_of(op: Operation, intent: Operation | None = None) -> Said:
-    """The result of an operation, read from its payloads. A payload that cannot be read is left out."""
+    """The result of an operation, read from its payloads. `intent` is the operation with the intent of a call. If a payload cannot be
+    decoded, its text is shown as it is, on one line."""
     try:
         if op.sub_type == RECEIPT:
             return _call(op, intent)
@@ -138,7 +140,7 @@ def said_of(op: Operation, intent: Operation | None = None) -> Said:
 
 
 def attempt_in(op: Operation) -> AttemptResult | None:
-    """The result of an attempt of a worker; None while it goes on."""
+    """The result of an attempt of a worker; None if the attempt has not ended."""
     text = op.result if op.error is None else op.error.data
     return None if text is None else _attempts.decode(text)
 
@@ -203,7 +205,7 @@ def _node(op: Operation) -> Said:
 
 
 def counted(total: int, ok: int, failed: int, what: str = "item") -> str:
-    """The items of a map or the branches of a parallel, counted in words."""
+    """How many items of a map or branches of a parallel there are, in words such as `40 items: 38 ok, 2 failed`."""
     rest = total - ok - failed
     parts = [f"{ok:,} ok"] * bool(ok) + [f"{failed:,} failed"] * bool(failed) + [f"{rest:,} to go"] * (rest > 0)
     return f"{total:,} {what if total == 1 else f'{what}es' if what.endswith('ch') else f'{what}s'}" + (
@@ -212,7 +214,7 @@ def counted(total: int, ok: int, failed: int, what: str = "item") -> str:
 
 
 def logged(line: Mapping[str, Any]) -> tuple[str, str]:
-    """The level and the text of a line of a log. Fields that the author gave it follow its message."""
+    """The level and the message of a log line, both cut."""
     level, message = str(line.get("level") or "info").lower(), str(line.get("message") or "")
     return clear(level, _MOST_LEVEL), clear(" ".join(message.split()), _MOST_LINE)
 
@@ -225,7 +227,8 @@ def failure_line(error: Failure) -> str:
 
 
 def bare(text: str) -> str:
-    """A payload without the type marks that the SDK puts around each value. Any other text is returned unchanged."""
+    """A payload without the type marks that the SDK puts around each value. A text without marks, and a text that is too long, is returned
+    unchanged."""
     if not text.startswith(_MARKED) or len(text) > _MOST_BARED:
         return text
     try:
@@ -246,7 +249,7 @@ def _unmarked(value: Any) -> Any:
 
 
 def brief(text: str) -> str:
-    """A payload on one line. A JSON text is shown without its quotes."""
+    """A payload on one line, cut. A JSON string is shown without its quotes."""
     text = bare(text) if len(text) <= 10 * _MOST_PARSED else text
     if text[:1] == '"' and len(text) <= _MOST_PARSED:
         try:
@@ -257,7 +260,8 @@ def brief(text: str) -> str:
 
 
 def clear(text: str, most: int, *, whole: int = 0) -> str:
-    """A text of a stranger on one line: cut, and without characters that hide others or change the direction of text. It is not escaped for
+    """A text of a stranger on one line, cut after `most` characters. Characters that are invisible, or that change the direction of text,
+    are written as their codes. `whole`: the length of the whole text, if `text` is only its beginning. The result is not escaped for
     HTML."""
     cut = text[:most] + "…" if max(len(text), whole) > most else text
     return cut if cut.isprintable() else "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in cut)

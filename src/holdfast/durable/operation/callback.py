@@ -16,8 +16,8 @@ _AS_IT_CAME: SerDes[Any] = PassThroughSerDes()
 
 
 def create_callback(at: Identity, config: CallbackConfig) -> Plan[str]:
-    """The callback's id. If the callback failed already, that is not raised here but by `result()`, so that the code between both runs the
-    same on a replay."""
+    """Create the callback, if the history does not have it, and return its id. A callback that has already failed raises nothing here, only
+    in `result()`: so the code between both calls runs in a replay as in the first run."""
     seen = yield Lookup(at)
     if seen is None:
         update = at.update(
@@ -34,7 +34,8 @@ def create_callback(at: Identity, config: CallbackConfig) -> Plan[str]:
 
 
 def callback_result(at: Identity, serdes: SerDes[Any] | None, arn: str) -> Plan[Any]:
-    """The answer, once it is there."""
+    """Suspend until the callback has ended, and return its answer; None if it has no value. Raises CallbackTimeoutError if the callback
+    timed out, CallbackExternalError if it failed."""
     seen = yield Lookup(at)
     while seen.status is Status.STARTED:
         yield Suspend(at.operation_id)

@@ -1,4 +1,4 @@
-"""first_of: wait until the first of several open callbacks and timers is over."""
+"""first_of: wait until the first of several callbacks and timers has ended."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ SUB_TYPE: Final = "FirstOf"
 
 
 def first_of(at: Identity, scope: Scope, awaited: Sequence[Identity]) -> Plan[int]:
-    """The index of the one that was over first. It is recorded as a context's result, because at the next replay others may be over as
-    well."""
+    """The index of the callback or timer that ended first. It is recorded as the result of a context, because at the next replay others
+    may have ended, too."""
 
     def body(_: Scope) -> Plan[int]:
         return _first(awaited)

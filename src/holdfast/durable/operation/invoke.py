@@ -23,7 +23,8 @@ _PLAIN: Final[SerDes[Any]] = JsonSerDes()
 def invoke(
     at: Identity, scope: Scope, function_name: str, payload: Any, config: InvokeConfig[Any, R], typing: Typing | None = None
 ) -> Plan[R]:
-    """The result of another function, with its type if one is known; its failure, timeout or stop is an InvokeError."""
+    """Start another function, unless the history has it already, wait for its end and return its result. `typing` turns the result into
+    its class; None leaves it as it is. Raises InvokeError if the function failed, timed out or was stopped."""
     arn = scope.state.durable_execution_arn
     seen = yield Lookup(at)
     if seen is None:

@@ -1,4 +1,4 @@
-"""step: user code that is run, remembered, and retried by its strategy."""
+"""step: run user code, record its result, and run it again as its retry strategy decides."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _default_strategy = RetryPresets.default()
 
 
 def step(at: Identity, scope: Scope, func: Callable[[StepContext], T], config: StepConfig) -> Plan[T]:
-    """Run `func` until it succeeds, or as often as the retry strategy allows."""
+    """Run `func` until it succeeds, and return its result. If it raises and the retry strategy allows no other attempt, raise StepError."""
     once = config.step_semantics is StepSemantics.AT_MOST_ONCE_PER_RETRY
     seen: Operation | None = yield Lookup(at)
     while True:
@@ -73,7 +73,8 @@ def step(at: Identity, scope: Scope, func: Callable[[StepContext], T], config: S
 def remembered(value: T, serdes: SerDes[T] | None, at: Identity, scope: Scope, func: Any) -> tuple[str | None, T]:
     """The text to record, and the value that this text gives back: user code gets the same value as in a replay.
 
-    `func` is the function that made the value: its annotation names the class of a model. An author's own serdes decides alone.
+    `func` is the function that made the value. Its return annotation says which class the value becomes; it is not used if `serdes` is
+    given. Text and value are None if the serdes returned None as text.
     """
     arn = scope.state.durable_execution_arn
     text: str | None = serialize(serdes, value, at.operation_id, arn)
@@ -94,7 +95,8 @@ def remembered(value: T, serdes: SerDes[T] | None, at: Identity, scope: Scope, f
 
 
 def recalled(seen: Operation, serdes: SerDes[Any] | None, scope: Scope, func: Any) -> Any:
-    """The value of a recorded success."""
+    """The result of a recorded operation that succeeded; None if it has none. The return annotation of `func` says which class it becomes,
+    unless `serdes` is given."""
     if seen.result is None:
         return None
     value: Any = deserialize(serdes, seen.result, seen.id, scope.state.durable_execution_arn)
@@ -115,7 +117,7 @@ def _recalled(scope: Scope, seen: Operation, serdes: SerDes[Any] | None, func: A
 
 
 def raise_recorded(seen: Operation, kind: type[DurableOperationError]) -> NoReturn:
-    """Raise the error of a failed operation."""
+    """Raise the recorded error of a failed operation, as an error of this class."""
     recorded = ErrorObject.from_failure(seen.error) if seen.error else ErrorObject(None, None, None, None)
     recorded.raise_as_operation_error(kind)
 

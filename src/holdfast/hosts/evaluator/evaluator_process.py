@@ -37,7 +37,8 @@ class Evaluator:
         self._sock: socket.socket | None = None
 
     def check(self, check: Check) -> CheckResult:
-        """Make one check. Raises EvaluatorLate or EvaluatorDied; then the process is dead."""
+        """Make one check, and block until it has an answer. Raises EvaluatorLate if it takes too long, and EvaluatorDied if the process
+        ends without an answer. After both errors the process is dead."""
         sock = self._started() if self._sock is None else self._sock
         try:
             sock.settimeout(self._seconds)

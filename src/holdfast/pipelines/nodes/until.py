@@ -1,4 +1,4 @@
-"""An until node runs a worker again and again until rules hold for its outputs. Between two runs it waits; waiting holds no process and no
+"""An until node runs a worker again and again until rules hold for its outputs. Between two runs it waits, without holding a process or a
 slot."""
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ EVERY = "every"
 
 
 async def advance(node: UntilNode, scene: Scene) -> NodeProgress:
-    """The node ends with the first outputs for which the rules hold. It fails if a run fails, and if the rules hold for no run."""
+    """Run the worker until no rule of severity `error` is broken; the node ends with the outputs of that run. It fails if a run fails, and
+    if the rules do not hold after `at_most` runs."""
     document: dict[str, Any] = {}
     reasons: list[Reason] = []
     for number in range(1, node.at_most + 1):
@@ -45,5 +46,7 @@ async def advance(node: UntilNode, scene: Scene) -> NodeProgress:
 
 def _not_reached(node: UntilNode, reasons: list[Reason]) -> NodeError:
     told = "; ".join(f"{reason.code}{' at ' + reason.path if reason.path else ''}" for reason in reasons[:3])
-    message = f"The rules of {node.name} did not hold after {node.at_most} runs of {node.worker}. The last run: {told}."
+    message = (
+        f"The rules of {node.name} did not hold after {node.at_most} runs of {node.worker}. In the last run these were broken: {told}."
+    )
     return NodeError(code="until_not_reached", message=message, details={"reasons": msgspec.to_builtins(reasons)})

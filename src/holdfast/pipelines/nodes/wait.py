@@ -1,4 +1,4 @@
-"""A wait node waits for a time. It holds no thread, no slot and no lease meanwhile."""
+"""A wait node waits for a number of seconds. While it waits, it holds no thread, no slot and no lease."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from holdfast.pipelines.scene.scene import Scene
 
 
 async def advance(node: WaitNode, scene: Scene) -> NodeProgress:
-    """The node ends when its time is over."""
+    """Begin the wait. The node is ok when the wait has ended; before that, None is returned."""
     return Settled(state="ok", document={}) if scene.wait("wait", node.seconds) else None

@@ -1,4 +1,4 @@
-"""Advances the nodes of a run: it finds the nodes that may go on, calls each, and records how it ended."""
+"""Advances the nodes of a run: it finds the nodes that may run, calls each of them, and records how it ended."""
 
 from __future__ import annotations
 
@@ -51,13 +51,14 @@ _KINDS: Final[Mapping[type[AnyNode], _Advance]] = {
 
 
 async def advance(run: PipelineRun) -> bool:
-    """Let every node go on as far as it can. Returns whether the run is over.
+    """Call every node that may run, until all of them wait. Returns True if no node is left that waits, or if the run ends early; False if
+    the run must rest first.
 
-    A node that ends lets others begin, and a gate that asks for a revision lets earlier ones begin again. So this looks again until no
-    node ends any more.
+    A node that ends lets others begin, and a gate that asks for a revision lets earlier ones begin again. So this looks at all nodes again
+    until no node has ended.
     """
     waiting: set[str] = set()
-    """The nodes that wait for something. They are not called again before the next write."""
+    """The nodes that returned None, because they wait. They are not called again before the next write."""
     is_new = True
     while is_new:
         is_new = False
@@ -79,7 +80,7 @@ async def advance(run: PipelineRun) -> bool:
 
 
 async def _looked(run: PipelineRun, node: AnyNode) -> Settled | None:
-    """Call a node once, and once more each time a person lets it try again. Returns its outcome."""
+    """Call a node for its first try, and for each further try that a person has allowed. Returns how it ended; None while it waits."""
     round, turn = run.round(node.name), 0
     while True:
         turn += 1
@@ -121,12 +122,13 @@ async def _outcome(run: PipelineRun, node: AnyNode, scene: Scene) -> NodeProgres
 
 
 _OWN_TROUBLES: Final = frozenset({"artifact_not_found", "artifact_too_large", "payload_not_json", "schema_too_costly", "overloaded"})
-"""The error codes that a node's own values can cause: with these the node fails. After any other error the engine tries the run again,
-because the runtime had the problem."""
+"""The error codes that a node's own values can cause: the node fails with such an error. After another error the engine calls the run
+again, because the cause was in the runtime."""
 
 
 async def _cut_off(run: PipelineRun, node: AnyNode, scene: Scene) -> Failed | None:
-    """End the operations of a node whose time is over. The node fails when all of them have ended."""
+    """End the open child runs and questions of a node whose time limit is over. Returns None until they have ended; then the node fails
+    with `timeout`, and its waits are cancelled."""
     found = [(at, operation) for at in scene.awaited if (operation := run.records.find(at)) is not None]
     if not any(operation.type is not Type.WAIT and operation.status in OPEN for _, operation in found):
         for at, operation in found:

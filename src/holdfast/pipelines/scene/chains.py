@@ -21,7 +21,8 @@ _TIMER = "then"
 
 
 def keep_chain(scene: Scene, kind: Kind, part: str, chain: tuple[Then, ...]) -> None:
-    """Start the timers of a question that is asked now, and add the approvers whose time has come."""
+    """For a question that is open: start the timer of each part of the chain that has none, and add the approvers of each part whose timer
+    has ended."""
     place, node = question_at(kind, scene.position, part), scene.node.name
     question = place.callback.operation_id
     for number, then in enumerate(chain, 1):
@@ -40,7 +41,7 @@ def keep_chain(scene: Scene, kind: Kind, part: str, chain: tuple[Then, ...]) -> 
 
 
 def end_chain(scene: Scene, chain: tuple[Then, ...]) -> None:
-    """End the timers of a chain, because the question is decided."""
+    """Cancel the open timers of a chain, because the question is not open any more."""
     for number, _ in enumerate(chain, 1):
         timer = wait_at(scene.position, _TIMER, number)
         known = scene.records.find(timer)

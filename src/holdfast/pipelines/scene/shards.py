@@ -1,8 +1,8 @@
-"""Shards: a map runs as chained executions of at most 500 items each, one after another, so that no history grows with the list.
+"""Shards: a map runs its items in child executions of at most 500 items each, one after another, so that no history grows with the list.
 
 Each shard may use the whole `at_once`. Each shard gets the number of items that failed in the shards before it, so that the limit of failed
-items is exact. A shard answers with one page of results; a large page is stored as an artifact. The parent holds one operation for each
-shard.
+items is exact. A shard answers with one page of results; large members of a page are stored as artifacts. The run of the pipeline, which is
+the parent, has one operation for each shard.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
     workers: tuple[str, ...]
     template: Template
-    """The inputs of an item. Its references are to `item`, `index` and `values` only."""
+    """The template of an item's inputs. Its references are to `item`, `index` and `values` only."""
     values: list[Any]
     items: list[Any]
     at_once: int
@@ -53,10 +53,10 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     revision: Mapping[str, Any] | None = None
     previous: list[Any] | None = None
     is_undo: bool = False
-    """Whether this is an undo: then the items are rows of the map's table, and the worker gets the inputs and the outputs of each row's
-    item."""
+    """Whether this is an undo without inputs of its own: then `items` are rows of the map's result, and the worker gets the inputs and the
+    outputs of each row."""
     earlier: EarlierItems | None = None
-    """What earlier runs of a restarted pipeline did for these items."""
+    """What earlier runs did for these items; None if they did nothing for them."""
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
     items: list[dict[str, Any]]
     failed: int = 0
-    """The failed items of this shard and of all shards before it."""
+    """How many items of this shard and of all shards before it failed."""
     is_partial: bool = False
     reused: list[int] = []
     """The indexes of the items whose results were reused from an earlier run."""
@@ -83,7 +83,7 @@ class _ShardInputs(msgspec.Struct, frozen=True, kw_only=True):
     position: NodePosition = msgspec.field(name="visit")  # the name that open executions have stored
     part: str
     first: int
-    """The place of its first item in the list."""
+    """The index of its first item in the whole list."""
     failed: int
     task: Task
 
@@ -92,7 +92,8 @@ class _ShardInputs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def pages(scene: Scene, task: Task, part: str) -> list[Page] | ShardFailed | None:
-    """The pages of all shards, one shard after another; None while one runs. After too many failures no further shard begins."""
+    """Begin the next shard, or find the pages of all shards. Returns None while a shard runs, and ShardFailed if one gave no page. After
+    too many failed items no further shard begins, and the pages end there."""
     found: list[Page] = []
     failed = 0
     for number, first in enumerate(range(0, len(task.items), SHARD_ITEMS), 1):
@@ -115,7 +116,7 @@ async def pages(scene: Scene, task: Task, part: str) -> list[Page] | ShardFailed
 
 
 async def kept_items(scene: Scene) -> set[int]:
-    """The items of a map that an earlier, successful run has done. They are not undone if this run fails."""
+    """The indexes of the items whose results were taken from an earlier, successful run. They are not undone if this run fails."""
     forerunners, kept = scene.run_state.forerunners, set[int]()
     if forerunners is None or not forerunners.keeps:
         return kept
@@ -131,10 +132,9 @@ async def kept_items(scene: Scene) -> set[int]:
 def items_over(
     node: MapNode, round: int, operations: Mapping[str, Operation], running: Callable[[Operation], Mapping[str, Operation]]
 ) -> tuple[int, int]:
-    """How many items of a map have succeeded and failed in a round. `running` reads the operations of a shard that still runs. An item may
-    have several runs (fallbacks, or a run after a rate): it is counted once, with its last run. In a shard that is over, all items count as
-    over.
-    """
+    """How many items of a map have succeeded and failed in the last try of a round. `running` reads the operations of a shard that still
+    runs. An item may have several runs (fallbacks, or a run after a rate): it is counted once, with its last run. A shard that ended well
+    counts as SHARD_ITEMS items, also if it is the last and has fewer: the caller must bound the sum."""
     positions = [NodePosition(node.name, round, turn) for turn in range(MOST_TURNS, 0, -1)]
     position = next((each for each in positions if run_at(each, WORK, 1).operation_id in operations), positions[-1])
     workers, number, ok, failed = (node.worker, *node.fallback), 0, 0, 0
@@ -163,7 +163,7 @@ async def _page(scene: Scene, known: Operation) -> Page | ShardFailed:
 
 
 async def _start(scene: Scene, at: Identity, task: Task, part: str, first: int, failed: int) -> Update:
-    """The update that starts a shard. A shard has no request of its own: it takes everything from its parent's request."""
+    """The update that starts a shard. Its accepted request is that of the parent, with other inputs and labels."""
     run, node = scene.run_state, scene.node
     cut = slice(first, first + SHARD_ITEMS)
     previous = None if task.previous is None else task.previous[cut]
@@ -192,7 +192,7 @@ async def _start(scene: Scene, at: Identity, task: Task, part: str, first: int, 
 
 
 def _flat(inputs: dict[str, Any]) -> dict[str, Any]:
-    """The members of the task and of the shard in one object, so that each large member can become an artifact."""
+    """The inputs of a shard with the members of its task at the top level, so that each large member can become an artifact."""
     task = inputs.pop("task")
     return {**inputs, **{f"task.{name}": value for name, value in task.items()}}
 
@@ -206,7 +206,8 @@ def _unflat(inputs: dict[str, Any]) -> dict[str, Any]:
 
 
 async def run_shard(accepted: AcceptedRequest, journal: Journal, service: RunService) -> Response:
-    """The handler of a shard: keep `at_once` items under way until all are over, or too many have failed."""
+    """The handler of a shard: run its items, `at_once` at the same time, until all have ended, too many have failed, or the shard is
+    cancelled. Returns a response with the page, or with the error `cancelled`."""
     records = Records(journal, SILENT)
     values = Values(service.artifacts, accepted.tenant, service.policy.inline_artifact_bytes)
     inputs = json_structs.converted(_unflat(await service.artifacts.resolved(accepted.tenant, accepted.request.inputs)), _ShardInputs)
@@ -246,7 +247,7 @@ class _Shard:
         self._reused: set[int] = set()
 
     async def advance(self) -> bool:
-        """Let every item under way go on, and begin the next ones. Returns whether the shard is over."""
+        """Look at every item that has begun, and begin the next ones. Returns whether all items that have begun are done."""
         for place in list(self._live):
             await self._look(place)
         while self._next < len(self._task.items) and len(self._live) < self._task.at_once and not self._is_stopping:
@@ -264,7 +265,7 @@ class _Shard:
         return self._failed > self._task.tolerated or self._records.is_closed(CANCEL_AT)
 
     async def _look(self, place: int) -> None:
-        """One look at one item."""
+        """Begin an item, or look whether it has ended. If it has, keep its row."""
         index = self._inputs.first + place
         runs = _ItemRuns(self, index, self._revision(place))
         made = await self._made(place, index)
@@ -286,7 +287,7 @@ class _Shard:
         self._failed += item["status"] != "ok"
 
     async def _made(self, place: int, index: int) -> dict[str, Any] | NodeError:
-        """The inputs of an item."""
+        """The inputs of an item, or the error if they have no value."""
         task, node = self._task, self._inputs.position.node
         value = task.items[place]
         template, item = task.template, Item(value, index)
@@ -303,7 +304,7 @@ class _Shard:
         return None if asked is None else {**asked, "previous": previous[place] if place < len(previous) else None}
 
     async def _end_live(self) -> None:
-        """Cancel the items under way. Items whose start is not written yet do not begin."""
+        """Cancel the items that have begun. Items whose start is not written yet end as cancelled without a run."""
         for place, runs in list(self._live.items()):
             known = [operation for at in runs.awaited if (operation := self._records.find(at)) is not None]
             if not any(operation.status in OPEN for operation in known):
@@ -315,7 +316,7 @@ class _Shard:
                     self._records.awaits(runs.awaited[0])
 
     async def respond(self) -> Response:
-        """The page as a response."""
+        """The response with the page; the error `cancelled` if the shard was cancelled."""
         await self._records.write()
         header = self._records.journal.header
         if self._records.is_closed(CANCEL_AT):
@@ -350,21 +351,21 @@ class _ItemRuns(ChildRuns):
         self._forerunners = shard._forerunners
 
     def earlier(self, at: Identity, worker_id: str, part: str) -> Earlier:
-        """What earlier runs of the pipeline gave for this item."""
+        """What earlier runs of the pipeline did for this item. Empty if this run restarts no other run."""
         return Earlier() if self._forerunners is None else self._forerunners.child(self._index, worker_id)
 
     @property
     def revision(self) -> Mapping[str, Any] | None:
-        """What a gate wants changed, with the earlier outputs of this item."""
+        """What a gate wants changed, with the earlier outputs of this item; None if no gate asked for a revision."""
         return self._revision
 
     def begin(self, *updates: Update) -> None:
-        """An item has no context of its own."""
+        """Add these updates to the next write. No begin of a node is recorded, because an item has no context of its own."""
         self.records.wish(*updates)
 
 
 def _item(index: int, response: Response | None, error: NodeError | None) -> dict[str, Any]:
-    """One row of the map's table."""
+    """One row of the map's result: of an item with a response, or of an item that failed before a run began."""
     if response is None:
         told = None if error is None else {"error_code": error.code, "message": error.message, "retryable": False, "details": error.details}
         return {"index": index, "status": "invalid_output", "outputs": None, "error": told, "run_id": None}

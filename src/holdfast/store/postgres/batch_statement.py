@@ -19,7 +19,8 @@ _PARTS = ("changes", "executions", "touches", "operations", "events", "lanes", "
 
 
 class Written(NamedTuple):
-    """What the statement answered."""
+    """The result of the statement: whether all executions had the expected revisions (if not, nothing was written), and whether signals
+    were written."""
 
     agreed: bool
     signalled: bool
@@ -37,9 +38,8 @@ class BatchStatement(PostgresReads):
     def _write(
         self, put: Mapping[str, Sequence[rows.Row]], decided_on: Mapping[int, int], *, news: bool, clock: int | None = None, now: int = 0
     ) -> Written:
-        """Write rows into tables, if the executions of these keys still have these revisions. `news` notifies the other processes, and
-        `clock` is that of the lane above all queues, if it has moved.
-        """
+        """Write rows into tables, if the executions of these keys still have these revisions. If `news` is True, the other processes are
+        notified. `clock` is the new clock of the lane above all queues; None if it has not changed."""
         values: dict[str, object] = {"news": news, "channel": self._channel, "member": self._member}
         if decided_on:
             keys = sorted(decided_on)
@@ -66,7 +66,7 @@ class BatchStatement(PostgresReads):
 
 
 def _parts(put: Mapping[str, Sequence[rows.Row]], *, decides: bool, moves_clock: bool) -> tuple[str, ...]:
-    """The parts of the statement. Where one part waits for another that the batch does not need, an empty part takes its place."""
+    """The parts of the statement. If a part refers to another part that the batch does not need, an empty part replaces that other part."""
     signals, lanes, born = bool(put.get("signals")), bool(put.get("lanes")), bool(put.get("executions"))
     return (
         "agreed" if decides else "unopposed",

@@ -1,4 +1,5 @@
-"""Reads for people, on a separate read-only connection, each with a deadline, so that no batch and no runner waits for them."""
+"""The reads for people that have a deadline. They use a separate connection and read-only transactions, so that no batch and no runner
+waits for them."""
 
 from __future__ import annotations
 
@@ -23,11 +24,11 @@ _ONE_MOMENT: Final = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
 class PostgresBrowseReads(PostgresReads, BrowseReads):
-    """The part of a store that people look around in."""
+    """The part of a store with the reads for people."""
 
     _address: Address
     _looker: Session | None
-    """The connection for these reads; it is opened with the first one."""
+    """The connection for these reads; None before the first of them."""
     _look_lock: threading.RLock
 
     @contextmanager

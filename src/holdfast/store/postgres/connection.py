@@ -28,7 +28,7 @@ _COMMENT: Final = re.compile(r"^--.*\n", re.M)
 
 
 def load_statements(file: str) -> dict[str, str]:
-    """The statements of a file by name."""
+    """The statements of an SQL file by name, without their comments."""
     return {name: _COMMENT.sub("", body).strip() for name, body in named_statements("holdfast.store.postgres", file).items()}
 
 
@@ -46,9 +46,10 @@ def load_queries(schema: str) -> Mapping[str, str]:
 
 
 def prepare(session: Session, address: Address, sql: Mapping[str, str], codec: PayloadCodec | None, *, migrating: bool = False) -> bytes:
-    """Make the tables if they are not there; refuse a database that cannot be used. Answers with the key of the store's seal.
+    """Make the tables if the schema has none. Returns the key with which the store seals tokens. Raises StoreUnsuitable for a database or a
+    schema that cannot be used.
 
-    Tables of an older release are migrated with `migrating`, else refused.
+    Tables of an older release are migrated if `migrating` is True; otherwise StoreNotMigrated is raised.
     """
     _check_server(session.connection, address)
     with _refusals(address):
@@ -68,17 +69,19 @@ def prepare(session: Session, address: Address, sql: Mapping[str, str], codec: P
     try:
         return bytes.fromhex(found["seal"])
     except ValueError:
-        raise StoreBroken(f"{address.shown} is damaged: it has no seal. Put a good copy in its place.") from None
+        raise StoreBroken(f"{address.shown} is damaged: it has no seal, the key for its tokens. Put a good copy in its place.") from None
 
 
 def look(session: Session, address: Address, sql: Mapping[str, str]) -> dict[str, str] | None:
-    """The `meta` rows of the store that is there; None when there is none yet."""
+    """The rows of the table `meta`, by key; None if there is no store in the schema. Raises StoreUnsuitable if another program uses the
+    schema."""
     with _refusals(address):
         return _found(session, address, sql)
 
 
 def apply(session: Session, address: Address, sql: Mapping[str, str], *, after: bool) -> Sequence[MigrationStep]:
-    """Apply the pending halves of steps. One process at a time does so, and the next process finds nothing pending."""
+    """Apply the halves of steps that are not applied yet, and return them. Only one process at a time does this, and the next one finds
+    nothing left to apply. Raises StoreNotFound if there is no store."""
     with _refusals(address), session.transaction():
         session.run(sql["patience"].encode(), prepare=False)
         session.run(sql["making"].encode(), (address.schema,))
@@ -98,7 +101,8 @@ def _refusals(address: Address) -> Iterator[None]:
     except psycopg.errors.InsufficientPrivilege as error:
         said = " ".join(str(error).split())
         raise StoreUnsuitable(
-            f"{address.shown} cannot be used by this user: {said}. Let its owner create the schema {address.schema!r} and grant it."
+            f"{address.shown} cannot be used by this user: {said}. "
+            f"Let its owner create the schema {address.schema!r} and grant it to this user."
         ) from error
     except psycopg.Error as error:
         raise explained(error, address.shown) from error
@@ -109,7 +113,7 @@ def _check_server(connection: psycopg.Connection, address: Address) -> None:
         raise StoreUnsuitable(f"{address.shown} is Postgres {connection.info.server_version // 10_000}; 14 or newer is needed.")
     encoding = connection.info.parameter_status("server_encoding")
     if encoding != "UTF8":
-        raise StoreUnsuitable(f"{address.shown} is a database of encoding {encoding}; only UTF8 can hold every text.")
+        raise StoreUnsuitable(f"{address.shown} is a database of encoding {encoding}; a store needs UTF8. Use another database.")
 
 
 def _is_there(session: Session, address: Address, sql: Mapping[str, str]) -> bool:
@@ -118,7 +122,8 @@ def _is_there(session: Session, address: Address, sql: Mapping[str, str]) -> boo
 
 
 def _found(session: Session, address: Address, sql: Mapping[str, str]) -> dict[str, str] | None:
-    """The `meta` rows of the store that is there; None when there is none yet."""
+    """The rows of the table `meta`, by key; None if there is no store in the schema. Raises StoreUnsuitable if another program uses the
+    schema."""
     ((_, ours, used),) = session.run(sql["schema_state"].encode(), {"schema": address.schema}, prepare=False)
     foreign = f"{address.shown} has a schema {address.schema!r} that is not a Holdfast store. Choose another with `?schema=…`."
     if not ours and used:

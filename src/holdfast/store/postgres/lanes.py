@@ -65,13 +65,13 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
     """Lanes that are there, as far as this process knows."""
 
     def has_open_lane(self, targets: Sequence[Target], now: int) -> bool:
-        """Whether a lane is open, or one whose time has come may be opened."""
+        """Whether `admit` may find an execution of these functions. If this returns False, `admit` would find none."""
         return bool(self._read("has_open_lane", {**hosted(targets), "now": now})[0][0])
 
     # --- settings of the operator and of the code
 
     def declare(self, queues: Sequence[QueueRow]) -> None:
-        """Write what the code declares. A queue that has the same declaration already is not locked."""
+        """Write what the code declares for these queues. A queue that has the same declaration already is not locked."""
         for row in queues:
             declared = codec.dumps(row.declared)
             if self._read("is_declared", (row.name, declared)):
@@ -81,7 +81,8 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
                     self._set_limits(row.name)
 
     def set_queue(self, row: QueueRow, notes: Sequence[Note] = ()) -> bool:
-        """Keep what an operator sets, if no other change came between."""
+        """Write what an operator sets: `operator` and `mode` of the row. Returns False, and writes nothing, if the row's revision is not
+        the one in the store."""
         row.settings()
         asked = (codec.dumps(row.operator), row.mode.value, row.name, row.revision)
         with self._side.explained_transaction():
@@ -114,7 +115,8 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
         return True
 
     def _set_limits(self, name: str) -> None:
-        """Give every lane of a queue its limits, and tell the other processes. What is used of a rate stays used."""
+        """Give every lane of a queue the limits of its settings, and notify the other processes. Units that were used up under an old rate
+        stay used up."""
         self._read("lock_lanes", (name,))
         (found,) = self._read("queue", (name,))
         row = queue_from(found)
@@ -134,12 +136,13 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
     # --- what a batch that enqueues reads and locks
 
     def _queue(self, queue: str) -> QueueRow:
-        """The settings cannot change before the transaction ends, if the transaction has locked lanes of the queue."""
+        """A queue as it is in the store. If the transaction has locked lanes of the queue, the settings cannot change before the
+        transaction ends."""
         found = self._writer.run(self._sql["queue"], (queue,))
         return queue_from(found[0]) if found else QueueRow(name=queue)
 
     def _lane(self, lane: str) -> LaneRow | None:
-        """None: `_lock_lanes` has read all lanes of a batch, but those of an entry that is refused."""
+        """Always None: `_lock_lanes` has put all lanes that the batch needs into its book, except those of an entry that is refused."""
         return None
 
     def _oldest(self, queue: str) -> int | None:
@@ -198,7 +201,7 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
         return queue_from(self._writer.run(self._sql["kept_queue"], (name,))[0])
 
     def _know_lanes(self, book: LaneBook) -> None:
-        """The lanes of a batch that was written are there, so the next batch need not make them."""
+        """Remember that the lanes of a batch exist, so that the next batch need not make them."""
         if len(self._known) > _MOST_KNOWN:
             self._known.clear()
         self._known.update(book.rows)

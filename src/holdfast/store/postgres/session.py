@@ -77,7 +77,7 @@ class Session:
         return self.connection.closed
 
     def reopen(self) -> None:
-        """A new connection in place of a lost one; the error is psycopg's."""
+        """Open a new connection if this one is lost. Raises psycopg's errors."""
         if self.is_lost:
             self._open()
 
@@ -143,7 +143,7 @@ class Session:
             raise explained(error, self._address.shown) from error
 
     def close(self) -> None:
-        """Close the connection; it is not opened again."""
+        """Close the connection. It is not opened again."""
         with self.lock:
             self._closed = True
             self.connection.close()

@@ -1,5 +1,5 @@
--- What people look at. A look (store/browse_query.py) is put together from these: `{part}` is a range of one index, newest first,
--- `{filter}` has the lines whose parameters are asked for, and `{status}` is the word for how an execution stands.
+-- The reads for people. A search (store/browse_query.py) is put together from these statements: `{part}` is a range of one index, newest
+-- first, `{filter}` has the lines whose parameters have values, and `{status}` is the word for how an execution stands.
 
 -- name: part_id
 INDEXED BY executions_by_id WHERE id >= :lower AND id < :upper ORDER BY id DESC
@@ -27,7 +27,7 @@ INDEXED BY executions_by_outcome
 WHERE outcome = :value AND outcome IS NOT NULL AND outcome <> 'ok' AND id >= :lower AND id < :upper ORDER BY id DESC
 
 -- name: part_named
--- Sorted by id: it is used only where few have such a name.
+-- The rows must be sorted by id, so this part is used only if few executions have such a name.
 INDEXED BY executions_by_name
 WHERE superseded_by IS NULL AND name >= :text AND name < :text_end AND id >= :lower AND id < :upper ORDER BY id DESC
 
@@ -49,7 +49,7 @@ SELECT (SELECT count(*) FROM (SELECT 1 FROM executions INDEXED BY executions_by_
 SELECT DISTINCT name FROM functions WHERE kind IN (SELECT value FROM json_each(:kinds)) LIMIT 1000
 
 -- name: bad_outcomes
--- One look into the index for each outcome; there are few.
+-- One search in the index for each outcome. There are few outcomes.
 WITH RECURSIVE found (value) AS (
     SELECT min(outcome) FROM executions INDEXED BY executions_by_outcome WHERE outcome IS NOT NULL AND outcome <> 'ok'
     UNION ALL
@@ -127,7 +127,7 @@ SELECT name, cursor, max(cursor, coalesce((SELECT seq FROM sqlite_sequence WHERE
 FROM subscribers ORDER BY name
 
 -- name: values
--- One look into the index for each value.
+-- One search in the index for each value.
 WITH RECURSIVE found (value) AS (
     SELECT min({column}) FROM executions INDEXED BY {index} WHERE {column} IS NOT NULL AND {column} >= :prefix AND {column} < :end
     UNION ALL
@@ -144,7 +144,7 @@ SELECT DISTINCT {column} FROM (
 ) WHERE {column} >= :prefix AND {column} < :end ORDER BY 1 LIMIT :limit
 
 -- name: values_default
--- Executions without a tenant are in no index of tenants.
+-- Executions without a tenant are not in the index of tenants, so the newest executions of all tenants are read.
 SELECT DISTINCT {column} FROM (
     SELECT {column}, tenant FROM executions INDEXED BY executions_by_id WHERE id < :upper ORDER BY id DESC LIMIT :newest
 ) WHERE coalesce(tenant, 'default') = 'default' AND {column} >= :prefix AND {column} < :end ORDER BY 1 LIMIT :limit

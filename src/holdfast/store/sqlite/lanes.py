@@ -25,7 +25,7 @@ class SqliteLanes(Transactions, QueueReads):
     # --- settings of the operator and of the code
 
     def declare(self, queues: Sequence[QueueRow]) -> None:
-        """Write what the code declares."""
+        """Write what the code declares for these queues. An operator's settings stay as they are, and are used instead of declared ones."""
         with self._transaction() as writer:
             for row in queues:
                 declared = codec.dumps(row.declared)
@@ -33,7 +33,8 @@ class SqliteLanes(Transactions, QueueReads):
                     self._set_limits(self._queue(row.name))
 
     def set_queue(self, row: QueueRow, notes: Sequence[Note] = ()) -> bool:
-        """Keep what an operator sets, if no other change came between."""
+        """Write what an operator sets: `operator` and `mode` of the row. Returns False, and writes nothing, if the row's revision is not
+        the one in the store."""
         row.settings()
         with self._transaction() as writer:
             writer.execute(self._sql["make_queue"], (row.name,))
@@ -46,7 +47,7 @@ class SqliteLanes(Transactions, QueueReads):
         return True
 
     def _set_limits(self, row: QueueRow) -> None:
-        """Give every lane of a queue its limits. What is used of a rate stays used."""
+        """Give every lane of a queue the limits of its settings. Units that were used up under an old rate stay used up."""
         settings = row.settings()
         for level in ("queue", "tenant", "key"):
             limits = settings.at(level)
@@ -78,7 +79,7 @@ class SqliteLanes(Transactions, QueueReads):
         return bool(lanes)
 
     def has_open_lane(self, targets: Sequence[Target], now: int) -> bool:
-        """Whether a lane is open, or one whose time has come may be opened."""
+        """Whether `admit` may find an execution of these functions. If this returns False, `admit` would find none."""
         hosted = codec.dumps([[target.function, target.version] for target in targets])
         return bool(self._read("has_open_lane", {"targets": hosted, "now": now})[0][0])
 
@@ -117,7 +118,7 @@ class SqliteLanes(Transactions, QueueReads):
         return found
 
     def _open_lanes(self, parent: str, after: tuple[int, str], limit: int) -> Sequence[LaneRow]:
-        """Open lanes below a lane, by turn."""
+        """At most `limit` open lanes below a lane: those after the turn and key `after`, in the order of turn and key."""
         found = self._writer.execute(self._sql["open_lanes"], (parent, *after, limit)).fetchall()
         if not found:
             return []
@@ -134,7 +135,7 @@ class SqliteLanes(Transactions, QueueReads):
     # --- what a batch writes
 
     def _put_lanes(self, book: LaneBook, walked: Sequence[LaneRow], now: int) -> None:
-        """Write what a batch changes in lanes, inside its transaction."""
+        """Write what a batch changes in lanes, inside its transaction. `walked` has the lanes that an admission has changed."""
         run = self._writer.executemany
         new = [lane for lane in book.rows.values() if lane.is_new]
         for lane in new:

@@ -14,7 +14,7 @@ WHERE state = 'ready' AND deaths < 2 AND function = :function AND version = :ver
 ORDER BY ready_at LIMIT :limit
 
 -- name: ready_only
--- The same for a runner that takes from some queues only, or from some tenants.
+-- The same for a runner that takes executions only from some queues or of some tenants.
 SELECT id, ready_at FROM executions
 WHERE state = 'ready' AND deaths < 2 AND function = :function AND version = :version AND ready_at <= :now
   AND (:queues IS NULL OR queue IN (SELECT value FROM json_each(:queues)) OR (queue IS NULL AND parent IS NOT NULL))
@@ -30,7 +30,7 @@ SELECT min(ready_at) FROM executions WHERE state = 'ready' AND deaths < 2 AND fu
   AND (:tenants IS NULL OR coalesce(tenant, 'default') IN (SELECT value FROM json_each(:tenants)))
 
 -- name: abandoned
--- The executions that a dead runner left.
+-- Executions that dead runners held.
 SELECT id, ready_at FROM executions
 WHERE runner IN (SELECT value FROM json_each(:dead)) AND function || ':' || version IN (SELECT value FROM json_each(:targets))
   AND (:queues IS NULL OR queue IN (SELECT value FROM json_each(:queues)) OR (queue IS NULL AND parent IS NOT NULL))
@@ -38,7 +38,7 @@ WHERE runner IN (SELECT value FROM json_each(:dead)) AND function || ':' || vers
 ORDER BY ready_at LIMIT :limit
 
 -- name: suspect
--- The index is named because the one of all ready executions would do too, and may be long.
+-- `INDEXED BY` is here because SQLite might otherwise choose a larger index.
 SELECT id FROM executions INDEXED BY executions_suspect
 WHERE state = 'ready' AND deaths >= 2 AND (deaths = 2 OR ready_at <= ?) AND function || ':' || version IN (SELECT value FROM json_each(?))
 ORDER BY ready_at LIMIT 1
@@ -63,7 +63,7 @@ SELECT min(at) FROM (
 )
 
 -- name: children
--- The index is named because the one of all that were ever invoked would do too, and may be long.
+-- `INDEXED BY` is here because SQLite might otherwise choose executions_by_parent, which also has closed executions.
 SELECT id FROM executions INDEXED BY executions_invoked WHERE parent = ? AND status = 'RUNNING'
 
 -- name: publish
@@ -123,7 +123,7 @@ SELECT min(due_at) FROM operations WHERE execution = ? AND due_at > ?
 SELECT 1 FROM operations WHERE execution = ? AND status = 'READY' AND revision > ? LIMIT 1
 
 -- name: history
--- A closing execution's terminal event lies beyond `events` until its invocation is told of as completed.
+-- The terminal event of a closing execution has a number larger than `events` until the completion of its invocation is written.
 SELECT e.number, e.type, e.at, e.place, e.payload, e.detail FROM events AS e
 JOIN executions AS x ON x.key = e.execution
 WHERE x.id = ? AND e.number > ? AND e.number <= x.events
@@ -133,9 +133,10 @@ ORDER BY e.number LIMIT ?
 SELECT number, type, at, place, payload, detail FROM events WHERE execution = ? ORDER BY number
 
 -- name: list
--- Only the lines whose parameter is asked for are kept, so that each question finds its index. A question for several statuses that
--- have one is asked once for each of them; the answers are merged as they are read. So is a question for a name: who has it, and who had
--- it before; there the function is hidden from the planner, which would read all executions of the function.
+-- Only the lines whose parameters have values are kept (store/list_query.py), so that each query finds its index. Statuses other than
+-- SUCCEEDED are looked up one by one, and the results are merged as they are read. A name is looked up twice, for the execution that has
+-- it and for executions that had it before. In the second part, `+` hides the function from the planner, which would read all executions
+-- of the function.
 SELECT {execution} FROM executions WHERE TRUE
   AND function = :function
   AND version = :version
@@ -171,7 +172,7 @@ UPDATE runners SET lease_until = ? WHERE id = ?
 DELETE FROM runners WHERE id = ?
 
 -- name: bury
--- Only the row that was judged: a lease renewed meanwhile is another row.
+-- Only if the lease is still the one that was read, because the runner may have renewed it meanwhile.
 DELETE FROM runners WHERE id = ? AND lease_until = ?
 
 -- name: runners
@@ -184,7 +185,7 @@ SELECT DISTINCT runner FROM executions WHERE runner IS NOT NULL
 SELECT id FROM executions WHERE runner = ? AND state = 'running'
 
 -- name: last_key
--- A key is free again when nothing is left of its last execution.
+-- A key can be used again when all rows of its last execution are removed.
 SELECT max(coalesce((SELECT max(key) FROM executions), 0), coalesce((SELECT max(key) FROM expired), 0))
 
 -- name: is_over
@@ -249,7 +250,7 @@ INSERT OR IGNORE INTO subscribers (name, cursor) SELECT ?, coalesce(max(number),
 DELETE FROM subscribers WHERE name = ?
 
 -- name: delivery
--- The runner that delivers to a subscriber; NULL when that runner has left or was declared dead.
+-- The runner that delivers to a subscriber. NULL if there is none, or if that runner has left or was declared dead.
 SELECT (SELECT id FROM runners WHERE id = holder) FROM subscribers WHERE name = ?
 
 -- name: take_delivery
@@ -302,7 +303,7 @@ DELETE FROM credentials WHERE id = ?
 INSERT INTO signals (execution, function, version, name, status, started_at, ended_at, quarantine, quarantined_at) VALUES {rows}
 
 -- name: drop_signals
--- Signals that every subscriber has had; without subscribers, all signals.
+-- Signals that were delivered to every subscriber. Without subscribers, all signals.
 DELETE FROM signals WHERE number IN (
     SELECT number FROM signals
     WHERE number <= (SELECT coalesce(min(cursor), 9223372036854775807) FROM subscribers) ORDER BY number LIMIT ?
@@ -323,7 +324,7 @@ ON CONFLICT (key) DO UPDATE SET
     cost = excluded.cost, attempt = excluded.attempt, attempts = excluded.attempts
 
 -- name: touch_executions
--- What an ordinary checkpoint changes, and nothing more: the statement of the hot path. No column of it is in an index.
+-- Only the columns that an ordinary checkpoint changes. None of them is in an index. This statement runs more often than any other.
 UPDATE executions SET
     revision = v.column1, sequence = v.column2, events = v.column3, pending = v.column4, touched_at = v.column5, operations = v.column6,
     stored = v.column7
@@ -335,7 +336,7 @@ UPDATE executions SET
 WHERE key = ?
 
 -- name: move_executions
--- Apart, because SQLite writes an index again whose column is set, also to what it was.
+-- A statement of its own, because SQLite writes the index of a column again when the column is set, even to the same value.
 UPDATE executions SET due_at = v.column2 FROM (VALUES {rows}) AS v WHERE key = v.column1
 
 -- name: put_operations
@@ -389,7 +390,7 @@ INSERT OR IGNORE INTO queues (name) VALUES (?)
 UPDATE queues SET operator = ?, mode = ?, revision = revision + 1 WHERE name = ? AND revision = ?
 
 -- name: set_lanes
--- Whether a rate still closes a lane is found out at the next admission.
+-- The lanes are opened. If a rate is still used up, the next admission closes its lane again.
 UPDATE lanes SET at_once = ?, paused = ?, closed_until = 0 WHERE queue = ? AND level = ?
 
 -- name: drop_rates
@@ -400,7 +401,7 @@ DELETE FROM rates WHERE lane IN (SELECT key FROM lanes WHERE queue = :queue AND 
 INSERT INTO rates (lane, kind, step_ns, burst)
 SELECT key, :kind, :step, :burst FROM lanes WHERE queue = :queue AND level = :level
 ON CONFLICT (lane, kind) DO UPDATE SET step_ns = excluded.step_ns, burst = excluded.burst, tat_ns = (
-    -- The units that were used at the last admission are used up at the new rate from then on.
+    -- Units that were used up at the last admission become free again at the new rate from that time on.
     SELECT min(tat_ns, drained_at * 1000000) + CAST(min(max(tat_ns - drained_at * 1000000, 0) * (1.0 * :step / step_ns), 1e18) AS INTEGER)
     FROM lanes WHERE key = rates.lane
 )
@@ -431,7 +432,7 @@ ON CONFLICT (lane, kind) DO UPDATE SET step_ns = excluded.step_ns, burst = exclu
 )
 
 -- name: open_lanes_again
--- Whether a rate still closes a lane is found out at the next admission.
+-- The lanes are opened. If a rate is still used up, the next admission closes its lane again.
 UPDATE lanes SET closed_until = 0 WHERE closed_until > 0 AND key IN (SELECT value FROM json_each(:lanes))
 
 -- name: lane
@@ -449,7 +450,8 @@ SELECT lane, kind, step_ns, burst, tat_ns FROM rates WHERE lane = ?
 SELECT min(ready_at) FROM executions WHERE queue = ? AND state = 'queued'
 
 -- name: has_open_lane
--- Whether a queue is open and something waits for these functions, or a closed lane may open: only then is admission worth a transaction.
+-- Whether a queue is open and executions of these functions wait, or the time of a closed lane has come. Otherwise an admission would find
+-- nothing.
 SELECT (EXISTS (SELECT 1 FROM lanes WHERE parent = '' AND waiting > 0 AND held < at_once AND closed_until = 0 AND paused = 0)
         AND EXISTS (SELECT 1 FROM json_each(:targets) AS target JOIN lanes ON function = target.value ->> 0 AND version = target.value ->> 1
                     WHERE waiting > 0 AND function IS NOT NULL))
@@ -515,7 +517,7 @@ UPDATE lanes SET closed_until = max(closed_until, ?) WHERE key = ?
 SELECT key FROM lanes WHERE held = 0 AND waiting = 0 AND parent <> '' AND drained_at <= ? LIMIT ?
 
 -- name: drop_lanes
--- Of idle lanes, those in which nothing stands that may come back, that have no lane below them, and of whose rates nothing is used.
+-- Removes those of the idle lanes to which no execution may return, that have no lane below them, and of whose rates nothing is used.
 DELETE FROM lanes WHERE key IN (SELECT value FROM json_each(:lanes))
   AND NOT EXISTS (SELECT 1 FROM lanes AS below WHERE below.key > lanes.key || '/' AND below.key < lanes.key || '0')
   AND NOT EXISTS (SELECT 1 FROM rates WHERE rates.lane IN (lanes.key, lanes.shared_rate) AND tat_ns > :now * 1000000)
@@ -528,11 +530,11 @@ DELETE FROM rates WHERE lane IN (SELECT value FROM json_each(:lanes) UNION ALL S
   AND NOT EXISTS (SELECT 1 FROM lanes WHERE shared_rate = rates.lane)
 
 -- name: keep_lanes
--- Idle lanes that are still needed are looked at again after a while.
+-- The idle lanes that are still needed are checked again an hour later.
 UPDATE lanes SET drained_at = :now, drain = 0 WHERE key IN (SELECT value FROM json_each(:lanes))
 
 -- name: queue_state
--- The indexes are named because the one of all executions of the queue would do too, and is long.
+-- `INDEXED BY` is here because SQLite might otherwise choose the larger index of all executions of the queue.
 SELECT coalesce(l.waiting, 0),
        (SELECT count(*) FROM executions INDEXED BY executions_delayed WHERE queue = :queue AND state = 'delayed'), coalesce(l.held, 0),
        (SELECT min(ready_at) FROM executions WHERE queue = :queue AND state = 'queued'),
@@ -571,7 +573,7 @@ SELECT s.name FROM json_each(?) AS f JOIN schedules AS s ON s.function = f.value
 SELECT s.name FROM json_each(?) AS f JOIN schedules AS s ON s.function = f.value WHERE s.waits = 1 ORDER BY s.name LIMIT ?
 
 -- name: next_schedule
--- One look into the index for each function.
+-- One search in the index for each function.
 SELECT min((SELECT min(next_at) FROM schedules WHERE function = f.value AND next_at IS NOT NULL)) FROM json_each(?) AS f
 
 -- name: schedule_place
@@ -597,7 +599,7 @@ INSERT INTO ledger (
 ) VALUES {rows}
 
 -- name: put_ledger_days
--- In one order for all processes, and after every other row of a batch.
+-- All processes write these rows in the order of their keys, and after every other row of a batch.
 INSERT INTO ledger_days (day, tenant, pipeline, node, worker, model, state, expires_at, calls, input, output, cached, reasoning, nanos, held_tokens, held_nanos)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (day, tenant, pipeline, node, worker, model, state, expires_at) DO UPDATE SET
@@ -638,7 +640,7 @@ SELECT at, day, tenant, pipeline, node, worker, run, root, path, owner, call, mo
 FROM ledger WHERE run = :run ORDER BY number LIMIT :limit
 
 -- name: open_calls
--- The first entries of calls of some runs that have no second one.
+-- The first entries of calls of these runs that have not ended, so that they have no second entry.
 SELECT at, day, tenant, pipeline, node, worker, run, root, path, owner, call, model, state, input, output, cached, reasoning, nanos,
     held_tokens, held_nanos, price_source, price_date, expires_at
 FROM ledger AS begun
@@ -647,7 +649,7 @@ WHERE run IN (SELECT value FROM json_each(?)) AND state = 'reserved'
 ORDER BY number
 
 -- name: cost_samples
--- What runs spent for each node of a pipeline, by the newest calls.
+-- What each run spent for a node of a pipeline, computed from the pipeline's newest calls.
 SELECT node, owner, run, sum(input + output), sum(nanos) FROM (
     SELECT node, owner, run, input, output, nanos FROM ledger
     WHERE pipeline = :pipeline AND pipeline <> '' AND state <> 'reserved' AND tenant = coalesce(:tenant, tenant)
@@ -655,7 +657,7 @@ SELECT node, owner, run, sum(input + output), sum(nanos) FROM (
 ) AS newest GROUP BY node, owner, run
 
 -- name: cost_samples_of_worker
--- What runs of a worker spent that no pipeline asked for, by the newest calls.
+-- What each run of a worker spent, computed from the newest calls of runs that no pipeline asked for.
 SELECT node, owner, run, sum(input + output), sum(nanos) FROM (
     SELECT node, owner, run, input, output, nanos FROM ledger
     WHERE worker = :worker AND pipeline = '' AND state <> 'reserved' AND tenant = coalesce(:tenant, tenant)
