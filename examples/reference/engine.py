@@ -187,9 +187,9 @@ with holdfast.open(store, functions=[order, asking]) as engine:
     assert execution.status() is ExecutionStatus.STOPPED
 
 
-# --- OpenEngine.release, OpenExecution.release
+# --- OpenEngine.release_all, OpenExecution.release
 with holdfast.open(store, functions=[order, asking]) as engine:
-    assert engine.release(order) == 0  # so many executions were quarantined, and run again
+    assert engine.release_all(order) == 0  # so many executions were quarantined, and run again
     try:
         engine.start(order, {"id": 42}, name="order-42").release()
     except holdfast.HoldfastError as error:

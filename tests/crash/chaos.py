@@ -9,14 +9,13 @@ from typing import Any, NamedTuple
 
 from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.model.life import next_try
-from holdfast.model.operations import Failure
 from holdfast.store.seam import Filter
 from tests.crash import orders, trips
 from tests.crash.scene import POLL_SECONDS, Scene
 
 ROUNDS = int(os.environ.get("HOLDFAST_CRASH_ROUNDS", "8"))
 SEED = int(os.environ.get("HOLDFAST_CRASH_SEED", "2026"))
-STOP = Failure("the chaos took it", "Chaos")
+STOP = ("the chaos took it", "Chaos")
 
 
 class Root(NamedTuple):
@@ -107,7 +106,7 @@ class Chaos:
 
     def _stop_some(self) -> None:
         for moment, name in [due for due in self._stops if due[0] <= time.monotonic()]:
-            self.scene.client.stop(name, STOP)
+            self.scene.client.stop(name, *STOP)
             self._stops.remove((moment, name))
 
     def running(self) -> list[str]:

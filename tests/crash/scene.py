@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from holdfast.durable.execution import DurableFunction
-from holdfast.model import codec
 from holdfast.model.errors import CallbackClosed
 from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.service.client import Client
@@ -132,7 +131,7 @@ class Scene:
 
     def start(self, function: DurableFunction, name: str, **event: Any) -> str:
         """Write an execution; some worker will take it."""
-        return self.client.start(function, codec.dumps({"x": name, **event}), name=name).header.id
+        return self.client.start(function, {"x": name, **event}, name=name).header.id
 
     def closed(self, execution: str) -> Execution:
         """Wait until it is over."""

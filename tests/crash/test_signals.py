@@ -69,7 +69,7 @@ class Listeners:
 
     def start(self, *names: str) -> None:
         for name in names:
-            self.client.start(work, "null", name=name)
+            self.client.start(work, name=name)
 
     def lines(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.log.read_text().splitlines(keepends=True) if line.endswith("\n")]

@@ -17,7 +17,7 @@ from holdfast.model.errors import LeaseLost
 from holdfast.model.execution import Execution, ExecutionStatus, State, Terms
 from holdfast.model.ids import Position, id_at
 from holdfast.model.life import Claimant, next_try
-from holdfast.model.operations import Action, Failure, Type, Update
+from holdfast.model.operations import Action, Type, Update
 from holdfast.model.verbs import Checkpoint, Checkpointed, Claim, Start, Started
 from holdfast.service.settings import Settings
 from holdfast.store.backends import open_store
@@ -304,7 +304,7 @@ def test_a_stop_from_another_process_ends_a_running_execution(scene: Scene) -> N
     until(lambda: scene.told("x", "endless"), "the step to be at work")
     until(lambda: scene.client.operations(execution), "its start to be on disk")
 
-    scene.client.stop(execution, Failure(message="enough"))
+    scene.client.stop(execution, "enough")
 
     until(lambda: scene.told("x", "cancelled"), "the step to be cancelled")
     header = scene.closed(execution)

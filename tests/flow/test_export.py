@@ -271,7 +271,7 @@ async def test_another_execution_of_that_id_or_name_is_a_conflict_and_nothing_is
             client.import_execution(document)
         assert client.find("order/a") == before, "the living one is as it was"
     with elsewhere(tmp_path) as client:
-        started = client.start(order, "{}", name="a").header
+        started = client.start(order, {}, name="a").header
         with pytest.raises(ExecutionAlreadyStarted, match=f"another execution order/a in .*: {started.id}"):
             client.import_execution(document)
         assert [x.id for x in client.list(Filter())] == [started.id]
@@ -290,10 +290,10 @@ async def test_a_start_of_the_same_name_and_input_finds_a_closed_copy(harness: H
     for number, kept in enumerate((None, codec)):
         with elsewhere(tmp_path, f"{number}.db", kept) as client:
             header, _ = client.import_execution(document)
-            found = client.start(order, '{"item":"book"}', name="a")
+            found = client.start(order, {"item": "book"}, name="a")
             assert (found.created, found.header.id) == (False, header.id)
             with pytest.raises(ExecutionAlreadyStarted):
-                client.start(order, '{"item":"pen"}', name="a")
+                client.start(order, {"item": "pen"}, name="a")
 
 
 async def test_an_export_is_plain_text_and_may_go_from_codec_to_codec(harness: Harness, tmp_path: Path) -> None:
@@ -318,7 +318,7 @@ async def test_without_data_it_can_be_looked_at_but_not_replayed(harness: Harnes
         assert types(wire(client.history("a"))) == [event["EventType"] for event in bare["history"]["Events"]]
         assert (client.describe("a").status, client.describe("a").input) == ("SUCCEEDED", None)
         with pytest.raises(ExecutionAlreadyStarted):
-            client.start(order, '{"item":"book"}', name="a")
+            client.start(order, {"item": "book"}, name="a")
     with pytest.raises(ExportInvalid, match="exported without data"):
         holdfast.replay(bare, order)
 

@@ -123,7 +123,7 @@ async def test_all_of_a_function_are_released_at_once_and_counted(harness: Harne
         assert client.release_all("order") == 0
     async with harness.engine(made("charge")) as engine:
         assert [await (await engine.get(arn)).result() for arn in arns] == [["charge", "shipped"]] * 3
-        assert await engine.release(made("charge")) == 0
+        assert await engine.release_all(made("charge")) == 0
 
 
 @both

@@ -91,8 +91,8 @@ async def test_a_client_without_an_engine_starts_a_failed_name_again(harness: Ha
     async with harness.engine(sale) as engine:
         old = await failed(engine)
     with Client.open(harness.store) as client:
-        assert client.start(sale, '"bad"', name="sale-1").created is False
-        started = client.start(sale, '"good"', name="sale-1", on_failed="restart")
+        assert client.start(sale, "bad", name="sale-1").created is False
+        started = client.start(sale, "good", name="sale-1", on_failed="restart")
         assert (started.created, client.find("sale-1").id, client.find("sale/sale-1").id) == (True, started.header.id, started.header.id)
         assert client.find(old.arn).superseded_by == started.header.id
     async with harness.engine(sale) as engine:

@@ -325,7 +325,6 @@ def test_how_long_lines_are_kept_is_a_setting() -> None:
 def test_executions_stopped_and_callbacks_answered_on_the_command_line_are_noted(holdfast: Program, tmp_path: Path) -> None:
     from holdfast.cli.arguments import StorePlace
     from holdfast.model.execution import Terms, new_execution
-    from holdfast.model.operations import Failure
     from holdfast.model.verbs import Start
     from holdfast.service.client import Client
 
@@ -340,6 +339,6 @@ def test_executions_stopped_and_callbacks_answered_on_the_command_line_are_noted
         with pytest.raises(InvalidParameter):
             mine.release("order/b")
     with Client.open(where) as program:
-        program.stop("order/b", Failure("enough"))
+        program.stop("order/b", "enough")
     with contextlib.closing(open_store(where, "test")) as store:
         assert [(note.what, note.outcome) for note in notes(store)] == [("stop", "stopped")]

@@ -11,7 +11,6 @@ from holdfast.cli import completion
 from holdfast.cli.arguments import CodecOption, ErrorMessageOption, ErrorTypeOption, LinesOption, StoreOption, StorePlace, read_text
 from holdfast.cli.terminal import distance, moment, print_line, print_table, say, span_of
 from holdfast.model.clock import SystemClock
-from holdfast.model.operations import Failure
 
 app = typer.Typer(help="List and answer callbacks that executions wait for.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -88,7 +87,7 @@ def fail(
 ) -> None:
     """Answer a callback with an error, which is raised where the function waits."""
     with StorePlace.of(store, codec).client() as client:
-        header = client.fail_callback(callback_id, Failure(message=error_message, type=error_type))
+        header = client.fail_callback(callback_id, error_message, error_type)
     say(f"answered with an error: {header.function}/{header.name} goes on")
 
 

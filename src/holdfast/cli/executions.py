@@ -26,7 +26,6 @@ from holdfast.cli.terminal import print_document, print_line, say, working, writ
 from holdfast.model.clock import SystemClock
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import ExecutionStatus
-from holdfast.model.operations import Failure
 from holdfast.service.importing import read
 from holdfast.store.seam import Filter
 
@@ -194,7 +193,7 @@ def stop(
 ) -> None:
     """Stop an execution now, with the status STOPPED. An execution that is over does not change."""
     with StorePlace.of(store, codec).client() as client:
-        header, ended = client.stop(execution, Failure(message=error_message, type=error_type))
+        header, ended = client.stop(execution, error_message, error_type)
     if json_output:
         print_document(shown.execution_json(header))
     elif ended:

@@ -151,7 +151,7 @@ def _left(order: RunOptions, loaded: LoadedFunction) -> tuple[Execution, bool]:
                 if not order.again:
                     return found, False
                 payload = codec.dumps(client.describe(found.id).input)
-        started = client.start(function, payload or "{}", name=order.name, on_failed=order.on_failed)
+        started = client.start(function, codec.loads(payload or "{}"), name=order.name, on_failed=order.on_failed)
         return started.header, started.created
 
 

@@ -70,7 +70,7 @@ class BlockingEngine:
     estimate = _blocking(OpenEngine.estimate)
     estimate_rest = _blocking(OpenEngine.estimate_rest)
     get = _blocking(OpenEngine.get)
-    release = _blocking(OpenEngine.release)
+    release_all = _blocking(OpenEngine.release_all)
     list = _blocking(OpenEngine.list)
     succeed_callback = _blocking(OpenEngine.succeed_callback)
     fail_callback = _blocking(OpenEngine.fail_callback)

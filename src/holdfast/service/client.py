@@ -51,7 +51,11 @@ _RUNNER_GONE = "Its runner has died. It goes on as soon as a runner that has its
 
 
 class Client:
-    """Blocking verbs for the executions of a store. Name an execution by its ARN, its id, `function/name`, or a name that is unique."""
+    """Blocking verbs for the executions of a store. Name an execution by its ARN, its id, `function/name`, or a name that is unique.
+
+    The verbs take the same arguments as those of `OpenEngine` and `OpenExecution`, after the text that names the execution. They return the
+    record of the execution, because a client that runs nothing has no result to wait for.
+    """
 
     def __init__(self, store: Store, where: str, *, clock: Clock, ids: IdSource, actor: Actor | None = None) -> None:
         self._store = store
@@ -107,8 +111,10 @@ class Client:
 
     # --- reading
 
-    def list(self, wanted: Filter) -> Iterator[Execution]:
-        """At most `wanted.limit` executions that match `wanted`. They are read from the store page by page."""
+    def list(self, wanted: Filter | None = None) -> Iterator[Execution]:
+        """The executions that match a filter, `wanted.limit` at most. None: the newest executions of the store. They are read from the
+        store page by page while the caller goes on, so that a large limit needs little memory."""
+        wanted = wanted or Filter()
         left, beyond = wanted.limit, wanted.beyond
         while left > 0:
             size = min(left, _PAGE)
@@ -188,30 +194,36 @@ class Client:
         new = self._store.adopt(copy)
         return self.find(copy.header.id), new
 
-    def start(self, function: DurableFunction, payload: str, *, name: str | None = None, on_failed: str = "find") -> Started:
+    def start(self, function: DurableFunction, input: object = None, *, name: str | None = None, on_failed: str = "find") -> Started:
         """Write an execution that is ready for a runner. The same name with the same input finds the existing execution; with another input
         or version it raises ExecutionAlreadyStarted.
 
-        `on_failed="restart"` starts a name again if its execution failed. The old execution stays, superseded by the new one.
+        `on_failed="restart"` starts a name again if its execution failed. The old execution stays, superseded by the new one. Give the
+        function itself and not its name: its version and its timeouts are written with the execution.
         """
+        from holdfast.service.queue_verbs import written
+
         again = is_restart(on_failed, name)
         if any(hosted.kind is not Kind.FUNCTION for hosted in self._store.hosted(function.name)):
             raise FunctionNotFound(
                 f"{function.name!r} is a worker or a pipeline of this store, not a function. Run it with `holdfast run`, or over HTTP."
             )
-        now = self._clock.now()
+        now, payload = self._clock.now(), written(input)
         header = new_execution(self._ids(now), name, function.name, function.version, payload=payload, now=now, terms=function.terms)
         before = failed_as(self._store, function.name, name) if again else None
         started = self._write(Start(header, payload, again=again, failed_as=before))
         assert isinstance(started, Started)
         return started
 
-    def stop(self, execution: str, error: Failure | None = None, *, cascade: bool = True) -> tuple[Execution, bool]:
+    def stop(
+        self, execution: str, message: str | None = None, error_type: str | None = None, *, cascade: bool = True
+    ) -> tuple[Execution, bool]:
         """Stop an execution, and with `cascade` those that it invoked. If another execution continues it, that one is stopped. Returns the
         execution, and whether this call stopped it; False if it was closed before."""
+        error = Failure(message=message, type=error_type)
         while True:
             before = self.find(execution)
-            after = self._write(Stop(before.id, error or Failure(), cascade, notes=self._did("stop", before.id, "stopped")))
+            after = self._write(Stop(before.id, error, cascade, notes=self._did("stop", before.id, "stopped")))
             assert isinstance(after, Execution)
             if after.continued_as is None or not goes_on_as(after, self._store.find(after.continued_as)):
                 break
@@ -226,22 +238,22 @@ class Client:
         assert isinstance(header, Execution)
         return header
 
-    def release_all(self, function: str) -> int:
+    def release_all(self, function: str | DurableFunction) -> int:
         """Let all quarantined executions of a function run again. Returns how many this call released."""
         count = 0
-        for header in quarantined_of(self._store, function):
+        for header in quarantined_of(self._store, function if isinstance(function, str) else function.name):
             with contextlib.suppress(InvalidParameter):  # another process has released it since the list was read
                 self.release(header.id)
                 count += 1
         return count
 
-    def succeed_callback(self, callback_id: str, result: str | None = None) -> Execution:
+    def succeed_callback(self, callback_id: str, result: str | bytes | None = None) -> Execution:
         """Answer a callback with a result; the handler gets the text unchanged. Raises CallbackClosed if it was answered or timed out."""
         return self._answer(callback_id, None if result is None else text_of(result, "A callback's result"), None)
 
-    def fail_callback(self, callback_id: str, error: Failure) -> Execution:
+    def fail_callback(self, callback_id: str, message: str | None = None, error_type: str | None = None) -> Execution:
         """Answer a callback with an error. Raises CallbackClosed if it was answered or timed out before."""
-        return self._answer(callback_id, None, error)
+        return self._answer(callback_id, None, Failure(message=message, type=error_type))
 
     def heartbeat_callback(self, callback_id: str) -> Execution:
         """Send a heartbeat for a callback: its heartbeat timeout starts again."""
@@ -320,9 +332,9 @@ class Client:
 
         return StoreRestarts(self._store, self._clock, self._ids, self._actor)
 
-    def cost(self, asked: CostQuestion) -> CostReport:
-        """What runs have cost, from the ledger."""
-        return cost_report(self._store, asked, self._clock.now())
+    def cost(self, asked: CostQuestion | None = None) -> CostReport:
+        """What runs have cost, from the ledger. The fields of a CostQuestion are the arguments of `OpenEngine.cost`."""
+        return cost_report(self._store, asked or CostQuestion(), self._clock.now())
 
     # --- queues
 
@@ -349,8 +361,9 @@ class Client:
 
     # --- the audit log
 
-    def audit(self, wanted: NoteFilter) -> Iterator[Noted]:
+    def audit(self, wanted: NoteFilter | None = None) -> Iterator[Noted]:
         """At most `wanted.limit` notes of the audit log, the newest first. They are read from the store page by page."""
+        wanted = wanted or NoteFilter()
         left, before = wanted.limit, wanted.before
         while left > 0 and (page := self._store.audit(msgspec.structs.replace(wanted, before=before, limit=min(left, _PAGE)))):
             yield from page

@@ -229,7 +229,7 @@ class OpenEngine(QueueVerbs, RestartVerbs):
             raise ExecutionNotFound(f"There is no execution {execution}.")
         return OpenExecution(self._engine, header, self._functions)
 
-    async def release(self, function: str | DurableFunction) -> int:
+    async def release_all(self, function: str | DurableFunction) -> int:
         """Let all quarantined executions of a function run again. Returns how many this call released."""
         called = function.name if isinstance(function, DurableFunction) else function
         count = 0

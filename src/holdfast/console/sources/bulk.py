@@ -14,7 +14,7 @@ from holdfast.engine.restarts import check_restartable, restarted
 from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.model.life import next_try
-from holdfast.model.operations import Failure, Word
+from holdfast.model.operations import Word
 from holdfast.model.shown_status import ShownStatus
 from holdfast.model.starts import Restart
 from holdfast.service.run_restarts import RETRY, prepare, restart_in_store
@@ -156,7 +156,7 @@ class BulkSource:
 
     def _stop(self, header: Execution, reason: str) -> None:
         if accepted_in(self._viewer.store, header) is None:
-            done = self._viewer.client.stop(header.id, Failure(message=reason, type="StoppedByOperator"))[1]
+            done = self._viewer.client.stop(header.id, reason, "StoppedByOperator")[1]
         else:
             done = self._viewer.client.cancel(header.id)[1]
         if not done:

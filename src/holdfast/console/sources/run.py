@@ -17,7 +17,7 @@ from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.model.history import PLACE, EventType, event_to_wire
 from holdfast.model.ledger import nanos_of
-from holdfast.model.operations import KEPT, Failure, Kind, Operation, Status
+from holdfast.model.operations import KEPT, Kind, Operation, Status
 from holdfast.model.schedules import Occurrence, occurrence_in
 from holdfast.model.shown_status import ShownStatus, shown_status
 from holdfast.model.starts import restart_in
@@ -309,7 +309,7 @@ class RunSource:
         already."""
         viewer, reason = self._viewer, _bounded(reason)
         if accepted_in(viewer.store, header) is None:
-            viewer.client.stop(header.id, Failure(message=reason or None, type="StoppedByOperator"))
+            viewer.client.stop(header.id, reason or None, "StoppedByOperator")
         elif not viewer.client.cancel(header.id)[1]:
             raise InvalidParameter("The run has ended already, so it cannot be stopped.")
         if reason and viewer.actor is not None:
@@ -337,8 +337,7 @@ class RunSource:
 
     def fail(self, header: Execution, operation: Operation, kind: str, message: str) -> None:
         """Answer an open callback with an error. Raises InvalidParameter if the callback is not open."""
-        error = Failure(message=_bounded(message) or None, type=_bounded(kind) or None)
-        self._viewer.client.fail_callback(_callback(operation), error)
+        self._viewer.client.fail_callback(_callback(operation), _bounded(message) or None, _bounded(kind) or None)
 
     def heartbeat(self, header: Execution, operation: Operation) -> None:
         """Begin the heartbeat timeout of an open callback again. Raises InvalidParameter if the callback is not open."""
