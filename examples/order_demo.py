@@ -19,10 +19,9 @@ from typing import TypeVar
 import order_workflow
 
 import holdfast
-from holdfast import StepConfig, StepContext, durable_execution, durable_step
+from holdfast import Client, StepConfig, StepContext, durable_execution, durable_step
 from holdfast.durable.config import CallbackConfig, Duration
 from holdfast.durable.retries import RetryPresets
-from holdfast.service.client import Client
 
 T = TypeVar("T")
 STORE = "orders.db"

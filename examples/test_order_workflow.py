@@ -5,7 +5,7 @@ from random import Random
 import order_workflow
 import pytest
 
-from holdfast.model.execution import ExecutionStatus
+from holdfast import ExecutionStatus
 from holdfast.testing import Runner, crash_everywhere
 
 ORDER = {"order_id": "42"}

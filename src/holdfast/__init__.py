@@ -32,12 +32,15 @@ if TYPE_CHECKING:
     from holdfast.durable.run_response import RunResponse as RunResponse
     from holdfast.durable.run_response import WorkerFailed as WorkerFailed
     from holdfast.hosts.toolhost.tool_call import ToolCall as ToolCall
+    from holdfast.model.audit import NoteFilter as NoteFilter
     from holdfast.model.errors import HoldfastError as HoldfastError
+    from holdfast.model.execution import ExecutionStatus as ExecutionStatus
     from holdfast.model.payloads import PayloadCodec as PayloadCodec
     from holdfast.model.queues import Limits as Limits
     from holdfast.model.signals import StatusSignal as StatusSignal
     from holdfast.pipelines.builder.pipeline import Pipeline as Pipeline
     from holdfast.service.client import Client as Client
+    from holdfast.service.costs import CostQuestion as CostQuestion
     from holdfast.service.declared_queues import Queue as Queue
     from holdfast.service.engines import BlockingEngine as BlockingEngine
     from holdfast.service.engines import BlockingExecution as BlockingExecution
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
     from holdfast.service.engines import open as open
     from holdfast.service.history import HistoryEvent as HistoryEvent
     from holdfast.service.open_execution import OpenExecution as OpenExecution
+    from holdfast.service.operator_settings import read_operator as read_operator
     from holdfast.service.replaying import Replayed as Replayed
     from holdfast.service.replaying import replay as replay
     from holdfast.service.schedule_declarations import Schedule as Schedule
@@ -64,15 +68,18 @@ _WHERE = {
     "BlockingExecution": "holdfast.service.engines",
     "CallbackConfig": "holdfast.durable.config",
     "Client": "holdfast.service.client",
+    "CostQuestion": "holdfast.service.costs",
     "Duration": "holdfast.durable.config",
     "DurableContext": "holdfast.durable",
     "EnqueueRefused": "holdfast.durable.enqueue_refusal",
+    "ExecutionStatus": "holdfast.model.execution",
     "Filter": "holdfast.store.seam",
     "HistoryEvent": "holdfast.service.history",
     "HoldfastError": "holdfast.model.errors",
     "InvokeConfig": "holdfast.durable.config",
     "Limits": "holdfast.model.queues",
     "MapConfig": "holdfast.durable.config",
+    "NoteFilter": "holdfast.model.audit",
     "OpenEngine": "holdfast.service.engines",
     "OpenExecution": "holdfast.service.open_execution",
     "ParallelConfig": "holdfast.durable.config",
@@ -98,6 +105,7 @@ _WHERE = {
     "durable_with_child_context": "holdfast.durable",
     "open": "holdfast.service.engines",
     "plain_function": "holdfast.durable.plain",
+    "read_operator": "holdfast.service.operator_settings",
     "replay": "holdfast.service.replaying",
     "tool": "holdfast.workers.tools.decorator",
     "with_retry": "holdfast.durable",

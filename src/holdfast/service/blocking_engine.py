@@ -81,6 +81,11 @@ class BlockingEngine:
 class BlockingExecution:
     """The methods of `OpenExecution` without `await`: each call blocks until its result is there."""
 
+    id: str
+    name: str
+    """The name that its caller gave; the id if the caller gave none."""
+    arn: str
+
     def __init__(self, inner: OpenExecution, loop_thread: LoopThread) -> None:
         self._inner = inner
         self._loop_thread = loop_thread

@@ -81,7 +81,7 @@ def _check_kinds(store: object, functions: object, workers: object, worker_setti
         if isinstance(given, str | os.PathLike | DurableFunction):
             raise InvalidParameter(f"{name} is {given!r:.80}; write a list, {name}=[...].")
     if worker_settings is not None and not hasattr(worker_settings, "queues"):
-        told = "write read_operator(file=Path('holdfast.toml')), from holdfast.service.operator_settings"
+        told = "write holdfast.read_operator(file=Path('holdfast.toml'))"
         raise InvalidParameter(f"worker_settings is {worker_settings!r:.80}; {told}.")
 
 

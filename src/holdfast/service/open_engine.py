@@ -213,7 +213,8 @@ class OpenEngine(QueueVerbs, RestartVerbs):
 
     @property
     def worker_service(self) -> WorkerService:
-        """The worker service of this engine: invoke, runs, approvals, artifacts. Raises InvalidParameter if the engine has no workers."""
+        """The worker service of this engine: invoke, runs, approvals, artifacts. Raises InvalidParameter if the engine has no workers. It
+        is for Holdfast's own servers, and its methods may change without notice."""
         return self._serving().worker_service
 
     def _serving(self) -> WorkerRuntime:

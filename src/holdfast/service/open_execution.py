@@ -18,6 +18,11 @@ from holdfast.service.history import HistoryEvent, events_of
 class OpenExecution:
     """One execution of an open engine."""
 
+    id: str
+    name: str
+    """The name that its caller gave; the id if the caller gave none."""
+    arn: str
+
     def __init__(self, engine: Engine, header: Execution, functions: Mapping[tuple[str, str], DurableFunction]) -> None:
         self._engine = engine
         self._functions = functions

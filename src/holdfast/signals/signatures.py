@@ -22,7 +22,7 @@ from holdfast.model.errors import AccessRefused, InvalidParameter
 PREFIX: Final = "whsec_"
 TOLERANCE_SECONDS: Final = 300
 _LEAST_BYTES: Final = 24
-_MAKE_ONE: Final = "Make one with holdfast.signals.signatures.new_secret(os.urandom)."
+_MAKE_ONE: Final = "Make one with holdfast.signals.new_secret(os.urandom)."
 
 
 def new_secret(chance: Callable[[int], bytes]) -> str:

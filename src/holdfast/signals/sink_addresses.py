@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.model.clock import Clock
+from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.errors import InvalidParameter, PatternInvalid
 from holdfast.model.signals import Subscriber, check_subscriber
 from holdfast.signals.eventbridge import EventBridge
@@ -34,7 +34,9 @@ from holdfast.signals.webhook import Webhook
 _KINDS: Final[Mapping[type, str]] = {str: "a text", int: "a whole number", list: "a list of texts", dict: "a table"}
 
 
-def read_sinks(path: str | os.PathLike[str], environment: Mapping[str, str], clock: Clock) -> dict[str, Subscriber]:
+def read_sinks(
+    path: str | os.PathLike[str], environment: Mapping[str, str] = os.environ, clock: Clock | None = None
+) -> dict[str, Subscriber]:
     """The sinks that a TOML file describes, by the names of their subscribers. A relative path in the file starts at the file's folder.
     Raises InvalidParameter or PatternInvalid if the file is not right."""
     where = Path(path)
@@ -49,7 +51,7 @@ def read_sinks(path: str | os.PathLike[str], environment: Mapping[str, str], clo
         if not isinstance(table, dict):
             raise InvalidParameter(f"{where}: {name} must be a table that describes a sink.")
         try:
-            sinks[name] = _sink(_Table(table, where.parent, environment), clock)
+            sinks[name] = _sink(_Table(table, where.parent, environment), clock or SystemClock())
             check_subscriber(name, sinks[name])
         except (InvalidParameter, PatternInvalid) as error:
             raise type(error)(f"{where}, [{name}]: {error}") from None

@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from holdfast.model.clock import VirtualClock as VirtualClock
     from holdfast.testing.crashing import CrashDiffers as CrashDiffers
     from holdfast.testing.crashing import crash_everywhere as crash_everywhere
     from holdfast.testing.replays import ReplayDiffers as ReplayDiffers
@@ -28,6 +29,7 @@ _WHERE = {
     "Result": "holdfast.testing.results",
     "Runner": "holdfast.testing.runner",
     "Seen": "holdfast.testing.results",
+    "VirtualClock": "holdfast.model.clock",
     "check_replays": "holdfast.testing.replays",
     "crash_everywhere": "holdfast.testing.crashing",
 }
