@@ -2,7 +2,7 @@
 
 `holdfast.open` gives an engine over a store. `async with` gives an `OpenEngine`, whose verbs are awaited; `with` gives a
 `BlockingEngine`, which has the same verbs without `await`. `start`, `get`, `list`, `describe` and `history` answer with objects.
-`Client` looks at a store and changes it from a process that runs no functions.
+`Client`, on [a page of its own](client.md), looks at a store from a process that runs no functions.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ from holdfast import (
     Client,
     DurableContext,
     Duration,
+    ExecutionStatus,
     Filter,
     HistoryEvent,
     Limits,
@@ -32,8 +33,7 @@ from holdfast import (
     durable_execution,
     replay,
 )
-from holdfast.model.clock import VirtualClock
-from holdfast.model.execution import ExecutionStatus
+from holdfast.testing import VirtualClock
 
 folder = tempfile.TemporaryDirectory()
 store = str(Path(folder.name) / "orders.db")
@@ -63,15 +63,18 @@ emails = holdfast.Queue(
     most_waiting=10_000,  # one more is refused with `overloaded`
     ttl="1h",  # what has waited an hour expires
 )
-with holdfast.open(store, functions=[order, asking], queues=[emails]):
-    pass  # the queue is declared in the store; `holdfast queues show emails` shows it
+with holdfast.open(store, functions=[order, asking], queues=[emails]), Client.open(store) as operator:
+    assert operator.queues.show("emails").settings.most_waiting == 10_000  # the queue is declared in the store
+    operator.queues.pause("emails")  # it accepts executions, and admits none
+    operator.queues.resume("emails")
 
 # --- Schedule
 nightly = Schedule("nightly", order, cron="0 2 * * *", zone="Europe/Berlin", input={"id": 7})
 
 with holdfast.open(store, functions=[order], schedules=[nightly]), Client.open(store) as operator:
     operator.schedules.pause("nightly")
-    assert [state.name for state in operator.schedules.list()] == ["nightly"]
+    assert [(state.name, state.paused) for state in operator.schedules.list()] == [("nightly", True)]
+    operator.schedules.resume("nightly")
 
 # --- open, BlockingEngine, BlockingExecution
 with holdfast.open(store, functions=[order, asking]) as engine:
@@ -148,7 +151,7 @@ with holdfast.open(store, functions=[order, asking]) as engine:
 assert (found.function, found.status, found.result) == ("order", "SUCCEEDED", "receipt-42")
 
 
-# --- OpenEngine.list, Filter
+# --- OpenEngine.list, Filter, ExecutionStatus
 with holdfast.open(store, functions=[order, asking]) as engine:
     ended = engine.list(Filter(function="order", statuses=(ExecutionStatus.SUCCEEDED,), limit=10))
 assert [execution.name for execution in ended] == ["order-43", "order-42"]
@@ -337,10 +340,4 @@ with holdfast.open(":memory:", functions=[patient], settings=settings) as engine
 codec: PayloadCodec = AesGcm({"2026": bytes(32)}, current="2026")  # 32 secret bytes, by an id that is no secret
 with holdfast.open(":memory:", functions=[order], codec=codec) as engine:
     assert engine.start(order, {"id": 1}).result() == "receipt-1"
-
-
-# --- Client
-with Client.open(store) as client:
-    assert client.describe("order-42").result == "receipt-42"
-    assert [event.type for event in client.history("order-42")][-1] == "ExecutionSucceeded"
 folder.cleanup()

@@ -71,12 +71,16 @@ async def orders(event: Any, context: AsyncDurableContext) -> list[str]:
         await asyncio.sleep(0)
         return f"receipt-{event['id']}"
 
+    async def pack(child: AsyncDurableContext, item: str, index: int, items: Any) -> str:
+        return await child.step(lambda step: f"packed {item}", name="pack")
+
     receipt = await context.step(charge, name="charge")
     await context.wait(Duration.from_days(14), name="return period")
-    return [receipt]
+    packed = await context.map(["tea", "cups"], pack, name="items")
+    return [receipt, *packed.get_results()]
 
 
-assert run(orders, {"id": 42}) == ["receipt-42"]
+assert run(orders, {"id": 42}) == ["receipt-42", "packed tea", "packed cups"]
 
 
 # --- DurableContext.step, StepContext, OperationContext

@@ -15,9 +15,22 @@ from typing import Any
 
 import pytest
 
+import holdfast
 from holdfast import DurableContext, Duration, Pipeline, durable_execution
+from holdfast.store.seam import Store
 from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing import CrashDiffers, ReplayDiffers, Result, Runner, Seen, check_replays, crash_everywhere, pipeline_kit, worker_kit
+from holdfast.testing import (
+    CrashDiffers,
+    ReplayDiffers,
+    Result,
+    Runner,
+    Seen,
+    VirtualClock,
+    check_replays,
+    crash_everywhere,
+    pipeline_kit,
+    worker_kit,
+)
 from holdfast.testing.pipeline_kit import NodeRun
 from holdfast.testing.stores import SharedStoreSuite, StoreSuite
 from holdfast.testing.worker_kit import Ran
@@ -185,6 +198,20 @@ assert (finished.status, finished.outputs, finished.nodes["send"].state) == ("ok
 first: NodeRun = finished.runs["letters"][0]
 assert (first.worker, first.item, first.inputs, first.outputs) == ("writer-worker", 0, {"name": "Ada"}, {"text": "Dear Ada"})
 assert pipeline_kit.crash_everywhere(p, names, workers=stubs, decisions={"sign-off": "reject"}) > 10
+
+
+# --- VirtualClock
+clock = VirtualClock(0)
+with holdfast.open(":memory:", functions=[order], settings=holdfast.Settings(clock=clock)) as engine:
+    assert engine.start(order, {"id": 42}).describe().started_at == 0
+clock.move_to(3_600_000)
+assert clock.now() == 3_600_000  # an hour later
+
+
+# --- Store, SqliteStore
+with contextlib.closing(SqliteStore(":memory:", "this process")) as kept:
+    opened: Store = kept  # a store of your own has the methods of `Store`, too
+    assert opened.find("nothing") is None
 
 
 # --- StoreSuite, SharedStoreSuite

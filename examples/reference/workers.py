@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import holdfast
-from holdfast import ToolCall, WorkerContext, WorkerError, WorkerSettings, tool, worker
+from holdfast import ToolCall, WorkerContext, WorkerError, WorkerSettings, read_operator, tool, worker
 from holdfast.testing import worker_kit
 
 folder = tempfile.TemporaryDirectory()
@@ -153,6 +153,13 @@ def refund_happened(call: ToolCall, order_id: str, cents: int) -> Any:
 
 
 assert refund_happened(call, "42", 1900).result == {"id": "re_42"}
+
+
+# --- read_operator
+Path(folder.name, "holdfast.toml").write_text("[policy.caps]\nruns = 1000\n")
+told = read_operator(file=Path(folder.name, "holdfast.toml"))
+assert told.policy.caps is not None
+assert told.policy.caps.runs == 1000
 
 
 # --- WorkerSettings

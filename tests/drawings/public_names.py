@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-WHOLE: Final = ("holdfast", "holdfast.durable", "holdfast.testing")
+WHOLE: Final = ("holdfast", "holdfast.durable", "holdfast.signals", "holdfast.testing")
 """Modules all of whose listed names are public."""
 MIRRORS: Final = tuple(
     f"holdfast.durable.{name}"
@@ -26,13 +26,19 @@ CHOSEN: Final = {
     "holdfast.testing.worker_kit": ("Ran", "crash_everywhere", "run"),
     "holdfast.testing.pipeline_kit": ("NodeRun", "Ran", "crash_everywhere", "run"),
     "holdfast.testing.stores": ("SharedStoreSuite", "StoreSuite"),
+    "holdfast.store.seam": ("Store",),
+    "holdfast.store.sqlite.store": ("SqliteStore",),
 }
+PARTS: Final = "holdfast.testing.stores"
+"""A module with many public names of one kind: a table on a page lists them, and not an entry each."""
 INSIDE: Final = frozenset(
     {"CompletionPolicy", "CompletionRecord", "envelope_summary_generator", "HasExecutionArn", "HasIdentity", "TypeTag", "wire_name"}
 )
 """Names in the mirrors that only Holdfast itself uses."""
-VERBS: Final = ("DurableContext", "OpenEngine", "OpenExecution", "Pipeline", "Runner", "ToolCall", "WorkerContext")
+VERBS: Final = ("Client", "DurableContext", "OpenEngine", "OpenExecution", "Pipeline", "Runner", "ToolCall", "WorkerContext")
 """Classes each of whose methods has an entry and an example of its own."""
+TWINS: Final = {"DurableContext": "AsyncDurableContext", "OpenEngine": "BlockingEngine", "OpenExecution": "BlockingExecution"}
+"""Classes with a twin that has the same methods, to be called with `await` or without it. One entry shows a method of both."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +77,29 @@ def _defined(module: str) -> set[str]:
     return {name for name in mine | set(getattr(loaded, "__all__", ())) if name[0] != "_"}
 
 
+def parts() -> dict[str, Any]:
+    """The public names that a table lists, by their names."""
+    loaded = importlib.import_module(PARTS)
+    return {name: getattr(loaded, name) for name in sorted(loaded.__all__) if name not in CHOSEN[PARTS]}
+
+
+def importable() -> set[tuple[str, str]]:
+    """Every pair of a module and a name that a program may import: the listed names, and the modules that list them."""
+    found = {(module, name) for module in WHOLE for name in getattr(importlib.import_module(module), "__all__", ())}
+    found |= {("holdfast", name) for name in dir(importlib.import_module("holdfast"))}
+    shown = {id(name.value) for name in public().values()}
+    for module in MIRRORS:  # `Duration` is a name of the official `config`, whichever module of Holdfast defines it
+        found |= {(module, name) for name, value in vars(importlib.import_module(module)).items() if id(value) in shown}
+    found |= {(module, name) for module, chosen in CHOSEN.items() for name in chosen}
+    found |= {(PARTS, name) for name in parts()}
+    modules = {*WHOLE, *MIRRORS, *CHOSEN}
+    return found | {(module.rpartition(".")[0], module.rpartition(".")[2]) for module in modules} | {(module, "") for module in modules}
+
+
 def methods(cls: type) -> dict[str, Any]:
-    """The public methods of a class."""
-    return {name: value for name, value in inspect.getmembers(cls, inspect.isfunction) if name[0] != "_"}
+    """The public methods of a class. `create` is not one of them: `holdfast.open` calls it."""
+    found = inspect.getmembers(cls, lambda value: inspect.isfunction(value) or inspect.ismethod(value))
+    return {name: value for name, value in found if name[0] != "_" and name != "create"}
 
 
 def needed() -> set[str]:

@@ -11,23 +11,30 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
-from tests.drawings.public_names import VERBS, Name, public
+from tests.drawings.public_names import PARTS, TWINS, VERBS, Name, methods, parts, public
+from tests.drawings.returned_types import member_types, members_of, returned_types
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 EXAMPLES: Final = ROOT / "examples" / "reference"
 FOLDER: Final = ROOT / "docs" / "reference" / "python"
-PAGES: Final = ("functions", "configuration", "errors", "plugins", "engine", "workers", "pipelines", "testing")
+PAGES: Final = ("functions", "configuration", "errors", "plugins", "engine", "client", "signals", "workers", "pipelines", "testing")
+RESULTS: Final = "results"
 _WIDTH: Final = 110
 _MADE: Final = (
     "Made by `make docs` from docstrings and from `examples/reference`. A test compares this page with both, and runs the examples."
 )
 _ATTRIBUTES: Final = {"property", "cached_property"}
-_MADE_BY_CALLERS: Final = ("AesGcm", "FileSystemSerDes", "JsonSerDes", "Logger", "Pipeline", "Runner", "ToolCall")
+_MADE_BY_CALLERS: Final = (
+    *("AesGcm", "EventBridge", "FileSystemSerDes", "FunctionMetrics", "JsonLines", "JsonSerDes", "Logger", "Pipeline", "Runner"),
+    *("SqliteStore", "ToolCall", "VirtualClock", "Webhook"),
+)
+_BRIEF: Final = {"FunctionMetrics": ("__init__", "text"), "SqliteStore": ("__init__",), "Store": ()}
+"""Classes most of whose methods only the engine calls, with the methods that callers need."""
 _INDEX: Final = """\
 # The Python API
 
@@ -35,13 +42,19 @@ Every public name of Holdfast, with its signature, what it does, and an example 
 **What is not listed here may change without notice.** Modules below `holdfast.durable` have the names of the official SDK's modules.
 Python 3.11, 3.12 and 3.13 are supported.
 """
+_RESULTS: Final = """\
+# What verbs return
+
+The types of the objects that public verbs return, with their members.
+These members are public. The modules that define the types are not: get the objects from the verbs, and do not import the types.
+"""
 
 
 def written() -> dict[Path, str]:
     """Every page with its path."""
     names = public()
     pages = {FOLDER / f"{each}.md": page(each, names) for each in PAGES}
-    return {ROOT / "docs" / "reference" / "python.md": _index(names), **pages}
+    return {ROOT / "docs" / "reference" / "python.md": _index(names), FOLDER / f"{RESULTS}.md": _results(), **pages}
 
 
 def examples(name: str) -> tuple[str, list[tuple[tuple[str, ...], str]]]:
@@ -55,31 +68,85 @@ def page(name: str, names: dict[str, Name]) -> str:
     head, found = examples(name)
     title, _, text = (ast.get_docstring(ast.parse(head)) or "").partition("\n\n")
     imports = re.sub(r'^""".*?"""\n', "", head, count=1, flags=re.S).strip()
-    parts = [f"# {title.rstrip('.')}", text.strip(), _MADE, "The examples are one program, which begins with:", _fenced(imports)]
+    texts = [f"# {title.rstrip('.')}", text.strip(), _MADE, "The examples are one program, which begins with:", _fenced(imports)]
     for titles, code in found:
-        parts += [part for each in titles for part in _entry(each, names)]
-        parts += ["Example:", _fenced(code)]
-    return "\n\n".join(parts) + "\n"
+        texts += [part for each in titles for part in _entry(each, names)]
+        texts += ["Example:", _fenced(code)]
+        if any(each in names and names[each].module == PARTS for each in titles):
+            texts += [f"The parts of both suites, from `{PARTS}`:", _rows(("part", "what it is"), _parts())]
+    return "\n\n".join(texts) + "\n"
+
+
+def _parts() -> Iterator[tuple[str, str]]:
+    for name, value in parts().items():
+        yield f"`{name}`", _doc(value).partition("\n\n")[0] if isinstance(value, type) else "The type of the fixture `opening`."
+
+
+def _rows(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [titles, tuple("---" for _ in titles), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def _results() -> str:
+    """The page of the types that verbs return."""
+    returned = returned_types()
+    texts = [_RESULTS.strip(), "Made by `make docs` from docstrings. A test compares this page with them."]
+    for kind, verbs in returned.items():
+        by = ", ".join(f"`{verb}`" for verb in verbs)
+        texts += [f"## {kind.__name__}", f"Returned by {by}.", _fenced(stub(kind)), _doc(kind)]
+    rows = (
+        (
+            f"`{kind.__name__}`",
+            ", ".join(f"`{one}`" for one in owners),
+            _doc(kind).partition("\n\n")[0],
+            ", ".join(f"`{member}`" for member in members_of(kind)),
+        )
+        for kind, owners in member_types(returned).items()
+    )
+    texts += ["## Types of their members", _rows(("type", "in", "what it is", "members or values"), rows)]
+    return "\n\n".join(texts) + "\n"
 
 
 def _index(names: dict[str, Name]) -> str:
-    parts = [_INDEX]
+    texts = [_INDEX]
     for each in PAGES:
         head, found = examples(each)
         title = (ast.get_docstring(ast.parse(head)) or "").partition("\n\n")[0].rstrip(".")
         listed = [one for titles, _ in found for one in titles if one in names]
         links = ", ".join(f"[`{one}`](python/{each}.md#{re.sub(r'[^a-z0-9_]', '', one.lower())})" for one in listed)
-        parts.append(f"## [{title}](python/{each}.md)\n\n{links}\n")
-    return "\n".join(parts)
+        texts.append(f"## [{title}](python/{each}.md)\n\n{links}\n")
+    types = ", ".join(f"[`{kind.__name__}`](python/{RESULTS}.md#{kind.__name__.lower()})" for kind in returned_types())
+    texts.append(f"## [What verbs return](python/{RESULTS}.md)\n\n{types}\n")
+    return "\n".join(texts)
 
 
 def _entry(title: str, names: dict[str, Name]) -> list[str]:
     owner, _, last = title.rpartition(".")
     if owner in VERBS:
         method = getattr(names[owner].value, last)
-        return [f"### {title}", _fenced(_function(_node(method))), _doc(method)]
+        beside = getattr(names[TWINS[owner]].value, last, None) if owner in TWINS else None
+        return [f"### {title}", *_both(method, beside, f"{TWINS.get(owner)}.{last}")]
     name = names[title]
-    return [f"## {title}", f"`from {name.module} import {last}`", _fenced(stub(name.value)), _doc(name.value)]
+    entry = [f"## {title}", f"`from {name.module} import {last}`", _fenced(stub(name.value)), _doc(name.value)]
+    if title in TWINS.values():
+        other = next(first for first, second in TWINS.items() if second == title)
+        links = ", ".join(f"[`{verb}`](#{other.lower()}{verb})" for verb in methods(name.value))
+        entry.append(f"Its methods, in the entries of `{other}`: {links}.")
+    return entry
+
+
+def _both(method: Any, beside: Any, title: str) -> list[str]:
+    """The signature and the docstring of a method, and of its twin where they differ."""
+    if beside is None:
+        return [_fenced(_function(_node(method))), _doc(method)]
+    if inspect.unwrap(beside) is inspect.unwrap(method):
+        told = "is called without `await`" if inspect.iscoroutinefunction(method) else "is the same"
+        gives = ast.unparse(_node(method).returns)
+        if "OpenExecution" in gives:
+            told += f", and returns `{gives.replace('OpenExecution', 'BlockingExecution')}`"
+        return [_fenced(_function(_node(method))), _doc(method), f"`{title}` {told}."]
+    both = f"{_function(_node(method))}\n\n# {title}\n{_function(_node(beside))}"
+    return [_fenced(both), _doc(method), *([] if _doc(beside) == _doc(method) else [f"`{title}`: {_doc(beside)}"])]
 
 
 def _doc(value: Any) -> str:
@@ -119,11 +186,11 @@ def _members(source: type, owner: type) -> Iterator[str]:
                 yield ast.unparse(node) + (f"\n# {' '.join(str(note).split())}" if note else "")
             case ast.Assign(targets=[ast.Name(id=name)]) if name[0] != "_" and issubclass(owner, Enum):
                 yield ast.unparse(node)
-            case ast.Assign(targets=[ast.Name(id=name)]) if name[0] != "_" and inspect.isfunction(getattr(owner, name)):
-                yield _function(_node(getattr(owner, name)), blocking=True)
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) if name[0] != "_" or _makes(owner, name):
                 marks = {ast.unparse(each) for each in node.decorator_list}
-                if "overload" not in marks and (owner.__name__ not in VERBS or marks & _ATTRIBUTES or name == "__init__"):
+                if "overload" in marks or name not in _BRIEF.get(owner.__name__, (name,)) or name.startswith("test_"):
+                    continue
+                if owner.__name__ not in (*VERBS, *TWINS.values()) or marks & _ATTRIBUTES or name == "__init__":
                     yield _function(node) + _note(node)
 
 
@@ -137,14 +204,12 @@ def _note(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     return f"\n    # {' '.join(first.split())}" if first else ""
 
 
-def _function(node: Any, *, blocking: bool = False) -> str:
+def _function(node: Any) -> str:
     marks = [
         f"@{ast.unparse(each)}\n" for each in node.decorator_list if ast.unparse(each) in {*_ATTRIBUTES, "classmethod", "staticmethod"}
     ]
-    word = "async def" if isinstance(node, ast.AsyncFunctionDef) and not blocking else "def"
+    word = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"
     answer = "" if node.returns is None else f" -> {ast.unparse(node.returns)}"
-    if blocking:
-        answer = answer.replace("OpenExecution", "BlockingExecution")
     arguments = _arguments(ast.unparse(node.args))
     line = f"{word} {node.name}({', '.join(arguments)}){answer}"
     if len(line) > _WIDTH:

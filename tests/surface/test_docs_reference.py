@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import re
 import runpy
+import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.drawings import reference
-from tests.drawings.public_names import VERBS, methods, needed, public
+from tests.drawings.public_names import TWINS, VERBS, importable, methods, needed, parts, public
+from tests.drawings.returned_types import returned_types
 
+ROOT = reference.ROOT
 WRITTEN = reference.written()
 SHOWN = [name for page in reference.PAGES for names, _ in reference.examples(page)[1] for name in names]
 
@@ -30,8 +36,46 @@ def test_no_name_has_two_entries() -> None:
 
 def test_every_public_name_has_a_docstring() -> None:
     names = {title: name.value for title, name in public().items()}
-    verbs = {f"{title}.{verb}": method for title in VERBS for verb, method in methods(names[title]).items()}
-    assert [title for title, value in (names | verbs).items() if not inspect.getdoc(value)] == []
+    owners = [*VERBS, *TWINS.values()]
+    verbs = {f"{title}.{verb}": method for title in owners for verb, method in methods(names[title]).items()}
+    listed = {name: value for name, value in parts().items() if isinstance(value, type)} | {
+        kind.__name__: kind for kind in returned_types()
+    }
+    assert [title for title, value in (names | verbs | listed).items() if not inspect.getdoc(value)] == []
+
+
+def test_the_entries_of_a_class_have_every_method_of_its_twin() -> None:
+    names = {title: name.value for title, name in public().items()}
+    for title, twin in TWINS.items():
+        assert sorted(methods(names[twin]).keys() - methods(names[title]).keys()) == []
+
+
+def test_every_import_in_the_docs_and_examples_is_of_a_public_name() -> None:
+    known, found = importable(), list(_imports())
+    assert len(found) > 200
+    assert [f"{path}: {module} {name}".strip() for path, module, name in found if (module, name) not in known] == []
+
+
+def _imports() -> Iterator[tuple[str, str, str]]:
+    """Each import from Holdfast, with its file: in programs of examples, and in the blocks of Python on the pages."""
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").rglob("*.py"))]:
+        text = path.read_text(encoding="utf-8")
+        for code in [text] if path.suffix == ".py" else re.findall(r"^ *```python\n(.*?)^ *```", text, flags=re.M | re.S):
+            for node in _nodes(textwrap.dedent(code)):
+                if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "holdfast":
+                    yield from ((str(path.relative_to(ROOT)), node.module or "", alias.name) for alias in node.names)
+                elif isinstance(node, ast.Import):
+                    names = [alias.name for alias in node.names if alias.name.partition(".")[0] == "holdfast"]
+                    yield from ((str(path.relative_to(ROOT)), name, "") for name in names)
+
+
+def _nodes(code: str) -> Iterator[ast.AST]:
+    """The nodes of a program; of its imports only, if a page shows signatures that are no whole program."""
+    try:
+        yield from ast.walk(ast.parse(code))
+    except SyntaxError:
+        for line in re.findall(r"^(?:from|import) .*", code, flags=re.M):
+            yield from ast.walk(ast.parse(line))
 
 
 def test_every_example_uses_the_names_it_is_for() -> None:
