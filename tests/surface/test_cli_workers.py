@@ -292,7 +292,7 @@ def test_a_new_worker_never_overwrites(program: Program) -> None:
     (program.folder / "mine" / "notes").write_text("keep me")
     ended = program("new", "worker", "mine")
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr.startswith("error[invalid_parameter]: There is something called mine already; nothing was written.")
+    assert ended.stderr.startswith("error[invalid_parameter]: mine exists already; nothing was written.")
     assert [path.name for path in (program.folder / "mine").iterdir()] == ["notes"]
     assert list(program.folder.glob(".mine*")) == []
 
@@ -338,7 +338,7 @@ def test_runs_are_listed_shown_and_cancelled(refunds: Program, bank: Bank) -> No
 
 def test_an_execution_of_a_function_is_no_run(plain: Program) -> None:
     assert plain("run", "functions.py:greet", "--input", '{"who": "you"}', "--name", "first").returncode == 0
-    assert plain("runs", "list").stderr == "no worker has run here\n"
+    assert plain("runs", "list").stderr == "no runs found\n"
     for words in (["runs", "show", "first"], ["runs", "cancel", "greet/first"], ["replay", "first"]):
         ended = plain(*words)
         assert (ended.returncode, ended.stdout) == (2, "")
