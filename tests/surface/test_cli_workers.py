@@ -402,7 +402,7 @@ def test_a_run_is_replayed_on_its_receipts_and_other_code_is_told_apart(refunds:
     document = json.loads(refunds("replay", "run.json", "refund.py", "--json").stdout)
     assert (document["matches"], document["differences"][0]["kind"], document["receipts"]) == (False, "other_arguments", 2)
     lacks = refunds("replay", "run.json")
-    assert (lacks.returncode, "say which code to run over it" in lacks.stderr) == (2, True)
+    assert (lacks.returncode, "name the code to run on it" in lacks.stderr) == (2, True)
 
     assert len(bank.paid) == 1
     assert refunds("executions", "history", run, "--json").stdout == history
