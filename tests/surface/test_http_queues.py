@@ -128,8 +128,8 @@ async def test_a_full_queue_answers_503_with_the_time_to_come_back_and_writes_no
 @pytest.mark.parametrize(
     "body, says",
     [
-        (b"[]", "The body does not fit"),
-        (b"{", "The body does not fit"),
+        (b"[]", "The body is not valid"),
+        (b"{", "The body is not valid"),
         (b'{"target": 3}', "Expected `str`, got `int` - at `$.target`"),
         (b'{"inputs": {}}', "missing required field `target`"),
         (b'{"target": "send", "tenants": 1}', "unknown field `tenants`"),

@@ -62,7 +62,7 @@ def test_a_server_with_tools_takes_a_store_that_it_finds_only_from_a_trusted_fol
     inside.write(WITH_A_TOOL)
     config = tmp_path / "operator.toml"
     config.write_text('[tools]\nallow = ["pay"]\n')
-    with pytest.raises(TrustNeeded, match=r"holdfast\.db there \(no other store was named\) says which calls"):
+    with pytest.raises(TrustNeeded, match=r"its holdfast\.db is used \(no store was named\): it says which calls"):
         served("shop.py", config=config, store=None)
     inside.trust()
     assert served("shop.py", config=config, store=None) is not None

@@ -322,8 +322,8 @@ def test_a_property_that_has_no_effect_is_said_where_it_could_matter(read: Read,
 @pytest.mark.parametrize(
     "line, says",
     [
-        ("CodeUri: s3://bucket/key", "its code is on S3, not here"),
-        ("CodeUri: {Bucket: b, Key: k}", "its code is on S3, not here"),
+        ("CodeUri: s3://bucket/key", "its code is on S3, or its place is not known here"),
+        ("CodeUri: {Bucket: b, Key: k}", "its code is on S3, or its place is not known here"),
         ("PackageType: Image", "a container image is not run here"),
     ],
 )

@@ -31,7 +31,7 @@ ReadView = Callable[[], "Awaitable[PipelineView | None]"]
 
 @contextlib.asynccontextmanager
 async def shown_nodes(read_view: ReadView) -> AsyncIterator[None]:
-    """Show the nodes of a run until the block is left. `read_view` reads the run as it is now."""
+    """Show the nodes of a run until the block is left. `read_view` reads the run as it is now; if it returns None, nothing is shown."""
     console = Console(stderr=True)
     live = Live(console=console, auto_refresh=False) if sys.stderr.isatty() else None
     lines = NodeLines()

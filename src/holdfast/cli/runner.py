@@ -148,7 +148,7 @@ def runner(
 
 
 def _found(order: RunnerOptions) -> FoundTargets:
-    """The functions and workers of the targets. Functions of templates run in processes that only a server has."""
+    """The functions and workers of the targets. Raises InvalidParameter if a target is a template: only a server runs its functions."""
     from holdfast.lambda_api.templates.targets import find_all
 
     with contextlib.redirect_stdout(sys.stderr):

@@ -40,9 +40,9 @@ app.command("compare")(run_restarts.compare)
 @app.command("list")
 def list_(
     worker: Annotated[str | None, typer.Option("--worker", metavar="WORKER_ID", help="Only runs of this worker.")] = None,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most this many.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most this many runs.")] = 50,
     parent: Annotated[
-        str | None, typer.Option("--of", metavar="RUN", help="The runs that the nodes of this pipeline's run have asked for.")
+        str | None, typer.Option("--of", metavar="RUN", help="Only the runs that the nodes of this pipeline's run have asked for.")
     ] = None,
     queue: Annotated[
         str | None, typer.Option("--queue", metavar="NAME", help="Only runs of this queue.", autocompletion=completion.queues)
@@ -51,14 +51,14 @@ def list_(
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """List runs, newest first. Runs that a pipeline asked for are listed with --of."""
+    """List runs, newest first. Runs that a pipeline asked for are listed only with --of or --worker."""
     with StorePlace.of(store, codec).client() as client:
         found = list(client.runs(worker, limit, parent, queue))
     if json_lines:
         for run_view in found:
             print_line(_line(run_view))
     elif not found:
-        say("no worker has run here")
+        say("no runs found")
     else:
         print_table(
             ("RUN", "WORKER", "STATUS", "CODE", "KEY", "STARTED", "TOOK"),
@@ -69,7 +69,7 @@ def list_(
 
 @app.command("show")
 def show(run: RunArgument, json_output: JsonOption = False, store: StoreOption = None, codec: CodecOption = None) -> None:
-    """Show a run: its request, its response or what it waits for, and every call that it made; of a pipeline the graph with states."""
+    """Show a run: its request, its response or what it waits for, and every call that it made; for a pipeline also its graph."""
     with StorePlace.of(store, codec).client() as client:
         run_view, view, place = client.run(run), client.view(run), client.place(run)
     if json_output:
@@ -117,8 +117,8 @@ def follow(
 ) -> None:
     """Print the events of a run as they happen, until it is over. The run goes on when this command is interrupted.
 
-    The store has states of nodes, attempts, tools and approvals, whichever process has the run. Progress, log lines and the text of models
-    are not on disk: only a server that runs the worker can send them, with --url. The server's token is $HOLDFAST_TOKEN.
+    The store has the states of nodes, attempts, tools and approvals, whichever process runs the worker. Progress, log lines and the text of
+    models are not on disk: only a server that runs the worker can send them, with --url. The server's token is $HOLDFAST_TOKEN.
     """
     url = url or (None if store else os.environ.get("HOLDFAST_URL")) or None
     if url is not None:

@@ -49,7 +49,7 @@ _ANSWER_SECONDS: Final = 2
 _HARD_SPACE: Final = "\u00a0"
 """The character with which Lambda indents tracebacks."""
 _KEPT_VERSIONS: Final = 20
-"""The most old versions that --reload keeps, besides versions that are still needed."""
+"""--reload keeps at most this many old versions of a function, and also older ones that are still needed."""
 _EXTRA: Final = "`holdfast serve` needs packages that are installed on request: pip install 'holdfast[server]'."
 
 
@@ -298,7 +298,7 @@ def cannot_listen(host: str, port: int, error: OSError) -> InvalidParameter:
 
 
 def _find(order: ServeOptions, warned: Sequence[str] = ()) -> FoundTargets:
-    """The functions and workers of the targets. A warning is printed only once."""
+    """The functions and workers of the targets. Prints warnings about them, except those in `warned`."""
     from holdfast.lambda_api.templates.targets import find_all
 
     with contextlib.redirect_stdout(sys.stderr):
@@ -366,7 +366,7 @@ async def _until(leaving: asyncio.Event, order: ServeOptions, service: Serving, 
 
 
 def url_of(host: str, port: int) -> str:
-    """The address of a server, as a browser on this machine takes it."""
+    """The address at which a browser on this machine reaches a server with this host and port."""
     reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://[{reached}]:{port}" if ":" in reached else f"http://{reached}:{port}"
 

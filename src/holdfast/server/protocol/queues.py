@@ -43,7 +43,7 @@ from holdfast.workers.service import WorkerService
 
 _LARGEST: Final = MAX_PAYLOAD_BYTES + 2 * 1024 * 1024
 _MOST_MESSAGES: Final = 1000
-"""At most this many messages in one request."""
+"""One request enqueues at most this many messages."""
 _MOST_REDRIVEN: Final = 1000
 """One request starts at most this many parked runs again."""
 _MOST_SHOWN: Final = 1000
@@ -115,7 +115,7 @@ class Queues:
         return document_reply(queue_page(view))
 
     async def parked(self, request: Request) -> Reply:
-        """Parked runs of a queue, the oldest first; `?error=` and `?limit=` choose."""
+        """Parked runs of a queue, the oldest first; `?error=` chooses those with this error code, and `?limit=` says how many."""
         queues, limit, error = self._queues(request), _number(request, "limit", 100), request.text("error")
         asked = {"tenant": _kept_to(request), "limit": limit, "error": error}
         found = await in_thread(Purpose.STORE, lambda: list(queues.parked(request.label, **asked)))  # type: ignore[arg-type]
@@ -242,7 +242,8 @@ def _told(done: Execution | BaseException) -> dict[str, Any]:
 
 
 def _many_reply(told: Sequence[dict[str, Any]]) -> Reply:
-    """202 if a message was enqueued. If none was, and the queue is full, 503."""
+    """The reply for many messages: 503 if each of them was refused because the queue is full; else 202, also if all were refused for other
+    reasons."""
     waits = [one["error"]["retry_after_seconds"] for one in told if "retry_after_seconds" in one.get("error", {})]
     headers: tuple[Header, ...] = ((b"retry-after", str(max(waits)).encode()),) if waits else ()
     full = len(waits) == len(told)
@@ -253,14 +254,14 @@ def _body(request: Request, kind: type[Any]) -> Any:
     try:
         return json_structs.decoded(request.content or b"{}", kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidRequest(f"The body does not fit: {error}") from None
+        raise InvalidRequest(f"The body is not valid: {error}") from None
 
 
 def _converted(said: dict[str, Any], kind: type[Any]) -> Any:
     try:
         return json_structs.converted(said, kind)
     except msgspec.ValidationError as error:
-        raise InvalidRequest(f"The body does not fit: {error}") from None
+        raise InvalidRequest(f"The body is not valid: {error}") from None
 
 
 def _number(request: Request, name: str, default: int) -> int:

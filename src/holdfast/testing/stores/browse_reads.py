@@ -1,5 +1,5 @@
-"""The console's reads `browse` and `facets`, compared with a simple model: with any filter, page and bound, and executions of every
-status."""
+"""The console's reads `browse` and `facets`: for random filters, page sizes and bounds they must return what a simple model in Python
+returns, over executions of every status."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -31,7 +31,7 @@ LOOKS = 90
 
 
 def ends(status: OutcomeStatus, *, error: Failure | None = None, summary: Summary | None = None) -> Callable[[Store, Execution], object]:
-    """Claim the execution for a runner, and end its invocation with this outcome."""
+    """A function that claims an execution for a runner, and ends its invocation with this outcome."""
 
     def end(store: Store, header: Execution) -> object:
         live = written(store, claim(header, "here"), LATER)
@@ -42,7 +42,7 @@ def ends(status: OutcomeStatus, *, error: Failure | None = None, summary: Summar
 
 
 def rests(*updates: Update) -> Callable[[Store, Execution], object]:
-    """Claim the execution for a runner, write these updates, and suspend it."""
+    """A function that claims an execution for a runner, writes these updates, and suspends the execution."""
 
     def rest(store: Store, header: Execution) -> object:
         live = after(store, written(store, claim(header, "here"), LATER), *updates, now=LATER)
@@ -67,7 +67,7 @@ LIVES: dict[str, Callable[[Store, Execution], object]] = {
     "partial run": ends(OutcomeStatus.SUCCEEDED, summary=Summary(outcome="partial", error_code="schema_mismatch", cost=10**15, attempt=2)),
     "failed run": ends(OutcomeStatus.SUCCEEDED, summary=Summary(outcome="permanent_error", error_code="no_such_page", attempt=3)),
 }
-"""For every status: the function that brings an execution into it."""
+"""Functions that bring a started execution into a status, by a name. Together they reach every status of executions without a queue."""
 
 
 class Crowd:
@@ -110,7 +110,7 @@ class Crowd:
         return shown_status(header, undecided=header.id in self.undecided)
 
     def kind(self, header: Execution) -> Kind:
-        """The kind of an execution's function: only its published version is known."""
+        """The kind of an execution's function. Only the version `$LATEST` is published; every other version counts as a plain function."""
         return KINDS[header.function] if header.version == "$LATEST" else Kind.FUNCTION
 
     def _matches(self, header: Execution, wanted: Browse) -> bool:
@@ -185,7 +185,7 @@ def ids(found: Iterable[BrowsedRow | Execution]) -> list[str]:
 
 
 class BrowsingSuite(OneHandle):
-    """What people look at."""
+    """Tests: `browse` and `facets`. They need one handle of the store."""
 
     @pytest.fixture
     def crowd(self, store: Store) -> Crowd:
@@ -273,7 +273,7 @@ class BrowsingSuite(OneHandle):
 
 
 def expected(crowd: Crowd, matching: Sequence[Execution]) -> dict[Facet, dict[str, int]]:
-    """The counts by the simple model."""
+    """The counts of each facet over these executions, by the simple model."""
     values: list[tuple[Facet, str | None]] = []
     for header in matching:
         told, kind = header.summary or Summary(), crowd.kind(header)

@@ -41,7 +41,7 @@ VIEW = SavedView(owner="zoë@example.org", name="Failed today", query="status=fa
 
 
 class ConsoleStateSuite(OneHandle):
-    """What the console keeps."""
+    """Tests: sessions and saved views of the console. They need one handle of the store."""
 
     def test_a_session_is_read_back_and_takes_the_place_of_the_one_before(self, store: Store) -> None:
         assert store.session(SESSION.id) is None
@@ -102,7 +102,7 @@ class ConsoleStateSuite(OneHandle):
 
 
 class SummarySuite(OneHandle):
-    """The summaries by which people find executions."""
+    """Tests: the summaries in the headers of executions. They need one handle of the store."""
 
     def test_a_plain_function_that_succeeds_has_no_summary(self, store: Store) -> None:
         assert now_at(store, closed(store, "a", steps=2)).summary is None
@@ -137,7 +137,7 @@ class SummarySuite(OneHandle):
 
 
 class OutlineSuite(OneHandle):
-    """One execution as people look at it."""
+    """Tests: the outline of an execution, and the attempts of an operation. They need one handle of the store."""
 
     def test_an_outline_has_all_operations_in_order_without_their_payloads(self, store: Store) -> None:
         header = after(store, live(store, "a"), step("s1", Action.SUCCEED, payload='"big"'), step("s2"), wait("w"))
@@ -167,7 +167,7 @@ class OutlineSuite(OneHandle):
 
 
 class DirectorySuite(OneHandle):
-    """Who works on a store, and with what."""
+    """Tests: lists of runners, hosted functions and subscribers, and values for completion. They need one handle of the store."""
 
     def test_runners_are_told_with_what_they_hold(self, store: Store) -> None:
         live(store, "a"), live(store, "b")
@@ -239,7 +239,7 @@ class DirectorySuite(OneHandle):
 
 
 class SharedConsoleStateSuite(TwoHandles):
-    """What the console keeps, on a store that several processes open."""
+    """Tests: sessions and saved views in a store that several processes open. They need two handles of the store."""
 
     def test_sessions_and_views_are_there_for_the_other(self, store: Store, other: Store) -> None:
         store.put_session(SESSION)

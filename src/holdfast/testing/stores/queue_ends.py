@@ -56,7 +56,7 @@ End = Callable[[Store, Execution], object]
 
 
 def continued(store: Store, header: Execution, now: int = T0, successor: str | None = None) -> Execution:
-    """The execution that continues another one."""
+    """End an execution as continued, and return the execution that continues it."""
     asked = settled(header, Outcome(OutcomeStatus.CONTINUED, "{}"))
     written(store, msgspec.structs.replace(asked, successor=successor or id_at(now)), now)
     heir = store.find(now_at(store, header).continued_as or "")
@@ -73,12 +73,12 @@ def cascaded(store: Store, header: Execution) -> None:
 def closed_early(store: Store, header: Execution) -> None:
     """Close an execution by an update, and then let its invocation return."""
     left = after(store, header, execution_succeeds("1"))
-    assert counted(store)[MAIL][0] == 0, "the slot is free when the status is"
+    assert counted(store)[MAIL][0] == 0, "the slot is free as soon as the status is closed"
     written(store, settled(left, Outcome(OutcomeStatus.SUCCEEDED)))
 
 
 def taken_over(store: Store, header: Execution) -> None:
-    """Let another runner take over, and end there."""
+    """Let another runner take over the execution, and end it there."""
     left = written(store, claim(header, "there", "here"))
     assert counted(store)[MAIL][0] == 1, "a takeover keeps the slot"
     ended(store, left)

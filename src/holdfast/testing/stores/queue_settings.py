@@ -35,20 +35,21 @@ from holdfast.testing.stores.writes import DAY, LEASE, ORDER, T0, answers, at, c
 
 
 def found(store: Store, queue: str = MAIL) -> QueueRow:
-    """A queue that must exist."""
+    """The queue of this name. The test fails if the store does not have it."""
     row = store.queue(queue)
     assert row is not None
     return row
 
 
 def operate(store: Store, mode: Mode = Mode.OPEN, **operator: object) -> bool:
-    """Set a queue as an operator does."""
+    """Set the mode and the operator's settings of the queue `mail`. Returns whether they were written."""
     row = store.queue(MAIL) or QueueRow(name=MAIL)
     return store.set_queue(msgspec.structs.replace(row, operator=operator, mode=mode))
 
 
 def full(store: Store, now: int = T0) -> QueueFull:
-    """The refusal of an enqueue, which must have left nothing."""
+    """Enqueue one more execution, which the store must refuse, and return the refusal. The test fails if the refused execution left
+    anything in the store."""
     (refused,) = answers(store, queued("one more", now=now, by=claimant(), tenant="of its own"), now=now)
     assert isinstance(refused, QueueFull)
     assert (store.find_named("order", "one more"), refused.code) == (None, "overloaded")
@@ -235,7 +236,7 @@ class QueueSettingSuite(QueueHandle):
 
 
 class SharedQueueSuite(TwoHandles):
-    """Queues of several processes."""
+    """Tests: queues of several processes. They need a handle for each process."""
 
     def test_what_one_enqueues_another_admits_and_sees_settled(self, store: Store, other: Store) -> None:
         declare(store, limits={"at_once": 1})
@@ -286,5 +287,5 @@ class SharedQueueSuite(TwoHandles):
 
 
 def made(n: int, k: int, place: int) -> str:
-    """An id of its own for each thread: the generator of ids is not for several threads."""
+    """An id that no other thread makes: the generator of ids must not be used by several threads."""
     return f"019b76da-a800-7{n:03x}-8{k:03x}-{place:012x}"

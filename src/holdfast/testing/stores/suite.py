@@ -50,4 +50,4 @@ class SharedStoreSuite(
     SharedChargingSuite, SharedAuditSuite, SharedGraphSuite, SharedQueueSuite, SharedQueueRateSuite, SharedScheduleSuite, SharedLedgerSuite,
     SharedConsoleStateSuite, RaceSuite,
 ):  # fmt: skip
-    """A store that outlives a handle, and that several processes may open."""
+    """All tests, with those of a store that stays after its handles are closed, and that several processes may open."""
