@@ -259,11 +259,8 @@ async def open_serving(
     retention: LogRetention | None = None,
     runtime: WorkerRuntime | None = None,
 ) -> AsyncIterator[Serving]:
-    """The service over the store of `settings`. `private_app` makes the app that answers the requests of the functions' processes. `log` is
-    called with the lines of these processes: what they print, and what the platform logs about them.
-
-    `runtime` has the workers; None: there are none. Their runs are executions too, but no caller can invoke a worker as a function.
-    """
+    """The service over the store of `settings`. `private_app` makes the app that answers the requests of the functions' processes, and
+    `log` gets the lines of these processes. `runtime` has the workers; None: there are none. No caller can invoke a worker as a function."""
     if settings.tune:
         tune()
     runner = settings.ids(settings.clock.now())
