@@ -61,14 +61,17 @@ QueueOption = Annotated[
     typer.Option(
         "--queue",
         metavar="NAME",
-        help="Take only runs of this queue, and what they invoke. May be given several times.",
+        help="Take only runs of this queue, and what they invoke; leave all schedules to other runners. May be given several times.",
         autocompletion=completion.queues,
     ),
 ]
 TenantOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--tenant", metavar="NAME", help="Take runs of this tenant only. May be given several times.", autocompletion=completion.tenants
+        "--tenant",
+        metavar="NAME",
+        help="Take runs and schedules of this tenant only. May be given several times.",
+        autocompletion=completion.tenants,
     ),
 ]
 AtOnceOption = Annotated[

@@ -895,13 +895,20 @@ SELECT {schedule} FROM schedules WHERE name = %s
 SELECT {schedule} FROM schedules WHERE name > %s AND tenant IS NOT DISTINCT FROM coalesce(%s, tenant) ORDER BY name LIMIT %s
 
 -- name: due_schedules
-SELECT name FROM schedules WHERE function = ANY(%s::text[]) AND next_at <= %s ORDER BY next_at LIMIT %s
+SELECT name FROM schedules WHERE function = ANY(%(functions)s::text[]) AND next_at <= %(now)s
+  AND (%(tenants)s::text[] IS NULL OR coalesce(tenant, 'default') = ANY(%(tenants)s::text[]))
+ORDER BY next_at LIMIT %(limit)s
 
 -- name: waiting_schedules
-SELECT name FROM schedules WHERE function = ANY(%s::text[]) AND waits = 1 ORDER BY name LIMIT %s
+SELECT name FROM schedules WHERE function = ANY(%(functions)s::text[]) AND waits = 1
+  AND (%(tenants)s::text[] IS NULL OR coalesce(tenant, 'default') = ANY(%(tenants)s::text[]))
+ORDER BY name LIMIT %(limit)s
 
 -- name: next_schedule
-SELECT min((SELECT min(next_at) FROM schedules WHERE function = f.name AND next_at IS NOT NULL)) FROM unnest(%s::text[]) AS f (name)
+SELECT min((
+    SELECT min(next_at) FROM schedules WHERE function = f.name AND next_at IS NOT NULL
+    AND (%(tenants)s::text[] IS NULL OR coalesce(tenant, 'default') = ANY(%(tenants)s::text[]))
+)) FROM unnest(%(functions)s::text[]) AS f (name)
 
 -- name: locked_schedules
 -- In one order for all processes.

@@ -552,14 +552,21 @@ SELECT {schedule} FROM schedules WHERE name = ?
 SELECT {schedule} FROM schedules WHERE name > ? AND tenant IS coalesce(?, tenant) ORDER BY name LIMIT ?
 
 -- name: due_schedules
-SELECT s.name FROM json_each(?) AS f JOIN schedules AS s ON s.function = f.value WHERE s.next_at <= ? ORDER BY s.next_at LIMIT ?
+SELECT s.name FROM json_each(:functions) AS f JOIN schedules AS s ON s.function = f.value
+WHERE s.next_at <= :now AND (:tenants IS NULL OR coalesce(s.tenant, 'default') IN (SELECT value FROM json_each(:tenants)))
+ORDER BY s.next_at LIMIT :limit
 
 -- name: waiting_schedules
-SELECT s.name FROM json_each(?) AS f JOIN schedules AS s ON s.function = f.value WHERE s.waits = 1 ORDER BY s.name LIMIT ?
+SELECT s.name FROM json_each(:functions) AS f JOIN schedules AS s ON s.function = f.value
+WHERE s.waits = 1 AND (:tenants IS NULL OR coalesce(s.tenant, 'default') IN (SELECT value FROM json_each(:tenants)))
+ORDER BY s.name LIMIT :limit
 
 -- name: next_schedule
 -- One look into the index for each function.
-SELECT min((SELECT min(next_at) FROM schedules WHERE function = f.value AND next_at IS NOT NULL)) FROM json_each(?) AS f
+SELECT min((
+    SELECT min(next_at) FROM schedules WHERE function = f.value AND next_at IS NOT NULL
+    AND (:tenants IS NULL OR coalesce(tenant, 'default') IN (SELECT value FROM json_each(:tenants)))
+)) FROM json_each(:functions) AS f
 
 -- name: schedule_place
 SELECT revision, cursor FROM schedules WHERE name = ?
