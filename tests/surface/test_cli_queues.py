@@ -149,6 +149,13 @@ def test_a_push_into_a_queue_that_the_store_does_not_have_says_so_and_names_a_si
     assert f"{new.format('emials')} Did you mean `emails`?" in queues.push({}, queue="emials")
 
 
+def test_a_queue_that_set_makes_is_noted_as_new_with_a_similar_one(queues: Scene) -> None:
+    queues.push({"n": 1})
+    told = queues.said("set", "emials", "at_once=2")
+    assert "note: queue emials is new here: no runner and no program has declared it. Did you mean `emails`?" in told
+    assert "note" not in queues.said("set", "emials", "at_once=3")
+
+
 def test_parked_runs_are_listed_with_code_and_message_and_redriven_under_the_same_name(queues: Scene) -> None:
     queues.push({"id": 1}, {"id": 2}, {"id": 3}, options=["--key-field", "id", "--tenant", "acme", "--lane-field", "id"])
     first, second, third = queues.admitted(3)

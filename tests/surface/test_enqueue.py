@@ -42,6 +42,24 @@ async def test_a_function_is_enqueued_by_itself_or_by_its_name(tmp_path: Path) -
         assert await other.result() == 8
 
 
+async def test_a_queue_that_nobody_declared_is_warned_of_once_with_the_similar_name(caplog: pytest.LogCaptureFixture) -> None:
+    @durable_execution
+    async def teller(event: Any, context: AsyncDurableContext) -> None:
+        await context.enqueue(double, 1, queue="reprots")
+
+    declared = [holdfast.Queue("emails", at_once=1), holdfast.Queue("reports"), holdfast.Queue("sums")]
+    async with holdfast.open(":memory:", functions=[double, teller], queues=declared, settings=settings()) as engine:
+        await engine.enqueue(double, 1, queue="emails")
+        assert caplog.messages == []
+        for _ in range(2):
+            await engine.enqueue(double, 1, queue="emials")
+            await engine.enqueue_many(double, [1, 2], queue="sum")
+            await (await engine.start(teller)).result()
+    told = "queue {} is new in this store, and has no limits until a program, a runner or an operator declares it. Did you mean `{}`?"
+    pairs = (("emials", "emails"), ("sum", "sums"), ("reprots", "reports"))
+    assert caplog.messages == [told.format(*pair) for pair in pairs]
+
+
 def test_many_are_enqueued_at_once_without_await(tmp_path: Path) -> None:
     with holdfast.open(tmp_path / "a.db", functions=[double], settings=settings()) as engine:
         jobs = engine.enqueue_many(double, range(1200), queue="emails", delay=0.5)

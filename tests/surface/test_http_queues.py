@@ -72,7 +72,7 @@ async def serving(*queues: Queue, credentials: bool = False) -> AsyncIterator[De
 
 
 async def test_a_message_is_enqueued_and_run_and_its_key_finds_it_again() -> None:
-    async with serving() as desk:
+    async with serving(Queue("emails")) as desk:
         first = await desk.post(EMAILS, {"target": "send", "inputs": {"to": "ada"}, "idempotency_key": "m-1"})
         again = await desk.post(EMAILS, {"target": "send", "inputs": {"to": "ada"}, "idempotency_key": "m-1"})
         other = await desk.post(EMAILS, {"target": "send", "inputs": {"to": "bob"}, "idempotency_key": "m-1"})
@@ -161,8 +161,23 @@ async def test_an_operator_pauses_sets_drains_and_each_change_is_noted() -> None
     assert notes == ["queue_set", "queue_set", "queue_drain", "queue_resume", "queue_pause"]
 
 
+async def test_a_queue_that_the_store_does_not_have_is_404_with_the_similar_name_until_an_operator_makes_it() -> None:
+    async with serving(Queue("emails", at_once=1)) as desk:
+        message = {"target": "send", "inputs": {"to": "ada"}}
+        for body in (message, {"messages": [message]}):
+            told = await desk.post("/v1/queues/emials", body)
+            assert (told.status_code, told.json()["error"]["error_code"]) == (404, "queue_not_found")
+            assert "Did you mean `emails`?" in told.json()["error"]["message"]
+        assert [row.name for row in desk.store.queues()] == ["emails"], "nothing is made"
+        made = await desk.post("/v1/queues/news/set", {"set": {"at_once": None}})
+        again = await desk.post("/v1/queues/news/set", {"set": {"at_once": 5}})
+        assert (made.status_code, made.json()["is_new"]) == (201, True)
+        assert (again.status_code, again.json()["is_new"]) == (200, False)
+        assert (await desk.post("/v1/queues/news", message)).status_code == 202
+
+
 async def test_parked_runs_are_listed_and_started_again() -> None:
-    async with serving() as desk:
+    async with serving(Queue("emails")) as desk:
         bad, good = [
             (await desk.post(EMAILS, {"target": "send", "inputs": {"to": to, **more}})).json()["run_id"]
             for to, more in (("ada", {"fails": True}), ("bob", {}))
@@ -209,7 +224,7 @@ async def test_a_tenant_enqueues_for_itself_sees_its_own_and_changes_nothing_for
 
 
 async def test_runs_of_a_worker_are_enqueued_parked_and_redriven_over_http_and_a_message_that_does_not_fit_is_refused() -> None:
-    opening = holdfast.open(":memory:", workers=["queue-based-worker"])
+    opening = holdfast.open(":memory:", workers=["queue-based-worker"], queues=[Queue("messages")])
     async with opening:
         engine = opening.engine
         assert opening.runtime is not None

@@ -169,7 +169,10 @@ def set_(
     """
     said = dict(read_assignment(text) for text in settings or ())
     with StorePlace.of(store, codec).client() as client:
+        near = None if client.queues.is_known(queue) else client.queues.meant(queue)
         row = client.queues.set(queue, said, reset or ())
+    if near is not None:
+        say(f"note: queue {row.name} is new here: no runner and no program has declared it.{near}")
     if json_output:
         print_document({"queue": row.name, "settings": settings_document(row)})
     else:

@@ -21,7 +21,7 @@ import msgspec
 
 from holdfast.engine.agenda import Agenda
 from holdfast.engine.endings import Ending, Endings
-from holdfast.engine.enqueues import BULK, Item, Redrive, enqueue_of, redriven
+from holdfast.engine.enqueues import BULK, Item, NewQueues, Redrive, enqueue_of, redriven
 from holdfast.engine.health import Health
 from holdfast.engine.invocations import Invocations
 from holdfast.engine.invoke_targets import InvokeTargets
@@ -84,6 +84,7 @@ class Engine:
         self.outbox = Outbox(store, subscribers, clock=clock, chance=chance, runner=runner)
         self._host, self._ids, self._chance, self._poller, self._observers = host, ids, chance, poller, observers
         self._queues = queues
+        self.new_queues = NewQueues(store, (queue.name for queue in queues))
         self._agenda = Agenda(clock)
         self.acceptor: Acceptor | None = None
         """Accepts the runs of workers that handlers ask for; None where no workers are served."""
@@ -104,7 +105,7 @@ class Engine:
         parents = LiveParents(live, agenda, loop)
         self._writer = Writer(store, clock, loop, parents, self.health)
         self._rooms = Rooms(registry, parents, self._writer, clock=clock, ids=self._ids, runner=runner)
-        targets = InvokeTargets(store, registry, clock, self._ids)
+        targets = InvokeTargets(store, registry, clock, self._ids, self.new_queues)
         self.port = EnginePort(store, self._writer, targets, self.health, self._rooms, parents)
         self.invocations = Invocations(
             store,
@@ -247,6 +248,7 @@ class Engine:
         `again`, a name whose execution failed or is parked is started again.
         """
         target = self.registry.wanted(function, version, Kind.FUNCTION if order is None else order.kind)
+        self.new_queues.look(asked.queue)
         now, terms = self.clock.now(), terms or target.terms
         who = {"tenant": tenant, "trace": trace, "same": identity}
         header = new_execution(self._ids(now), name, target.name, target.version, payload=payload, now=now, terms=terms, **who)
@@ -262,6 +264,7 @@ class Engine:
         commit with an error no further commit is made, so there may be fewer results than items.
         """
         target = self.registry.wanted(function, version, items[0].kind if items else Kind.FUNCTION)
+        self.new_queues.look(asked.queue)
         answers: list[Started | HoldfastError] = []
         for at in range(0, len(items), BULK):
             now = self.clock.now()

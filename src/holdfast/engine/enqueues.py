@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 from urllib.parse import unquote
 
@@ -19,7 +19,7 @@ from holdfast.model.places import Level, checked_queue
 from holdfast.model.rates import Rate
 from holdfast.model.summary import begun, pipeline_of
 from holdfast.model.verbs import Start
-from holdfast.store.seam import ExecutionStore, GraphStore
+from holdfast.store.seam import ExecutionStore, GraphStore, QueueStore
 
 _MOST_SECONDS: Final = 10 * 366 * 86_400.0
 BULK: Final = 1000
@@ -45,6 +45,25 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
         who = {"tenant": tenant, "same": self.identity}
         header = new_execution(id, self.name, function, version, payload=self.input, now=now, terms=self.terms or terms, **who)
         return Start(header, self.input, None, self.charges, self.identity, self.kind, graph=self.graph, enqueue=self.enqueue or asked)
+
+
+class NewQueues:
+    """Notices when an enqueue names a queue that the store does not have: it would be a new queue without limits, and its name may be
+    misspelled. A name is looked up once."""
+
+    def __init__(self, store: QueueStore, known: Iterable[str]) -> None:
+        self._store, self._known = store, set(known)
+        self.warn: Callable[[str], None] | None = None
+        """Is called with the name of a queue that the store does not have."""
+
+    def look(self, queue: str) -> None:
+        """Warn if the store does not have this queue. It warns once of each name."""
+        if self.warn is None or queue in self._known:
+            return
+        is_new = self._store.queue(queue) is None
+        self._known.add(queue)
+        if is_new:
+            self.warn(queue)
 
 
 class RedriveStore(ExecutionStore, GraphStore, Protocol):

@@ -44,6 +44,7 @@ from holdfast.model.signals import Subscriber
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.service.drain import drained
 from holdfast.service.interpreter_tuning import tune
+from holdfast.service.queue_desk import warn_of_new_queues
 from holdfast.service.registered import registered
 from holdfast.service.settings import Settings
 from holdfast.store.backends import open_store
@@ -75,6 +76,7 @@ class Serving:
         workers: Collection[str] = (),
     ) -> None:
         self.engine = engine
+        warn_of_new_queues(engine)
         self.deployed = deployed
         self.lookup = ServedFunctions(deployed, own, settings.chance().random, workers)
         self.api = LambdaApi(

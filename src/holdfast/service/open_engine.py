@@ -22,6 +22,7 @@ from holdfast.model.threads import Purpose, in_thread
 from holdfast.service.execution_descriptions import quarantined_of
 from holdfast.service.interpreter_tuning import tune
 from holdfast.service.open_execution import OpenExecution
+from holdfast.service.queue_desk import warn_of_new_queues
 from holdfast.service.queue_verbs import QueueVerbs, written
 from holdfast.service.registered import registered
 from holdfast.service.restart_verbs import RestartVerbs
@@ -85,6 +86,7 @@ class OpenEngine(QueueVerbs, RestartVerbs):
                 queues=[queue.row() for queue in settings.queues],
                 only=settings.only,
             )
+            warn_of_new_queues(engine)
             if runtime is not None:
                 runtime.attach(engine)
             if declared:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -10,6 +11,7 @@ from urllib.parse import quote
 import msgspec
 
 from holdfast.contract.notes import meant
+from holdfast.engine.engine import Engine
 from holdfast.model import codec
 from holdfast.model.audit import Actor, Note
 from holdfast.model.clock import Clock
@@ -22,6 +24,8 @@ from holdfast.service.pushes import PushedLine, PushOptions, PushTarget, publish
 from holdfast.service.queue_settings import changed
 from holdfast.service.redrives import Redriven, redrive
 from holdfast.store.seam import Store
+
+log = logging.getLogger("holdfast.service")
 
 _PAGE: Final = 200
 _SIMILAR: Final = 1000
@@ -214,11 +218,25 @@ class QueueDesk:
         """A sentence with the queue that was probably meant, after a space; empty if no name of the store is similar."""
         return meant_queue(self._store, queue)
 
+    def needed(self, queue: str) -> QueueRow:
+        """The queue of this name. Raises an error, with the name that was probably meant, if there is none."""
+        return self._needed(queue)
+
     def _needed(self, queue: str) -> QueueRow:
         row = self._store.queue(checked_queue(queue))
         if row is None:
             raise QueueNotFound(f"There is no queue {queue!r:.100} here.{meant_queue(self._store, queue)}")
         return row
+
+
+def warn_of_new_queues(engine: Engine) -> None:
+    """Let an engine write a line into the log when an enqueue names a queue that the store does not have."""
+
+    def warn(queue: str) -> None:
+        told = "queue %s is new in this store, and has no limits until a program, a runner or an operator declares it.%s"
+        log.warning(told, queue, meant_queue(engine.store, queue))
+
+    engine.new_queues.warn = warn
 
 
 def meant_queue(store: Store, queue: str) -> str:
