@@ -11,7 +11,15 @@ import holdfast
 from holdfast import AsyncDurableContext, Settings, durable_execution
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.model.clock import VirtualClock
-from holdfast.model.errors import ExecutionAlreadyStarted, ExecutionFailed, FunctionNotFound, InvalidParameter
+from holdfast.model.errors import (
+    ExecutionAlreadyStarted,
+    ExecutionFailed,
+    FunctionNotFound,
+    HoldfastError,
+    InvalidParameter,
+    PayloadNotJson,
+    PayloadTooLarge,
+)
 from holdfast.model.queue_errors import QueueFull
 from holdfast.model.queues import checked_declaration
 from holdfast.testing import Runner
@@ -83,6 +91,44 @@ async def test_many_that_are_refused_in_part_say_how_many_are_enqueued_and_can_b
         assert len(await engine.list()) == 5
         with pytest.raises(InvalidParameter, match="one key for each input"):
             await engine.enqueue_many(double, range(5), queue="emails", idempotency_keys=["a"])
+
+
+@pytest.mark.parametrize(
+    "inputs, keys, error, says",
+    [
+        ([1], ["no key!"], InvalidParameter, "Idempotency key 'no key!': use 1 to 64"),
+        ([1], ["x" * 5_000], InvalidParameter, "Idempotency key 'xxx"),
+        (["x" * 7_000_000], None, PayloadTooLarge, "payload size"),
+        ([object()], None, PayloadNotJson, "cannot be written as JSON"),
+    ],
+)
+async def test_one_bad_input_of_many_writes_nothing_and_its_error_names_its_index(
+    inputs: list[Any], keys: list[str] | None, error: type[Exception], says: str
+) -> None:
+    async with holdfast.open(":memory:", functions=[double], settings=settings()) as engine:
+        many = [*range(1200), *inputs]
+        names = None if keys is None else [*(f"k{n}" for n in range(1200)), *keys]
+        with pytest.raises(error, match=rf"^inputs\[1200\]: .*{says}") as refused:
+            await engine.enqueue_many(double, many, queue="emails", idempotency_keys=names)
+        assert len(str(refused.value)) < 250
+        assert await engine.list() == []
+
+
+def test_one_bad_input_of_many_for_a_worker_writes_nothing_and_its_error_names_its_index() -> None:
+    with Runner(double, workers={"scrape": lambda inputs: {"title": "t"}}) as runner:
+        with pytest.raises(InvalidRequest, match=r"^inputs\[1\]: "):
+            runner.engine.enqueue_many("scrape", [{"url": "b"}, ["no object"]], queue="pages")
+        with pytest.raises(HoldfastError, match=r"^inputs\[1\]: "):
+            runner.engine.enqueue_many("scrape", [{"url": "b"}, {"url": "x" * 7_000_000}], queue="pages")
+        assert runner.engine.list() == []
+
+
+async def test_a_key_of_many_that_was_used_before_is_named_by_its_index() -> None:
+    async with holdfast.open(":memory:", functions=[double], settings=settings()) as engine:
+        await engine.enqueue(double, 7, queue="emails", idempotency_key="b")
+        with pytest.raises(ExecutionAlreadyStarted, match=r"^inputs\[1\]: ") as refused:
+            await engine.enqueue_many(double, [1, 2], queue="emails", idempotency_keys=["a", "b"])
+        assert refused.value.__notes__ == ["1 of 2 are enqueued."]
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ import msgspec
 
 from holdfast.engine.agenda import Agenda
 from holdfast.engine.endings import Ending, Endings
-from holdfast.engine.enqueues import BULK, Item, NewQueues, Redrive, enqueue_of, redriven
+from holdfast.engine.enqueues import BULK, Item, NewQueues, Redrive, enqueue_of, of_input, redriven
 from holdfast.engine.health import Health
 from holdfast.engine.invocations import Invocations
 from holdfast.engine.invoke_targets import InvokeTargets
@@ -43,7 +43,7 @@ from holdfast.model.charges import Charge
 from holdfast.model.clock import Clock
 from holdfast.model.errors import ExecutionNotFound, HoldfastError
 from holdfast.model.execution import Execution, Terms, goes_on_as, new_execution
-from holdfast.model.ids import IdSource
+from holdfast.model.ids import IdSource, checked_key
 from holdfast.model.life import Claimant
 from holdfast.model.operations import Failure, Kind, Order
 from holdfast.model.outside import Answering, Heartbeat, Release, Stop
@@ -251,7 +251,7 @@ class Engine:
         self.new_queues.look(asked.queue)
         now, terms = self.clock.now(), terms or target.terms
         who = {"tenant": tenant, "trace": trace, "same": identity}
-        header = new_execution(self._ids(now), name, target.name, target.version, payload=payload, now=now, terms=terms, **who)
+        header = new_execution(self._ids(now), checked_key(name), target.name, target.version, payload=payload, now=now, terms=terms, **who)
         claimant = None if asked.delay_ms else self._rooms.reserve(target, now)
         graph = None if order is None else order.graph
         write = Start(header, payload, claimant, charges, identity, target.kind, again, graph=graph, enqueue=asked)
@@ -260,18 +260,22 @@ class Engine:
     async def enqueue_many(
         self, function: str, items: Sequence[Item], asked: Enqueue, *, tenant: str | None = None, version: str | None = None
     ) -> Sequence[Started | HoldfastError]:
-        """Enqueue many executions of one function, a thousand in each commit. Returns for each item its execution or its error. After a
-        commit with an error no further commit is made, so there may be fewer results than items.
+        """Enqueue many executions of one function, a thousand in each commit. Raises if one of them can never be made; then nothing is
+        written. Returns for each item its execution or its error. After a commit with an error no further commit is made, so there may be
+        fewer results than items.
         """
         target = self.registry.wanted(function, version, items[0].kind if items else Kind.FUNCTION)
         self.new_queues.look(asked.queue)
         answers: list[Started | HoldfastError] = []
-        for at in range(0, len(items), BULK):
-            now = self.clock.now()
-            starts = [
-                item.start(self._ids(now), target.name, target.version, target.terms, tenant, now, asked) for item in items[at : at + BULK]
-            ]
-            done = await self.invocations.admissions.start_all(starts)
+        starts: list[Start] = []
+        now = self.clock.now()
+        try:
+            for item in items:
+                starts.append(item.start(self._ids(now), target.name, target.version, target.terms, tenant, now, asked))  # noqa: PERF401
+        except HoldfastError as wrong:
+            raise of_input(wrong, len(starts)) from None
+        for at in range(0, len(starts), BULK):
+            done = await self.invocations.admissions.start_all(starts[at : at + BULK])
             answers += done
             if any(isinstance(one, HoldfastError) for one in done):
                 break

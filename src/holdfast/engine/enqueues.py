@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 from urllib.parse import unquote
 
 import msgspec
 
 from holdfast.model.admission import Enqueue, Same
 from holdfast.model.charges import Charge
-from holdfast.model.errors import InvalidParameter
+from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.model.execution import Execution, ExecutionStatus, GraphText, Terms, new_execution
 from holdfast.model.history import KIND
+from holdfast.model.ids import checked_key
 from holdfast.model.operations import Kind
 from holdfast.model.places import Level, checked_queue
 from holdfast.model.rates import Rate
@@ -41,10 +42,21 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     """How this item is enqueued, if it differs from the others."""
 
     def start(self, id: str, function: str, version: str, terms: Terms, tenant: str | None, now: int, asked: Enqueue) -> Start:
-        """The write that makes it."""
+        """The write that makes it. Raises an error if it can never be made."""
         who = {"tenant": tenant, "same": self.identity}
-        header = new_execution(id, self.name, function, version, payload=self.input, now=now, terms=self.terms or terms, **who)
-        return Start(header, self.input, None, self.charges, self.identity, self.kind, graph=self.graph, enqueue=self.enqueue or asked)
+        header = new_execution(id, checked_key(self.name), function, version, payload=self.input, now=now, terms=self.terms or terms, **who)
+        enqueue = self.enqueue or asked
+        enqueue.lane(header)  # raises for a key that no lane can have
+        return Start(header, self.input, None, self.charges, self.identity, self.kind, graph=self.graph, enqueue=enqueue)
+
+
+E = TypeVar("E", bound=HoldfastError)
+
+
+def of_input(error: E, index: int) -> E:
+    """The error of one of many inputs, with its index."""
+    error.args = (f"inputs[{index}]: {error}",)
+    return error
 
 
 class NewQueues:

@@ -12,7 +12,7 @@ from holdfast.model.admission import Enqueue, Same
 from holdfast.model.clock import Clock
 from holdfast.model.errors import FunctionNotFound, HoldfastError, InvalidParameter
 from holdfast.model.execution import Terms, new_execution
-from holdfast.model.ids import IdSource
+from holdfast.model.ids import IdSource, checked_key
 from holdfast.model.operations import Kind
 from holdfast.model.queue_errors import QueueFull
 from holdfast.model.starts import Start, Started
@@ -116,7 +116,9 @@ def _start(target: PushTarget, text: bytes, options: PushOptions, now: int, ids:
         same=options.same,
     )
     name, who = member_of(value, options.key_field), {"tenant": options.tenant}
-    header = new_execution(ids(now), name, target.function, target.version, payload=payload, now=now, terms=target.terms, **who)
+    header = new_execution(
+        ids(now), checked_key(name), target.function, target.version, payload=payload, now=now, terms=target.terms, **who
+    )
     return Start(header, payload, enqueue=asked)
 
 

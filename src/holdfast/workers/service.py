@@ -19,7 +19,7 @@ from holdfast.durable.execution import DurableFunction
 from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import Journal
 from holdfast.engine.engine import Engine
-from holdfast.engine.enqueues import Item
+from holdfast.engine.enqueues import Item, of_input
 from holdfast.model import codec
 from holdfast.model.admission import Enqueue
 from holdfast.model.audit import principal
@@ -227,10 +227,19 @@ class WorkerService(PipelineParts):
 
     async def enqueue_many(self, requests: Sequence[WorkerRequest], asker: Asker, queue: Enqueue) -> list[Execution | HoldfastError]:
         """Enqueue the runs of many requests to one worker, a thousand in each commit. Returns for each request its run or its error. Raises
-        if a request does not fit; then nothing is written. If a commit has an error, no further commit follows, so there are fewer results
-        than requests.
+        if a request does not fit, with its index; then nothing is written. If a commit has an error, no further commit follows, so there
+        are fewer results than requests.
         """
         items: list[Item] = []
+        try:
+            await self._check_all(requests, asker, queue, items)
+        except HoldfastError as wrong:
+            raise of_input(wrong, len(items)) from None
+        done = await self._engine.enqueue_many(requests[0].worker_id, items, queue, tenant=asker.tenant) if items else ()
+        return [one if isinstance(one, HoldfastError) else one.header for one in done]
+
+    async def _check_all(self, requests: Sequence[WorkerRequest], asker: Asker, queue: Enqueue, items: list[Item]) -> None:
+        """Check each request, and add its run to the items."""
         for request in map(accept.traced, requests):
             served = accept.served_version(self._served.get(request.worker_id), request)
             limits = accept.limits_of(request, served.worker.contract)
@@ -249,8 +258,6 @@ class WorkerService(PipelineParts):
                     graph=served.graph_text,
                 )
             )
-        done = await self._engine.enqueue_many(requests[0].worker_id, items, queue, tenant=asker.tenant) if items else ()
-        return [one if isinstance(one, HoldfastError) else one.header for one in done]
 
     async def accept_child(
         self, parent: Execution, accepted: AcceptedRequest | None, at: Identity, request: ChildRequest, queued: Queued | None = None
