@@ -140,7 +140,18 @@ def test_a_crash_anywhere_leaves_one_execution_of_each_enqueue(colour: str) -> N
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"queue": "a/b"}, {"delay": -1}, {"ttl": "soon"}, {"head_start": None}, {"units": 1.5}, {"key": 7}, {"target": 7}, {"input": {1, 2}}],
+    [
+        {"queue": "a/b"},
+        {"delay": -1},
+        {"ttl": 31_622_401},
+        {"delay": float("nan")},
+        {"ttl": "soon"},
+        {"head_start": None},
+        {"units": 1.5},
+        {"key": 7},
+        {"target": 7},
+        {"input": {1, 2}},
+    ],
 )
 async def test_a_wrong_argument_raises_on_the_authors_line_and_records_nothing(wrong: dict[str, Any]) -> None:
     @durable_execution

@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 import holdfast
 from holdfast.cli.main import program
-from holdfast.model.errors import HoldfastError
+from holdfast.model import codec
+from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.model.queue_errors import QueueFull
 from holdfast.service.function_loader import load
 from tests.surface.queue_scene import Scene
@@ -33,6 +34,36 @@ def test_a_push_writes_each_line_and_names_lines_with_mistakes_by_their_number(q
         "queue emails: pushed 2, 2 lines were refused",
     ]
     assert [line["waiting"] for line in queues.lines("list")] == [2]
+
+
+@pytest.mark.parametrize("target", ["mail.py:send", "queue-based-worker"])
+def test_a_line_that_is_longer_than_any_input_is_too_large_and_the_lines_after_it_go_in(queues: Scene, target: str) -> None:
+    file, most = queues.folder / "inputs.jsonl", codec.MAX_PAYLOAD_BYTES
+    good = '{"message": {"task": "Sum up."}, "idempotency_key": "a"}'
+    largest = "".join('{"x": "' + "x" * (size - 9) + '"}\n' for size in (10_000_000, 2 * most + 5, most + 1))
+    file.write_text(f"{good}\n{largest}{good}\n")
+    ended = queues("push", "emails", str(queues.functions) + ":send" if "mail" in target else target, f"@{file}")
+    told = f"error[payload_too_large]: The line is longer than {most:,} bytes, the most that an input may have."
+    assert [line for line in ended.stderr.splitlines() if "error" in line] == [f"line {number}: {told}" for number in (2, 3, 4)]
+    assert "pushed 2, 3 lines were refused" in ended.stderr
+
+
+def test_an_idempotency_key_that_cannot_be_one_is_called_so_and_cut(queues: Scene) -> None:
+    ended = queues("push", "emails", f"{queues.functions}:send", "-", "--key-field", "id", input=json.dumps({"id": "x y" * 900}) + "\n")
+    (line,) = [line for line in ended.stderr.splitlines() if "error" in line]
+    assert line.startswith("line 1: error[invalid_parameter]: Idempotency key 'x yx y")
+    assert line.endswith("use 1 to 64 letters, digits, '-' or '_'.")
+    assert len(line) < 250
+
+
+@pytest.mark.parametrize("option", ["--ttl", "--delay", "--head-start"])
+@pytest.mark.parametrize("value", ["inf", "nan", "1e300", "31622401", "-1"])
+def test_a_time_that_no_run_can_have_is_refused_with_the_range_and_pushes_nothing(queues: Scene, option: str, value: str) -> None:
+    ended = queues("push", "emails", f"{queues.functions}:send", "-", option, value, input="1\n")
+    assert isinstance(ended.exception, InvalidParameter)
+    assert str(ended.exception) == f"{option} is {float(value)!r}; use a number of seconds from 0 up to 31,622,400 (366 days)."
+    assert not Path(queues.store).exists()
+    assert "pushed 1" in queues.said("push", "emails", f"{queues.functions}:send", "-", option, "31622400", input="1\n")
 
 
 def test_the_same_push_again_pushes_only_what_is_missing(queues: Scene) -> None:

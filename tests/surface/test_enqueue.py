@@ -138,6 +138,8 @@ async def test_a_key_of_many_that_was_used_before_is_named_by_its_index() -> Non
         ({"delay": -1}, InvalidParameter),
         ({"ttl": "soon"}, InvalidParameter),
         ({"head_start": float("inf")}, InvalidParameter),
+        ({"ttl": 31_622_401}, InvalidParameter),
+        ({"delay": float("nan")}, InvalidParameter),
         ({"units": -1}, InvalidParameter),
         ({"same": "both"}, InvalidParameter),
         ({"user": "ann"}, InvalidParameter),

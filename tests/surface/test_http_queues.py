@@ -145,6 +145,16 @@ async def test_a_body_that_does_not_fit_is_refused_and_nothing_is_written(body: 
         assert (await desk.http.get("/v1/queues")).json() == {"queues": []}
 
 
+@pytest.mark.parametrize("name", ["delay", "ttl", "head_start"])
+async def test_a_time_that_no_run_can_have_is_refused_with_the_range(name: str) -> None:
+    async with serving(Queue("emails")) as desk:
+        for value in (31_622_401, 1e300, -1):
+            told = (await desk.post(EMAILS, {"target": "send", "inputs": {"to": "ada"}, name: value})).json()["error"]
+            assert (told["error_code"], "from 0 up to 31,622,400 (366 days)" in told["message"]) == ("invalid_parameter", True)
+        good = await desk.post(EMAILS, {"target": "send", "inputs": {"to": "ada"}, name: 31_622_400})
+        assert good.status_code == 202
+
+
 async def test_an_operator_pauses_sets_drains_and_each_change_is_noted() -> None:
     async with serving(Queue("emails", at_once=2, rates="100/m")) as desk:
         for verb, mode in (("pause", "paused"), ("resume", "open"), ("drain", "draining")):

@@ -16,6 +16,7 @@ from holdfast.cli.arguments import StorePlace
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.terminal import print_document, printable, say, working
 from holdfast.cli.workers import declares_workers
+from holdfast.engine.enqueues import milliseconds
 from holdfast.model.admission import Same
 from holdfast.model.codec import MAX_PAYLOAD_BYTES
 from holdfast.model.errors import HoldfastError, InvalidParameter
@@ -66,9 +67,9 @@ class PushCommand(msgspec.Struct, frozen=True, kw_only=True):
             tenant=tenant,
             key_field=key_field,
             lane_field=lane_field,
-            delay_ms=round(delay * 1000),
-            ttl_ms=None if ttl is None else round(ttl * 1000),
-            head_start_ms=round(head_start * 1000),
+            delay_ms=milliseconds(delay, "--delay"),
+            ttl_ms=None if ttl is None else max(1, milliseconds(ttl, "--ttl")),
+            head_start_ms=milliseconds(head_start, "--head-start"),
             same=Same(same),
         )
         return cls(target=target, file=_file_of(inputs), place=place, options=options)
@@ -198,7 +199,7 @@ def _lines(opened: IO[bytes], bar: _Bar) -> Iterator[tuple[int, bytes]]:
         while len(line) > _LONGEST and not line.endswith(b"\n"):
             more = opened.readline(_LONGEST + 1)
             bar.read(more)
-            if len(more) <= _LONGEST:
+            if len(more) <= _LONGEST or more.endswith(b"\n"):
                 break
         if line.strip():
             yield number, line

@@ -76,12 +76,12 @@ def push(
     same: Annotated[
         str, typer.Option("--same", metavar="WORD", help="What to do if a key was pushed before: existing, replace or refuse.")
     ] = "existing",
-    delay: Annotated[float, typer.Option("--delay", metavar="SECONDS", min=0, help="How long the runs are kept out of their lanes.")] = 0.0,
+    delay: Annotated[float, typer.Option("--delay", metavar="SECONDS", help="How long the runs are kept out of their lanes.")] = 0.0,
     ttl: Annotated[
-        float | None, typer.Option("--ttl", metavar="SECONDS", min=0.001, help="How long a run may wait before it expires.")
+        float | None, typer.Option("--ttl", metavar="SECONDS", help="How long a run may wait before it expires.")
     ] = None,
     head_start: Annotated[
-        float, typer.Option("--head-start", metavar="SECONDS", min=0, help="Admit the runs as if they had been enqueued this much earlier.")
+        float, typer.Option("--head-start", metavar="SECONDS", help="Admit the runs as if they had been enqueued this much earlier.")
     ] = 0.0,
     json_output: JsonOption = False,
     store: StoreOption = None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol, TypeVar
 from urllib.parse import unquote
@@ -11,6 +10,7 @@ import msgspec
 
 from holdfast.model.admission import Enqueue, Same
 from holdfast.model.charges import Charge
+from holdfast.model.enqueues import ALLOWED_SECONDS, is_time
 from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.model.execution import Execution, ExecutionStatus, GraphText, Terms, new_execution
 from holdfast.model.history import KIND
@@ -22,7 +22,6 @@ from holdfast.model.summary import begun, pipeline_of
 from holdfast.model.verbs import Start
 from holdfast.store.seam import ExecutionStore, GraphStore, QueueStore
 
-_MOST_SECONDS: Final = 10 * 366 * 86_400.0
 BULK: Final = 1000
 """One commit enqueues at most this many executions."""
 
@@ -107,18 +106,19 @@ def enqueue_of(
     return Enqueue(
         queue=checked_queue(queue),
         key=key,
-        delay_ms=_milliseconds(delay, "delay"),
-        ttl_ms=None if ttl is None else max(1, _milliseconds(ttl, "ttl")),
-        head_start_ms=_milliseconds(head_start, "head_start"),
+        delay_ms=milliseconds(delay, "delay"),
+        ttl_ms=None if ttl is None else max(1, milliseconds(ttl, "ttl")),
+        head_start_ms=milliseconds(head_start, "head_start"),
         units=units or 0,
         same=Same(same),
         rates=tuple(rates),
     )
 
 
-def _milliseconds(seconds: object, what: str) -> int:
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds) or not 0 <= seconds <= _MOST_SECONDS:
-        raise InvalidParameter(f"{what} is {seconds!r:.50}; use a number of seconds, from 0 up to ten years.")
+def milliseconds(seconds: float, what: str) -> int:
+    """A delay, a time to live or a head start in milliseconds. Raises an error that calls it `what` if it is out of range."""
+    if not is_time(seconds):
+        raise InvalidParameter(f"{what} is {seconds!r:.50}; {ALLOWED_SECONDS}.")
     return round(seconds * 1000)
 
 

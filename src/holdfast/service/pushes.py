@@ -10,7 +10,7 @@ import msgspec
 from holdfast.model import codec
 from holdfast.model.admission import Enqueue, Same
 from holdfast.model.clock import Clock
-from holdfast.model.errors import FunctionNotFound, HoldfastError, InvalidParameter
+from holdfast.model.errors import FunctionNotFound, HoldfastError, InvalidParameter, PayloadTooLarge
 from holdfast.model.execution import Terms, new_execution
 from holdfast.model.ids import IdSource, checked_key
 from holdfast.model.operations import Kind
@@ -105,7 +105,7 @@ def _told(store: Store, batch: Sequence[tuple[int, Start | HoldfastError]], now:
 
 
 def _start(target: PushTarget, text: bytes, options: PushOptions, now: int, ids: IdSource) -> Start:
-    value = codec.loads(text)
+    value = read_line(text)
     payload = codec.dumps(value)
     asked = Enqueue(
         queue=options.queue,
@@ -120,6 +120,13 @@ def _start(target: PushTarget, text: bytes, options: PushOptions, now: int, ids:
         ids(now), checked_key(name), target.function, target.version, payload=payload, now=now, terms=target.terms, **who
     )
     return Start(header, payload, enqueue=asked)
+
+
+def read_line(text: bytes) -> Any:
+    """The JSON document of one line."""
+    if len(text.strip()) > codec.MAX_PAYLOAD_BYTES:
+        raise PayloadTooLarge(f"The line is longer than {codec.MAX_PAYLOAD_BYTES:,} bytes, the most that an input may have.")
+    return codec.loads(text)
 
 
 def member_of(value: Any, field: str | None) -> str | None:

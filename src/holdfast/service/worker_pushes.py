@@ -13,7 +13,6 @@ import msgspec
 from holdfast.contract.protocol import request_from
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.engine.enqueues import enqueue_of
-from holdfast.model import codec
 from holdfast.model.admission import Enqueue
 from holdfast.model.audit import principal
 from holdfast.model.errors import HoldfastError
@@ -22,7 +21,7 @@ from holdfast.model.operations import Kind
 from holdfast.model.payloads import PayloadCodec
 from holdfast.model.queue_errors import QueueFull
 from holdfast.service.engines import open as open_engine
-from holdfast.service.pushes import PushedLine, PushOptions, member_of
+from holdfast.service.pushes import PushedLine, PushOptions, member_of, read_line
 from holdfast.service.settings import Settings
 from holdfast.service.worker_runtime import WorkerSettings
 from holdfast.workers.run_lookup import Asker
@@ -93,7 +92,7 @@ class WorkerPush(msgspec.Struct, frozen=True, kw_only=True):
         return told, full
 
     async def _line(self, service: WorkerService, worker: str, text: bytes) -> Execution:
-        options, inputs = self.options, codec.loads(text)
+        options, inputs = self.options, read_line(text)
         if not isinstance(inputs, dict):
             raise InvalidRequest("The inputs of a worker must be a JSON object.")
         asked: Enqueue = enqueue_of(
