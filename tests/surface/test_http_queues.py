@@ -155,6 +155,15 @@ async def test_a_time_that_no_run_can_have_is_refused_with_the_range(name: str) 
         assert good.status_code == 202
 
 
+async def test_a_message_says_how_many_tokens_it_may_use_and_a_rate_of_tokens_counts_them() -> None:
+    async with serving(Queue("emails", rates="100 tokens/m")) as desk:
+        message = {"target": "send", "inputs": {"to": "ada"}}
+        told = (await desk.post(EMAILS, {"messages": [{**message, "units": units} for units in (60, 60, 101, -1)]})).json()["runs"]
+        assert sorted(run["state"] for run in told[:2]) == ["queued", "running"]
+        assert [run["error"]["error_code"] for run in told[2:]] == ["invalid_parameter"] * 2
+        assert "never admits more than 100 at once" in told[2]["error"]["message"]
+
+
 async def test_an_operator_pauses_sets_drains_and_each_change_is_noted() -> None:
     async with serving(Queue("emails", at_once=2, rates="100/m")) as desk:
         for verb, mode in (("pause", "paused"), ("resume", "open"), ("drain", "draining")):

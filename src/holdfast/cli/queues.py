@@ -8,7 +8,7 @@ import typer
 
 from holdfast.cli import completion
 from holdfast.cli import queue_pages as pages
-from holdfast.cli.arguments import CodecOption, JsonOption, LinesOption, StoreOption, StorePlace
+from holdfast.cli.arguments import CodecOption, ConfigOption, JsonOption, LinesOption, StoreOption, StorePlace, TrustOption
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.terminal import print_document, print_line, printable, say, working
 from holdfast.model.clock import SystemClock
@@ -72,22 +72,32 @@ def push(
     lane_field: Annotated[
         str | None, typer.Option("--lane-field", metavar="NAME", help="The member of each input that is the key of its lane.")
     ] = None,
+    units_field: Annotated[
+        str | None,
+        typer.Option(
+            "--units-field", metavar="NAME", help="The member of each input that is how many tokens it may use, for rates of tokens."
+        ),
+    ] = None,
     tenant: Annotated[str | None, typer.Option("--tenant", metavar="NAME", help="The tenant of the runs.")] = None,
     same: Annotated[
         str, typer.Option("--same", metavar="WORD", help="What to do if a key was pushed before: existing, replace or refuse.")
     ] = "existing",
     delay: Annotated[float, typer.Option("--delay", metavar="SECONDS", help="How long the runs are kept out of their lanes.")] = 0.0,
-    ttl: Annotated[
-        float | None, typer.Option("--ttl", metavar="SECONDS", help="How long a run may wait before it expires.")
-    ] = None,
+    ttl: Annotated[float | None, typer.Option("--ttl", metavar="SECONDS", help="How long a run may wait before it expires.")] = None,
     head_start: Annotated[
         float, typer.Option("--head-start", metavar="SECONDS", help="Admit the runs as if they had been enqueued this much earlier.")
     ] = 0.0,
     json_output: JsonOption = False,
+    trust: TrustOption = False,
+    config: ConfigOption = None,
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Push many runs into a queue, a thousand in each commit. A line with a mistake is named by its number, and the others go in.
+    """Push many runs into a queue: up to a thousand in each commit, of a worker or pipeline up to two hundred. A line with a mistake is
+    named by its number, and the others go in.
+
+    Queues that the target's file and the operator's file declare are written into the store first. Nothing is run, and no schedule is
+    declared.
 
     If the command is interrupted, give it again: with --key-field it finds what it has pushed.
     """
@@ -101,11 +111,14 @@ def push(
         place,
         key_field=key_field,
         lane_field=lane_field,
+        units_field=units_field,
         tenant=tenant,
         same=same,
         delay=delay,
         ttl=ttl,
         head_start=head_start,
+        config=config,
+        trust=trust,
     )
     raise typer.Exit(order.run(json_output=json_output))
 

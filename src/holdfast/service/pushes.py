@@ -39,6 +39,8 @@ class PushOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The member of each input that is its idempotency key. If the same lines are pushed again, the existing executions are found."""
     lane_field: str | None = None
     """The member of each input that is the key of its lane."""
+    units_field: str | None = None
+    """The member of each input that is how many tokens it is expected to use."""
     delay_ms: int = 0
     ttl_ms: int | None = None
     head_start_ms: int = 0
@@ -113,6 +115,7 @@ def _start(target: PushTarget, text: bytes, options: PushOptions, now: int, ids:
         delay_ms=options.delay_ms,
         ttl_ms=options.ttl_ms,
         head_start_ms=options.head_start_ms,
+        units=units_of(value, options.units_field) or 0,
         same=options.same,
     )
     name, who = member_of(value, options.key_field), {"tenant": options.tenant}
@@ -120,6 +123,16 @@ def _start(target: PushTarget, text: bytes, options: PushOptions, now: int, ids:
         ids(now), checked_key(name), target.function, target.version, payload=payload, now=now, terms=target.terms, **who
     )
     return Start(header, payload, enqueue=asked)
+
+
+def units_of(value: Any, field: str | None) -> int | None:
+    """The member of an input that is how many tokens it is expected to use."""
+    if field is None:
+        return None
+    found = value.get(field) if isinstance(value, dict) else None
+    if type(found) is not int or found < 0:
+        raise InvalidParameter(f"The input has no whole number from 0 on in {field!r:.100}.")
+    return found
 
 
 def read_line(text: bytes) -> Any:

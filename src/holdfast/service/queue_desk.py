@@ -20,6 +20,7 @@ from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.ids import IdSource
 from holdfast.model.places import Level, checked_queue
 from holdfast.model.queues import LaneStanding, Mode, QueueRow, QueueSettings, QueueStanding
+from holdfast.service.declared_queues import Queue
 from holdfast.service.pushes import PushedLine, PushOptions, PushTarget, published_target, push
 from holdfast.service.queue_settings import changed
 from holdfast.service.redrives import Redriven, redrive
@@ -147,6 +148,11 @@ class QueueDesk:
         return ParkedRun(header, str(told.get("ErrorType") or header.status.value), str(told.get("ErrorMessage") or ""))
 
     # --- changing
+
+    def declare(self, queues: Sequence[Queue]) -> None:
+        """Write what code and the operator's file declare, as a runner does when it begins."""
+        if queues:
+            self._store.declare([queue.row() for queue in queues])
 
     def pause(self, queue: str) -> QueueRow:
         """Pause the queue: it accepts runs and admits none."""

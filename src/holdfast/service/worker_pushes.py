@@ -21,7 +21,7 @@ from holdfast.model.operations import Kind
 from holdfast.model.payloads import PayloadCodec
 from holdfast.model.queue_errors import QueueFull
 from holdfast.service.engines import open as open_engine
-from holdfast.service.pushes import PushedLine, PushOptions, member_of, read_line
+from holdfast.service.pushes import PushedLine, PushOptions, member_of, read_line, units_of
 from holdfast.service.settings import Settings
 from holdfast.service.worker_runtime import WorkerSettings
 from holdfast.workers.run_lookup import Asker
@@ -61,6 +61,7 @@ class WorkerPush(msgspec.Struct, frozen=True, kw_only=True):
         opening = open_engine(
             self.store, workers=[self.file], worker_settings=self.settings, settings=Settings(at_once=0), codec=self.codec
         )
+        opening.declares = False  # a push starts nothing: whoever serves the worker declares its schedule
         with asyncio.Runner() as runner:
             engine = runner.run(opening.__aenter__())
             try:
@@ -101,6 +102,7 @@ class WorkerPush(msgspec.Struct, frozen=True, kw_only=True):
             delay=options.delay_ms / 1000,
             ttl=None if options.ttl_ms is None else options.ttl_ms / 1000,
             head_start=options.head_start_ms / 1000,
+            units=units_of(inputs, options.units_field),
             same=options.same.value,
         )
         key = member_of(inputs, options.key_field)

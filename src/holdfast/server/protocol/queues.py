@@ -62,6 +62,7 @@ class _Message(msgspec.Struct, forbid_unknown_fields=True):
     delay: float = 0.0
     ttl: float | None = None
     head_start: float = 0.0
+    units: int | None = None
     same: str = "existing"
     tenant: str | None = None
 
@@ -160,6 +161,7 @@ class Queues:
             delay=message.delay,
             ttl=message.ttl,
             head_start=message.head_start,
+            units=message.units,
             same=message.same,
         )
         if self._workers is not None and message.target in self._workers.served:
