@@ -21,6 +21,18 @@ from holdfast.service.queue_settings import read_assignment
 app = typer.Typer(help="Look at queues; fill, pause and limit them; start parked runs again.", no_args_is_help=True, rich_markup_mode=None)
 
 QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="The name of the queue.", autocompletion=completion.queues)]
+TargetArgument = Annotated[
+    str,
+    typer.Argument(metavar="TARGET", help="A function that the store knows, or FILE:NAME; a worker or pipeline by file or id."),
+]
+KeyFieldOption = Annotated[
+    str | None,
+    typer.Option(
+        "--key-field",
+        metavar="NAME",
+        help="The member of each input that is its idempotency key. The same push again then pushes only what is missing.",
+    ),
+]
 _ALL = 1 << 62
 
 
@@ -56,19 +68,9 @@ def show(
 @app.command("push")
 def push(
     queue: QueueArgument,
-    target: Annotated[
-        str,
-        typer.Argument(metavar="TARGET", help="A function that the store knows, or FILE:NAME; a worker or pipeline by file or id."),
-    ],
+    target: TargetArgument,
     inputs: Annotated[str, typer.Argument(metavar="@FILE|-", help="The inputs, one JSON document on each line: a file, or stdin.")],
-    key_field: Annotated[
-        str | None,
-        typer.Option(
-            "--key-field",
-            metavar="NAME",
-            help="The member of each input that is its idempotency key. The same push again then pushes only what is missing.",
-        ),
-    ] = None,
+    key_field: KeyFieldOption = None,
     lane_field: Annotated[
         str | None, typer.Option("--lane-field", metavar="NAME", help="The member of each input that is the key of its lane.")
     ] = None,

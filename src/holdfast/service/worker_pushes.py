@@ -61,7 +61,7 @@ class WorkerPush(msgspec.Struct, frozen=True, kw_only=True):
         opening = open_engine(
             self.store, workers=[self.file], worker_settings=self.settings, settings=Settings(at_once=0), codec=self.codec
         )
-        opening.declares = False  # a push starts nothing: whoever serves the worker declares its schedule
+        opening.declares = False  # a push starts nothing: the runner or server of the worker declares its schedule
         with asyncio.Runner() as runner:
             engine = runner.run(opening.__aenter__())
             try:
