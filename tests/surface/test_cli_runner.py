@@ -10,8 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 from holdfast.cli.main import program
+from holdfast.model.clock import SystemClock
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import ExecutionStatus
+from holdfast.model.schedules import Origin
+from holdfast.service.schedule_declarations import Schedule
+from holdfast.service.schedules import Schedules
 from holdfast.store.seam import Filter
 from tests.library.scene import copied
 from tests.surface.cli_program import Program, until
@@ -100,6 +104,9 @@ def test_a_runner_takes_its_queue_and_tenant_prints_what_it_hosts_and_leaves_on_
 def test_a_runner_declares_the_schedules_of_its_files_and_of_the_operators_file(scene: Scene) -> None:
     scene.functions.write_text(FUNCTIONS + '\nfrom holdfast import Schedule\nnightly = Schedule("nightly", send, cron="0 2 * * *")\n')
     (scene.folder / "operator.toml").write_text('[schedules.weekly]\nrun = "other"\ncron = "0 6 * * MON"\n')
+    store = scene.opened()
+    Schedules(store, SystemClock()).declare(Schedule("deleted", "send", cron="0 3 * * *"), Origin.CODE)
+    store.close()
     holdfast = Program(scene.folder)
     process = holdfast.begin("runner", "mail.py", "--config", "operator.toml", "--store", scene.store)
 
@@ -108,10 +115,15 @@ def test_a_runner_declares_the_schedules_of_its_files_and_of_the_operators_file(
         return [(one["name"], one["origin"], one["input"]) for one in map(json.loads, lines)]
 
     try:
-        until(lambda: declared() == [("nightly", "code", {}), ("weekly", "toml", {})] or None)
+        until(lambda: declared() == [("deleted", "code", {}), ("nightly", "code", {}), ("weekly", "toml", {})] or None)
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=30)
+        _, err = process.communicate(timeout=30)
+    (told,) = [line for line in err.splitlines() if "schedule" in line]
+    assert told == (
+        "warning: schedule deleted of send was declared earlier (code), and is not now; it goes on. "
+        "If its declaration was deleted: holdfast schedules remove deleted"
+    )
 
 
 def test_no_more_run_at_once_than_the_runner_is_told(scene: Scene) -> None:

@@ -106,7 +106,7 @@ class _ForegroundRun:
         """The engine with the functions of the file, and with the workers that they run, if there are any."""
         place, options = self._order.place, self._order.workers
         files = [*options.files, *self._named()]
-        queues = declared_together(queues_beside(self._loaded.beside), {})
+        queues = declared_together(queues_beside(self._loaded.beside, self._loaded.module), {})
         if not files:
             queues = declared_together(queues, operators_queues(options.config, trust=options.trust))
             return open_engine(place.where, functions=self._loaded.beside, queues=queues, codec=place.codec())

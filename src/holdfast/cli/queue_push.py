@@ -24,7 +24,7 @@ from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.model.places import checked_queue
 from holdfast.model.queue_errors import QueueFull
 from holdfast.service.client import Client
-from holdfast.service.declared_beside import queues_beside
+from holdfast.service.declared_beside import not_declared_told, queues_beside
 from holdfast.service.declared_queues import Queue, declared_together
 from holdfast.service.function_loader import load
 from holdfast.service.pushes import PushedLine, PushOptions, PushTarget
@@ -128,7 +128,9 @@ class PushCommand(msgspec.Struct, frozen=True, kw_only=True):
         with contextlib.redirect_stdout(sys.stderr):
             found = load(self.target)
         function = found.function
-        return PushTarget(function.name, function.version, function.terms), declared_together(queues_beside(found.beside), operators)
+        return PushTarget(function.name, function.version, function.terms), declared_together(
+            queues_beside(found.beside, found.module), operators
+        )
 
     def _worker(self) -> WorkerPush:
         """The worker, with the operator's settings, because the operator's rate applies to its lane. The worker does not run here."""
@@ -136,6 +138,9 @@ class PushCommand(msgspec.Struct, frozen=True, kw_only=True):
         from holdfast.service.worker_pushes import WorkerPush
 
         file, _, worker = self.target.partition(":")
+        told = not_declared_told(Path(file))
+        if told is not None:
+            say(f"warning: {printable(told)}")
         settings, _ = operators_settings(None, self.config, Consent(trust=self.trust))
         return WorkerPush(
             store=self.place.where,

@@ -20,7 +20,7 @@ from holdfast.cli import completion
 from holdfast.cli.arguments import CodecOption, ConfigOption, StorePlace, TrustOption
 from holdfast.cli.operators_queues import operators_queues
 from holdfast.cli.serve import DRAIN_SECONDS, set_function_log_level, told_to_leave
-from holdfast.cli.serve_schedules import schedules_of_file
+from holdfast.cli.serve_schedules import schedules_of_file, warn_of_left_over
 from holdfast.cli.serve_workers import IsolationOption, ServeWorkers
 from holdfast.cli.terminal import print_table, printable, say, warn_of_root
 from holdfast.model.errors import FunctionNotFound, InvalidParameter
@@ -192,6 +192,7 @@ async def _run(order: RunnerOptions, found: FoundTargets, workers: ServeWorkers 
         _check_pipelines(order, workers)
         _print_hosted(order, opening.engine.registry.hosted())
         _warn_of_queues(order, opening.engine.store)
+        warn_of_left_over(opening.engine, opening.schedules, set())
         await leaving.wait()
         say("leaving: waiting until running work can be stopped")
         if not await drained(opening.engine, DRAIN_SECONDS):
@@ -210,7 +211,7 @@ def _opening(order: RunnerOptions, found: FoundTargets, workers: ServeWorkers | 
     )
     functions = [one for one in found.inline if order.chosen is None or one.name in order.functions]
     opening = open_engine(order.place.where, functions=functions, schedules=found.schedules, settings=settings)
-    opening.operators_schedules = schedules
+    opening.operators_schedules, opening.warns = schedules, False  # this command prints the warnings itself
     if workers is not None:
         workers.runtime.chosen = order.chosen and frozenset((*order.workers, *order.pipelines))
         opening.runtime = workers.runtime

@@ -14,7 +14,7 @@ from holdfast.durable.execution import DurableFunction
 from holdfast.model import codec, reading
 from holdfast.model.durations import HINT, parsed
 from holdfast.model.errors import PayloadNotJson
-from holdfast.model.ids import checked_version
+from holdfast.model.ids import LATEST, checked_version
 from holdfast.model.schedule_errors import ScheduleInvalid
 from holdfast.model.schedules import USUAL_CATCH_UP, CatchUp, Definition, Overlap, checked_definition, checked_input, checked_schedule_name
 from holdfast.model.timing import ClockChanges, Timing
@@ -94,6 +94,13 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return checked_input(codec.dumps(without_models(self.input)))
         except (Unwritable, RecursionError, PayloadNotJson) as error:
             raise ScheduleInvalid(f"Schedule {self.name!r}: the input cannot be written as JSON: {error}.") from None
+
+
+def sendable(schedule: Schedule) -> Schedule:
+    """The schedule with values of JSON only, for another process: its function by name. Raises an error if a value is not allowed."""
+    definition, text = schedule.definition(), schedule.input_text()
+    version = LATEST if schedule.version is None and definition.version == LATEST else schedule.version
+    return msgspec.structs.replace(schedule, run=definition.function, version=version, input=codec.loads(text))
 
 
 def check_declared(schedules: Sequence[object]) -> None:
