@@ -205,9 +205,9 @@ async def test_of_very_many_queues_only_those_that_are_shown_are_read(scene: Sce
     read: list[str] = []
     standing = type(scene.store).standing
 
-    def counted(store: Any, queue: str, now: int) -> Any:
+    def counted(store: Any, queue: str, now: int, tenant: str | None) -> Any:
         read.append(queue)
-        return standing(store, queue, now)
+        return standing(store, queue, now, tenant)
 
     monkeypatch.setattr(type(scene.store), "standing", counted)
     async with scene.browser() as browser:

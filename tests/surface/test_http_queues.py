@@ -237,9 +237,39 @@ async def test_a_tenant_enqueues_for_itself_sees_its_own_and_changes_nothing_for
             assert (await desk.post(f"{EMAILS}/{verb}", headers=acme)).status_code == 403
         seen = (await desk.http.get(EMAILS, headers=viewer)).json()
         assert (seen["waiting"], {lane["lane"] for lane in seen["lanes"]}) == (2, {"emails/tenant=acme/function=send:$LATEST"})
-        assert (await desk.http.get("/v1/queues", headers=acme)).json()["queues"][0]["waiting"] == 2
+        (listed,) = (await desk.http.get("/v1/queues", headers=acme)).json()["queues"]
+        assert (listed["waiting"], listed["delayed"], listed["parked"], listed["held"]) == (2, 0, 0, 0)
+        assert "oldest_at" not in listed, "the store does not know it of one tenant"
+        assert "admitted" not in listed
         assert (await desk.http.get(EMAILS, headers=root)).json()["waiting"] == 4
         assert (await desk.http.get(EMAILS)).status_code in (401, 403)
+
+
+async def test_a_tenant_with_hundreds_of_keys_and_a_long_name_sees_all_of_its_own_numbers() -> None:
+    async with serving(Queue("emails"), credentials=True) as desk:
+        root, long = bearer(token(desk.store, "operator")), "t" * 170
+        mine = bearer(token(desk.store, "operator", tenant=long))
+        await desk.post(f"{EMAILS}/pause", headers=root)
+        message = {"target": "send", "inputs": {"to": "ada"}}
+        many = [{**message, "key": f"k{number}"} for number in range(250)] + [{**message, "delay": 60}]
+        assert (await desk.post(EMAILS, {"messages": many}, headers=mine)).status_code == 202
+        assert (await desk.post(EMAILS, {**message, "delay": 60}, headers=root)).status_code == 202
+        seen = (await desk.http.get(EMAILS, headers=mine)).json()
+        assert (seen["waiting"], seen["delayed"], len(seen["lanes"]), seen["more_lanes"]) == (250, 1, 100, True)
+
+
+async def test_a_redrive_of_named_runs_reads_only_those_and_of_its_own_tenant(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(Queue("emails"), Queue("other"), credentials=True) as desk:
+        acme, root = bearer(token(desk.store, "operator", tenant="acme")), bearer(token(desk.store, "operator"))
+        bad = {"target": "send", "inputs": {"to": "ada", "fails": True}}
+        places = ((EMAILS, acme), (EMAILS, root), ("/v1/queues/other", acme))
+        parked = [(await desk.post(path, bad, headers=who)).json()["run_id"] for path, who in places]
+        for run in parked:
+            await desk.ended(run)
+        monkeypatch.setattr(desk.store, "parked", None)  # a read of every parked run would fail
+        told = (await desk.post(f"{EMAILS}/redrive", {"runs": [*parked, "unknown"]}, headers=acme)).json()["runs"]
+        assert [one.get("error", {}).get("error_code") for one in told] == [None, *["invalid_parameter"] * 3]
+        await desk.ended(told[0]["run_id"])
 
 
 async def test_runs_of_a_worker_are_enqueued_parked_and_redriven_over_http_and_a_message_that_does_not_fit_is_refused() -> None:

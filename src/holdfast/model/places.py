@@ -109,6 +109,11 @@ def _joined(queue: str, tenant: str | None, key: str | None, function: str, vers
     return "/".join(parts)
 
 
+def tenant_lane(queue: str, tenant: str) -> str:
+    """The lane of all executions of a tenant in a queue."""
+    return f"{checked_queue(queue)}/{Level.TENANT}={_escaped(tenant, 'tenant')}"
+
+
 @lru_cache(maxsize=4096)
 def path(lane: str) -> tuple[str, ...]:
     """The lanes of a path, from the queue down to the leaf itself."""

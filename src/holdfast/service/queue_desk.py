@@ -6,7 +6,6 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import quote
 
 import msgspec
 
@@ -18,7 +17,7 @@ from holdfast.model.clock import Clock
 from holdfast.model.errors import InvalidParameter, PayloadNotJson, Rejected, Retryable
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.ids import IdSource
-from holdfast.model.places import Level, checked_queue
+from holdfast.model.places import checked_queue, tenant_lane
 from holdfast.model.queues import LaneStanding, Mode, QueueRow, QueueSettings, QueueStanding
 from holdfast.service.declared_queues import Queue
 from holdfast.service.pushes import PushedLine, PushOptions, PushTarget, published_target, push
@@ -53,6 +52,8 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
     row: QueueRow
     settings: QueueSettings
     standing: QueueStanding
+    tenant: str | None = None
+    """The tenant whose counts these are; None: the counts are of all tenants. Those of a tenant lack `oldest_at` and `admitted`."""
     lanes: tuple[LaneStanding, ...] = ()
     more_lanes: bool = False
     """Whether there are more lanes than these."""
@@ -95,10 +96,8 @@ class QueueDesk:
         if queue is not None:
             self._needed(queue)
         left = limit
-        while left > 0 and (page := self._store.parked(queue, beyond, _PAGE)):
+        while left > 0 and (page := self._store.parked(queue, beyond, _PAGE, tenant)):
             for header in page:
-                if tenant is not None and header.tenant != tenant:
-                    continue
                 run = self._explained(header)
                 if error in (None, run.error_code):
                     yield run
@@ -109,30 +108,19 @@ class QueueDesk:
 
     def _view(self, row: QueueRow, tenant: str | None, lanes: int) -> QueueView:
         now, settings = self._clock.now(), row.settings()
-        found: Sequence[LaneStanding]
-        if tenant is None:
-            standing = self._store.standing(row.name, now)
-            found = self._store.lanes(row.name, "", lanes + 1) if lanes else ()
-        else:
-            found = self._lanes_of(row.name, tenant, max(lanes, _PAGE) + 1)
-            leaves = [lane for lane in found if lane.level == Level.LEAF]
-            parked = sum(1 for _ in self.parked(row.name, tenant=tenant, limit=_PAGE))
-            standing = QueueStanding(waiting=sum(x.waiting for x in leaves), held=sum(x.held for x in leaves), parked=parked)
+        standing = self._store.standing(row.name, now, tenant)
+        below = "" if tenant is None else f"{tenant_lane(row.name, tenant)}/"
+        found = [lane for lane in self._store.lanes(row.name, below, lanes + 1) if lane.key.startswith(below)] if lanes else []
         head = next(iter(self._store.lanes(row.name, "", 1)), None)
         return QueueView(
             row=row,
             settings=settings,
             standing=standing,
+            tenant=tenant,
             lanes=tuple(found[:lanes]),
             more_lanes=bool(lanes) and len(found) > lanes,
             next_admission=_next_admission(row, standing, head, now),
         )
-
-    def _lanes_of(self, queue: str, tenant: str, limit: int) -> Sequence[LaneStanding]:
-        """The lanes of one tenant, found by the beginning of their keys. Keys of other tenants never begin like that, because each part of
-        a key is escaped."""
-        begin = f"{queue}/{Level.TENANT}={quote(tenant, safe='$+@.-_ ')}/"
-        return [lane for lane in self._store.lanes(queue, begin, limit) if lane.key.startswith(begin)]
 
     def _explained(self, header: Execution) -> ParkedRun:
         """Why a parked run failed: the error of its response if it is a run of a worker, else the error of its function."""

@@ -15,8 +15,8 @@ from holdfast.service.queue_settings import MEMBERS, setting_at
 
 
 def queue_document(view: QueueView) -> dict[str, Any]:
-    """A queue in a list."""
-    standing = view.standing
+    """A queue in a list. What the store cannot tell of one tenant is left out."""
+    standing, of_all = view.standing, view.tenant is None
     return {
         "queue": view.row.name,
         "mode": view.row.mode.value,
@@ -24,11 +24,11 @@ def queue_document(view: QueueView) -> dict[str, Any]:
         "delayed": standing.delayed,
         "held": standing.held,
         "at_once": view.settings.limits.at_once,
-        "oldest_at": time_of(standing.oldest_at),
+        **({"oldest_at": time_of(standing.oldest_at)} if of_all else {}),
         "parked": standing.parked,
-        "admitted": standing.admitted,
+        **({"admitted": standing.admitted} if of_all else {}),
         "admitted_per_minute": round(standing.per_minute, 1),
-        **({} if view.settings.most_waiting_usd is None else {"waiting_usd": standing.money / NANO}),
+        **({} if view.settings.most_waiting_usd is None or not of_all else {"waiting_usd": standing.money / NANO}),
     }
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from holdfast.model.codec import loads
 from holdfast.model.execution import Execution
-from holdfast.model.places import level_of
+from holdfast.model.places import level_of, tenant_lane
 from holdfast.model.queues import UNLIMITED, LaneStanding, Mode, QueueRow, QueueStanding
 from holdfast.model.rates import RateState
 from holdfast.store import rows
@@ -58,11 +58,12 @@ class QueueReads(Reads):
         """All queues, by name."""
         return [queue_from(row) for row in self._read("queues")]
 
-    def standing(self, queue: str, now: int) -> QueueStanding:
+    def standing(self, queue: str, now: int, tenant: str | None = None) -> QueueStanding:
         """The counts of a queue. Parked and delayed executions are counted from their rows; the other numbers are in the lane."""
-        ((waiting, delayed, held, oldest, parked, admitted, drain, drained_at, money),) = self._read(
-            "standing", {"queue": self._text(queue)}
-        )
+        name, asked = "standing", {"queue": self._text(queue)}
+        if tenant is not None:
+            name, asked = "standing_of", {**asked, "tenant": self._text(tenant), "lane": tenant_lane(queue, tenant)}
+        ((waiting, delayed, held, oldest, parked, admitted, drain, drained_at, money),) = self._read(name, asked)
         fresh = max(0.0, 1 - max(now - drained_at, 0) / _MINUTE_MS)
         return QueueStanding(
             waiting=waiting,
@@ -102,10 +103,10 @@ class QueueReads(Reads):
     def has_open_lane(self, targets: Sequence[Target], now: int) -> bool:
         """Whether a lane is open, or one whose time has come may be opened."""
 
-    def parked(self, queue: str | None, beyond: str = "", limit: int = 100) -> Sequence[Execution]:
+    def parked(self, queue: str | None, beyond: str = "", limit: int = 100, tenant: str | None = None) -> Sequence[Execution]:
         """Parked executions, oldest first."""
         name = "parked" if queue is None else "parked_in"
-        asked = {"queue": queue, "beyond": self._text(beyond), "limit": limit}
+        asked = {"queue": queue, "beyond": self._text(beyond), "limit": limit, "tenant": None if tenant is None else self._text(tenant)}
         if queue is None:
             del asked["queue"]
         return [rows.execution_from(row) for row in self._read(name, asked)]

@@ -177,8 +177,8 @@ class QueueStore(Protocol):
         lanes had this rate before."""
         ...
 
-    def standing(self, queue: str, now: int) -> QueueStanding:
-        """The counts of a queue."""
+    def standing(self, queue: str, now: int, tenant: str | None = None) -> QueueStanding:
+        """The counts of a queue, or of a tenant in it. Those of a tenant do not say which is the oldest, nor how many were admitted."""
         ...
 
     def lanes(self, queue: str, beyond: str = "", limit: int = 100) -> Sequence[LaneStanding]:
@@ -193,8 +193,8 @@ class QueueStore(Protocol):
         """Whether a lane may admit executions of these functions: only then is `admit` worth a transaction."""
         ...
 
-    def parked(self, queue: str | None, beyond: str = "", limit: int = 100) -> Sequence[Execution]:
-        """Parked executions (of a queue), oldest first, after the id `beyond`."""
+    def parked(self, queue: str | None, beyond: str = "", limit: int = 100, tenant: str | None = None) -> Sequence[Execution]:
+        """Parked executions (of a queue, of a tenant), oldest first, after the id `beyond`."""
         ...
 
     def admit(self, targets: Sequence[Target], by: Sequence[Claimant], now: int) -> Committed:

@@ -212,14 +212,27 @@ class Queues:
         said, tenant, desk = _converted(_body(request, dict[str, Any]), _Redrive), _kept_to(request), self._desk(request)
         if said.all is bool(said.runs) or (said.error is not None and not said.all) or len(said.runs) > _MOST_REDRIVEN:
             raise InvalidRequest(f"Name 1 to {_MOST_REDRIVEN:,} parked runs in `runs`, or say `all`, with or without `error`.")
-        wanted = {"tenant": tenant, "limit": _MOST_REDRIVEN if said.all else 1 << 62, "error": said.error}
-        found = await in_thread(Purpose.STORE, lambda: [x.header for x in desk.parked(request.label, **wanted)])
-        parked = {header.id: header for header in found}
+
+        def found() -> dict[str, Execution]:
+            if said.all:
+                listed = desk.parked(request.label, tenant=tenant, limit=_MOST_REDRIVEN, error=said.error)
+                return {one.header.id: one.header for one in listed}
+            desk.needed(request.label)
+            return {header.id: header for run in said.runs if (header := self._parked(request.label, run, tenant)) is not None}
+
+        parked = await in_thread(Purpose.STORE, found)
         chosen = list(parked) if said.all else said.runs
         done = [await self._redriven(parked.get(run), run) for run in chosen]
         started = sum(1 for one in done if "error" not in one)
         await in_thread(Purpose.HOUSE, desk.noted, "redrive", request.label, f"{started} started again")
         return document_reply({"found": len(chosen), "runs": done}, 202)
+
+    def _parked(self, queue: str, run: str, tenant: str | None) -> Execution | None:
+        """A parked run of this queue, by its id, if the caller may see it."""
+        header = self._engine.store.find(run)
+        if header is None or header.place is None or header.place.queue != queue or not header.parked:
+            return None
+        return header if tenant in (None, header.tenant or "default") else None
 
     async def _redriven(self, header: Execution | None, run: str) -> dict[str, Any]:
         try:
