@@ -16,6 +16,8 @@ from holdfast.model.audit import NoteFilter
 from holdfast.model.clock import SystemClock
 from holdfast.model.ids import id_at
 from holdfast.server.protocol.queues import Queues
+from holdfast.server.protocol.routes import worker_routes
+from holdfast.server.protocol.served import ServedWorkers
 from holdfast.service.engines import Opening
 from holdfast.web.app import App
 from holdfast.web.auth.gate import open_gate
@@ -291,4 +293,31 @@ async def test_runs_of_a_worker_are_enqueued_parked_and_redriven_over_http_and_a
             assert parked["id"] == first.json()["run_id"]
             told = (await desk.post("/v1/queues/messages/redrive", {"all": True})).json()
             await desk.ended(told["runs"][0]["run_id"])
+        await gate.close()
+
+
+async def test_a_run_that_waits_in_its_queue_says_where_it_stands_and_for_which_limit() -> None:
+    opening = holdfast.open(":memory:", workers=["queue-based-worker"], queues=[Queue("messages", at_once=1)])
+    async with opening:
+        engine = opening.engine
+        assert opening.runtime is not None
+        service, limits = opening.runtime.worker_service, WebLimits()
+        gate = open_gate(engine.store, host="127.0.0.1", clock=SystemClock())
+        routes = [*Queues(engine, id_at, service).routes(), *worker_routes(ServedWorkers(service, engine.store, engine.clock, limits))]
+        async with client(App(routes, limits, lambda: id_at(SystemClock().now()), gate)) as http:
+            desk = Desk(opening, http)
+            await desk.post("/v1/queues/messages/pause")
+            message = {"target": "queue-based-worker", "inputs": {"message": {}, "idempotency_key": "p"}, "key": "k"}
+            told = (await desk.post("/v1/queues/messages", {"messages": [message, message, {**message, "delay": 60}]})).json()["runs"]
+            seen = [(await http.get(f"/v1/runs/{run['run_id']}")).json() for run in told]
+            lane = "messages/tenant=default/key=k/function=queue-based-worker:$LATEST"
+            common = {"queue": "messages", "lane": lane, "key": "k"}
+            waits = [{**common, "position": position, "limit": "queue messages is paused"} for position in (1, 2)]
+            assert [run["state"] for run in seen] == ["queued"] * 3
+            assert sorted((run["place"] for run in seen[:2]), key=lambda place: place["position"]) == waits
+            assert seen[2]["place"] == {**common, "position": None, "limit": None}
+            await desk.post("/v1/queues/messages/resume")
+            for run in told[:2]:
+                await desk.ended(run["run_id"])
+                assert "place" not in (await http.get(f"/v1/runs/{run['run_id']}")).json()
         await gate.close()
