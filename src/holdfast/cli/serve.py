@@ -289,10 +289,10 @@ def _listener(order: ServeOptions) -> socket.socket:
         raise cannot_listen(order.host, order.port, error) from None
 
 
-def cannot_listen(host: str, port: int, error: OSError) -> InvalidParameter:
+def cannot_listen(host: str, port: int, error: OSError, option: str = "--port") -> InvalidParameter:
     """The error of an address on which no server can listen, with what to do."""
-    cures = {errno.EADDRINUSE: "Name another port with --port, 0 for any free one, or end the program that listens there."}
-    cures[errno.EACCES] = "A port below 1024 needs a privilege: name another with --port."
+    cures = {errno.EADDRINUSE: f"Name another port with {option}, 0 for any free one, or end the program that listens there."}
+    cures[errno.EACCES] = f"A port below 1024 needs a privilege: name another with {option}."
     cure = cures.get(error.errno or 0, "Name an address of this machine with --host.")
     return InvalidParameter(f"{host}:{port} cannot be listened on: {error.strerror}. {cure}")
 
