@@ -22,10 +22,12 @@ from holdfast.service.engines import Opening
 from holdfast.web.app import App
 from holdfast.web.auth.gate import open_gate
 from holdfast.web.limits import Limits as WebLimits
+from tests.postgres import new_schema
 from tests.surface.auth_server import bearer, client, token
 
 EMAILS = "/v1/queues/emails"
 gates: dict[str, asyncio.Event] = {}
+stores: dict[str, str] = {}
 
 
 @durable_execution
@@ -59,9 +61,16 @@ class Desk:
         await self.engine.ending(run)
 
 
+@pytest.fixture(autouse=True, params=["memory", pytest.param("postgres", marks=pytest.mark.long)])
+def where(request: pytest.FixtureRequest) -> str:
+    """The store of `serving`."""
+    stores["now"] = ":memory:" if request.param == "memory" else new_schema()
+    return stores["now"]
+
+
 @asynccontextmanager
 async def serving(*queues: Queue, credentials: bool = False) -> AsyncIterator[Desk]:
-    opening = holdfast.open(":memory:", functions=[send], queues=queues)
+    opening = holdfast.open(stores["now"], functions=[send], queues=queues)
     async with opening:
         engine = opening.engine
         if credentials:
@@ -275,7 +284,7 @@ async def test_a_redrive_of_named_runs_reads_only_those_and_of_its_own_tenant(mo
 
 
 async def test_runs_of_a_worker_are_enqueued_parked_and_redriven_over_http_and_a_message_that_does_not_fit_is_refused() -> None:
-    opening = holdfast.open(":memory:", workers=["queue-based-worker"], queues=[Queue("messages")])
+    opening = holdfast.open(stores["now"], workers=["queue-based-worker"], queues=[Queue("messages")])
     async with opening:
         engine = opening.engine
         assert opening.runtime is not None
@@ -297,7 +306,7 @@ async def test_runs_of_a_worker_are_enqueued_parked_and_redriven_over_http_and_a
 
 
 async def test_a_run_that_waits_in_its_queue_says_where_it_stands_and_for_which_limit() -> None:
-    opening = holdfast.open(":memory:", workers=["queue-based-worker"], queues=[Queue("messages", at_once=1)])
+    opening = holdfast.open(stores["now"], workers=["queue-based-worker"], queues=[Queue("messages", at_once=1)])
     async with opening:
         engine = opening.engine
         assert opening.runtime is not None
