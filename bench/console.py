@@ -22,12 +22,12 @@ import holdfast
 from bench.restart import said
 from bench.terms import Sizes
 from bench.workloads import in_sequence, many
-from holdfast.console.serving import open_console
+from holdfast.console.console import open_console
 from holdfast.model.clock import SystemClock
 from holdfast.model.ids import id_at
-from holdfast.model.standing import Standing
+from holdfast.model.shown_status import ShownStatus
 from holdfast.store.backends import open_store
-from holdfast.store.browsing import Browse
+from holdfast.store.browse import Browse
 from holdfast.store.rows import COLUMNS
 from holdfast.web.app import App
 from holdfast.web.auth.gate import open_gate
@@ -39,7 +39,7 @@ SECONDS: Final = 60.0
 STREAMS: Final = 10
 LOOKS: Final[dict[str, Browse]] = {
     "list": Browse(),
-    "failed": Browse(standings=(Standing.FAILED,)),
+    "failed": Browse(statuses=(ShownStatus.FAILED,)),
     "nothing": Browse(versions=("no-such-version",)),
 }
 """The questions that are timed: everything, what failed, and what is not there. No index finds a version, so the last one looks at as many

@@ -107,7 +107,7 @@ def set_mode(store: Store, queue: str, mode: Mode, **settings: Any) -> None:
 
 async def drained(store: Store) -> None:
     """Nothing waits in the queue, and nothing of it runs."""
-    while (standing := store.standing(QUEUE, 0)).waiting or standing.held:
+    while (state := store.queue_state(QUEUE, 0)).waiting or state.held:
         await asyncio.sleep(POLL_SECONDS)
 
 
@@ -182,7 +182,7 @@ async def fair_pairs(where: Where, sizes: Sizes) -> list[tuple[float, float]]:
         for _ in range(sizes.few):
             beside, alone = [await ten(opened, queue) for queue in (FAIR, ALONE)]
             found.append((beside - JOB_SECONDS, alone))
-        assert opened._engine.store.standing(FAIR, 0).waiting
+        assert opened._engine.store.queue_state(FAIR, 0).waiting
     return found
 
 
@@ -257,7 +257,7 @@ async def backlog_pairs(where: Callable[[], Where], sizes: Sizes, fill: Callable
                 for key, measure, size in (("start", start_to_result, sizes.w6_rounds), ("queue", other_queue, others)):
                     taken = {opened: await measure(opened, size) for opened in order}
                     found[key].append((taken[behind], taken[without]))
-            assert behind._engine.store.standing(PAUSED, 0).waiting == sizes.queue_backlog
+            assert behind._engine.store.queue_state(PAUSED, 0).waiting == sizes.queue_backlog
         return found
 
 

@@ -1,6 +1,9 @@
-"""holdfast: bounded AI workers and durable functions that survive anything.
+"""holdfast: bounded AI workers, and durable functions that continue after a crash.
 
-The front door. Names are loaded when they are asked for, so `import holdfast` costs nothing.
+The names that users import. The module of a name is imported when the name is used for the first time, so `import holdfast` is fast.
+
+Each package here is one layer; its docstring says what is in it. Start reading at model/operations.py (what is recorded), then
+durable/plan.py (what authors call), engine/engine.py (what runs it) and service/engines.py (`holdfast.open`).
 """
 
 from __future__ import annotations
@@ -101,7 +104,7 @@ _WHERE = {
     "worker": "holdfast.workers.decorator",
 }
 
-__all__ = [*(name for name in _WHERE if name != "open")]  # `from holdfast import *` leaves the builtin `open` what it is
+__all__ = [*(name for name in _WHERE if name != "open")]  # `from holdfast import *` must not replace the builtin `open`
 
 
 def __getattr__(name: str) -> Any:

@@ -107,7 +107,7 @@ def _approved(page: Page, url: str) -> str:
     page.goto(f"{url}/console/approvals")
     page.get_by_role("button", name="Approve").click()
     page.goto(f"{url}/console/runs/{first}")
-    page.locator("#run-head .standing", has_text=re.compile("ok|partial")).first.wait_for(timeout=60_000)
+    page.locator("#run-head .status", has_text=re.compile("ok|partial")).first.wait_for(timeout=60_000)
     return first
 
 
@@ -118,7 +118,7 @@ def _restarted(page: Page, url: str, first: str) -> str:
     page.get_by_role("button", name="Show what it would do").click()
     page.get_by_role("button", name=re.compile("^Restart")).click()
     page.wait_for_url(lambda address: "/runs/" in address and first not in address)
-    page.locator("#run-head .standing", has_text=re.compile("person|ok|partial")).first.wait_for(timeout=60_000)
+    page.locator("#run-head .status", has_text=re.compile("person|ok|partial")).first.wait_for(timeout=60_000)
     return page.url.partition("?")[0].rpartition("/")[2]
 
 

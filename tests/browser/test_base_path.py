@@ -89,7 +89,7 @@ def test_behind_a_proxy_with_a_path_of_its_own_an_order_is_started_watched_and_a
         expect(watching.locator("#timeline")).to_contain_text("awaiting-approval")
         page.get_by_label("Result, as JSON").fill('{"approved": true}')
         page.get_by_role("button", name="Send success").click()
-        expect(watching.locator("#run-head .standing").first).to_have_text("ok")
+        expect(watching.locator("#run-head .status").first).to_have_text("ok")
         for name in ("Home", "Runs", "Approvals", "Workers", "Queues", "Schedules", "Cost", "Runners", "Signals", "Audit", "Keys"):
             page.get_by_role("navigation", name="Console").get_by_role("link", name=name, exact=True).click()
             expect(page.locator("main")).to_be_visible()

@@ -52,7 +52,7 @@ def test_an_order_is_started_watched_answered_and_finished_in_the_console(serve:
     page.get_by_role("link", name="Answer…").click()
     page.get_by_label("Result, as JSON").fill('{"approved": true}')
     page.get_by_role("button", name="Send success").click()
-    expect(page.locator("#run-head .standing").first).to_have_text("ok")
+    expect(page.locator("#run-head .status").first).to_have_text("ok")
     page.get_by_role("link", name="Input and result").click()
     expect(page.locator("main")).to_contain_text("approved")
     page.goto(f"{server.url}/console/runs?q=status:ok")
@@ -80,7 +80,7 @@ def test_a_pipeline_is_watched_revised_approved_by_keyboard_compared_and_restart
     if page.get_by_role("button", name="Approve").is_visible():
         page.keyboard.press("Enter")
     expect(watching.locator('svg.hf-graph [data-node="publish"]')).to_contain_text("ok", timeout=60_000)
-    expect(watching.locator("#run-head .standing").first).to_have_text("partial", timeout=60_000)
+    expect(watching.locator("#run-head .status").first).to_have_text("partial", timeout=60_000)
     second = _restarted(watching, first)
     page.goto(f"{dev}/console/compare?left={first.rpartition('/')[2]}&right={second.rpartition('/')[2]}")
     expect(page.locator("main")).to_contain_text("vendor-research")

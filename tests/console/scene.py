@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from holdfast.console.serving import Console
+from holdfast.console.console import Console
 from holdfast.model.clock import Clock, SystemClock
 from holdfast.model.codec import dumps
 from holdfast.model.execution import Execution, State, Terms, new_execution

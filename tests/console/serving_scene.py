@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+from holdfast.console.console import Console
 from holdfast.console.served import Served
-from holdfast.console.serving import Console
 from holdfast.durable import DurableContext, durable_execution
 from holdfast.durable.config import StepConfig
 from holdfast.durable.retries import RetryPresets

@@ -13,7 +13,7 @@ import httpx
 import msgspec
 import pytest
 
-from holdfast.console.serving import Console
+from holdfast.console.console import Console
 from holdfast.model.audit import NoteFilter
 from holdfast.model.clock import Clock
 from holdfast.model.ids import id_at
@@ -37,7 +37,7 @@ FORM = {
 }
 
 
-class Desk:
+class Inbox:
     """A pipeline and a worker that ask, with a console on their store."""
 
     def __init__(self, made: Stage, app: App, clock: Clock, stack: AsyncExitStack) -> None:
@@ -78,7 +78,7 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk(folder: Path, *nodes: Any, workers: tuple[InlineWorker, ...] = (), policy: Policy | None = None) -> AsyncIterator[Desk]:
+async def inbox(folder: Path, *nodes: Any, workers: tuple[InlineWorker, ...] = (), policy: Policy | None = None) -> AsyncIterator[Inbox]:
     clock = PatientClock(skipping=False)
     graph = msgspec.structs.replace(graph_of(*nodes, gives={}), steps=None)
     async with stage(graph, *workers, folder=folder, clock=clock, policy=policy) as made, AsyncExitStack() as stack:
@@ -88,7 +88,7 @@ async def desk(folder: Path, *nodes: Any, workers: tuple[InlineWorker, ...] = ()
         console = Console(store, ":memory:", gate, clock=clock, ids=id_at)
         stack.push_async_callback(gate.close)
         stack.push_async_callback(console.close)
-        yield Desk(made, App(console.routes(), Limits(), lambda: id_at(clock.now()), gate), clock, stack)
+        yield Inbox(made, App(console.routes(), Limits(), lambda: id_at(clock.now()), gate), clock, stack)
 
 
 def asking(**more: Any) -> HumanNode:
@@ -100,7 +100,7 @@ def asking(**more: Any) -> HumanNode:
 
 async def test_a_card_says_what_is_asked_by_whom_what_was_spent_and_who_is_asked_next(tmp_path: Path) -> None:
     chain = (Then(after_seconds=600, approvers=("bob",)),)
-    async with desk(tmp_path, asking(approvers=("ann",), votes=1, within_seconds=3600, then=chain, risk=None)) as at:
+    async with inbox(tmp_path, asking(approvers=("ann",), votes=1, within_seconds=3600, then=chain, risk=None)) as at:
         approval = await at.question()
         ann = await at.person("approver", "ann")
         page = (await ann.get("approvals")).text
@@ -118,7 +118,7 @@ async def test_a_card_says_what_is_asked_by_whom_what_was_spent_and_who_is_asked
 
 
 async def test_another_tenant_sees_no_approval_and_a_viewer_decides_none(tmp_path: Path) -> None:
-    async with desk(tmp_path, asking()) as at:
+    async with inbox(tmp_path, asking()) as at:
         approval = await at.question()
         stranger, viewer = await at.people(eve="approver of other", vic="viewer")
         assert "No approval waits for a decision." in await stranger.text("approvals")
@@ -136,7 +136,7 @@ async def test_another_tenant_sees_no_approval_and_a_viewer_decides_none(tmp_pat
 
 
 async def test_a_decision_is_of_the_logged_in_person_and_in_the_audit_log(tmp_path: Path) -> None:
-    async with desk(tmp_path, asking()) as at:
+    async with inbox(tmp_path, asking()) as at:
         approval = await at.question()
         ann = await at.person("approver", "ann")
         sent = await ann.post(f"approvals/{approval}/decide", verdict="approve", comment="looks right")
@@ -149,11 +149,11 @@ async def test_a_decision_is_of_the_logged_in_person_and_in_the_audit_log(tmp_pa
     assert "Decided approve by ann" in told
     assert "Reason looks right" in told
     assert re.search(r"approve Publish .* p · h .* ann .* looks right", listed)
-    assert "was decided before: approve by ann" in plain(again.text)
+    assert "is closed already: approve by ann" in plain(again.text)
 
 
 async def test_a_rejection_needs_a_reason_and_the_form_keeps_what_was_typed(tmp_path: Path) -> None:
-    async with desk(tmp_path, asking()) as at:
+    async with inbox(tmp_path, asking()) as at:
         approval = await at.question()
         ann = await at.person("approver", "ann")
         missing = await ann.post(f"approvals/{approval}/decide", verdict="reject", expect=422)
@@ -164,7 +164,7 @@ async def test_a_rejection_needs_a_reason_and_the_form_keeps_what_was_typed(tmp_
 
 
 async def test_edited_arguments_are_validated_and_a_wrong_text_is_shown_again(tmp_path: Path) -> None:
-    async with desk(tmp_path, asking()) as at:
+    async with inbox(tmp_path, asking()) as at:
         approval = await at.question()
         ann = await at.person("approver", "ann")
         broken = await ann.post(f"approvals/{approval}/decide", verdict="approve", arguments='{"text": ', expect=422)
@@ -179,7 +179,7 @@ async def test_edited_arguments_are_validated_and_a_wrong_text_is_shown_again(tm
 
 
 async def test_the_text_of_the_form_unchanged_is_no_edit(tmp_path: Path) -> None:
-    async with desk(tmp_path, asking()) as at:
+    async with inbox(tmp_path, asking()) as at:
         approval = await at.question()
         ann = await at.person("approver", "ann")
         page = (await ann.get("approvals")).text
@@ -189,7 +189,7 @@ async def test_the_text_of_the_form_unchanged_is_no_edit(tmp_path: Path) -> None
 
 
 async def test_a_question_with_a_schema_has_a_field_for_each_property(tmp_path: Path) -> None:
-    async with desk(tmp_path, asking(form=FORM)) as at:
+    async with inbox(tmp_path, asking(form=FORM)) as at:
         approval = await at.question()
         ann = await at.person("approver", "ann")
         page = (await ann.get(f"approvals/{approval}")).text
@@ -206,7 +206,7 @@ async def test_a_question_with_a_schema_has_a_field_for_each_property(tmp_path: 
 
 
 async def test_votes_are_counted_and_a_second_vote_of_the_same_person_is_refused_on_the_card(tmp_path: Path) -> None:
-    async with desk(tmp_path, asking(votes=2, approvers=("ann", "bob"))) as at:
+    async with inbox(tmp_path, asking(votes=2, approvers=("ann", "bob"))) as at:
         approval = await at.question()
         ann, bob, eve = await at.people(ann="approver", bob="approver", eve="approver")
         assert "eve is not among those who may decide this: ann, bob." in await eve.text("approvals")
@@ -223,7 +223,7 @@ async def test_votes_are_counted_and_a_second_vote_of_the_same_person_is_refused
 
 
 async def test_a_batch_tells_the_count_first_and_then_what_became_of_each(tmp_path: Path) -> None:
-    async with desk(tmp_path, asking()) as at:
+    async with inbox(tmp_path, asking()) as at:
         ids = [await at.question() for _ in range(3)]
         ann = await at.person("approver", "ann")
         await ann.post(f"approvals/{ids[0]}/decide", verdict="approve")
@@ -237,13 +237,13 @@ async def test_a_batch_tells_the_count_first_and_then_what_became_of_each(tmp_pa
         assert [at.state(one) for one in ids] == ["closed"] * 3
         assert at.audit("reject").count("reject, as ann") == 2
     assert "2 of 3 rejected" in told
-    assert re.search(r"refused Publish .*was decided before", told)
+    assert re.search(r"refused Publish .*is closed already", told)
 
 
 async def test_a_call_of_unknown_outcome_is_settled_by_a_settler_only(tmp_path: Path) -> None:
     lost = Counted("pay", Effect.WRITE, lambda **_: ToolFailed("tool_timeout", "no answer", known=False))
     payer = InlineWorker(contract("pay", worker_id="payer"), _pays, lost)
-    async with desk(tmp_path, asking(), workers=(payer,)) as at:
+    async with inbox(tmp_path, asking(), workers=(payer,)) as at:
         approval = await at.question("payer")
         ann, sue = await at.people(ann="approver", sue="settler")
         seen = await ann.text("approvals")
@@ -262,7 +262,7 @@ async def _pays(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
 
 
 async def test_an_admin_makes_a_link_for_a_person_who_may_decide_and_it_is_shown_once(tmp_path: Path) -> None:
-    async with desk(tmp_path, asking(approvers=("ann",))) as at:
+    async with inbox(tmp_path, asking(approvers=("ann",))) as at:
         approval = await at.question()
         admin = await at.person("admin", "amy")
         wrong = await admin.post(f"approvals/{approval}/link", person="eve", expect=409)
@@ -277,7 +277,7 @@ async def test_an_admin_makes_a_link_for_a_person_who_may_decide_and_it_is_shown
 
 
 async def test_approvals_of_one_run_and_pages_of_many(tmp_path: Path) -> None:
-    async with desk(tmp_path, asking()) as at:
+    async with inbox(tmp_path, asking()) as at:
         ids = [await at.question() for _ in range(30)]
         run = ids[7].removeprefix("a_").rpartition(".")[0]
         ann = await at.person("approver", "ann")
@@ -295,7 +295,7 @@ async def test_approvals_of_one_run_and_pages_of_many(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["approvals?state=none", "approvals?run=nothing", "approvals/a_x.y", "approvals/x"])
 async def test_what_is_not_there_is_an_error_page(tmp_path: Path, path: str) -> None:
-    async with desk(tmp_path, asking()) as at:
+    async with inbox(tmp_path, asking()) as at:
         ann = await at.person("approver", "ann")
         answer = await ann.client.get(f"/console/{path}")
         assert answer.status_code in (404, 422)

@@ -203,13 +203,13 @@ async def test_of_very_many_queues_only_those_that_are_shown_are_read(scene: Sce
     for number in range(10):
         enqueue(scene, 1, queue=f"q{number}", name=f"run-{number}")
     read: list[str] = []
-    standing = type(scene.store).standing
+    queue_state = type(scene.store).queue_state
 
     def counted(store: Any, queue: str, now: int, tenant: str | None) -> Any:
         read.append(queue)
-        return standing(store, queue, now, tenant)
+        return queue_state(store, queue, now, tenant)
 
-    monkeypatch.setattr(type(scene.store), "standing", counted)
+    monkeypatch.setattr(type(scene.store), "queue_state", counted)
     async with scene.browser() as browser:
         page = await browser.text("queues")
     assert "there are more" in page

@@ -14,7 +14,7 @@ from holdfast.model.clock import SystemClock
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import ExecutionStatus
 from holdfast.model.ids import id_at
-from holdfast.model.standing import Standing
+from holdfast.model.shown_status import ShownStatus
 from tests.console.scene import Browser, Scene, plain
 from tests.console.test_tables import park
 
@@ -106,7 +106,7 @@ async def test_a_wrong_question_or_verb_is_told(scene: Scene) -> None:
 # --- jobs
 
 
-class Desk:
+class SlowActor:
     """What a job acts through: it waits at the second run until it is told to go on."""
 
     def __init__(self, tenant: str | None = None) -> None:
@@ -128,24 +128,24 @@ class Desk:
 
 
 def items(*names: str) -> list[Item]:
-    return [Item(name, name, "order", Standing.RUNNING, 0) for name in names]
+    return [Item(name, name, "order", ShownStatus.RUNNING, 0) for name in names]
 
 
-def begun(jobs: BulkJobs, desk: Desk, *names: str) -> Job:
-    return jobs.start(desk, Verb.STOP, items(*names), question="", reason="why")  # type: ignore[arg-type]
+def begun(jobs: BulkJobs, actor: SlowActor, *names: str) -> Job:
+    return jobs.start(actor, Verb.STOP, items(*names), question="", reason="why")  # type: ignore[arg-type]
 
 
 def test_a_cancelled_job_acts_on_no_further_run_and_says_what_is_left() -> None:
-    jobs, desk = BulkJobs(SystemClock(), id_at, pace=0), Desk("acme")
-    job = begun(jobs, desk, "bad", "b", "c", "d")
-    assert desk.reached.wait(10)
+    jobs, actor = BulkJobs(SystemClock(), id_at, pace=0), SlowActor("acme")
+    job = begun(jobs, actor, "bad", "b", "c", "d")
+    assert actor.reached.wait(10)
     assert (job.state, job.left) == ("running", 3)
     job.cancelled.set()
-    desk.go_on.set()
+    actor.go_on.set()
     jobs.close()
     assert (job.state, job.done, job.failed, job.left) == ("cancelled", 1, 1, 2)
     assert [(one.item.id, one.reason) for one in job.failures] == [("bad", "It was over already.")]
-    assert desk.notes == ["1 done, 1 failed, 2 left: why"]
+    assert actor.notes == ["1 done, 1 failed, 2 left: why"]
     assert jobs.find(job.name, "rival") is None
     assert jobs.find(job.name, None) is job
     assert jobs.all("acme") == [job]
@@ -153,16 +153,16 @@ def test_a_cancelled_job_acts_on_no_further_run_and_says_what_is_left() -> None:
 
 def test_few_jobs_go_on_at_once_and_only_the_newest_are_kept() -> None:
     jobs = BulkJobs(SystemClock(), id_at, pace=0)
-    desks = [Desk() for _ in range(MOST_AT_ONCE)]
-    for desk in desks:
-        begun(jobs, desk, "a", "b")
-        assert desk.reached.wait(10)
+    actors = [SlowActor() for _ in range(MOST_AT_ONCE)]
+    for actor in actors:
+        begun(jobs, actor, "a", "b")
+        assert actor.reached.wait(10)
     with pytest.raises(InvalidParameter, match="are running already"):
-        begun(jobs, Desk(), "a")
-    for desk in desks:
-        desk.go_on.set()
+        begun(jobs, SlowActor(), "a")
+    for actor in actors:
+        actor.go_on.set()
     jobs.close()
     for _ in range(KEPT + 5):
-        begun(jobs, Desk(), "a")
+        begun(jobs, SlowActor(), "a")
         jobs.close()
     assert len(jobs.all(None)) == KEPT

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.model.audit import NoteFilter
-from holdfast.store.browsing import Browse
+from holdfast.store.browse import Browse
 from tests.console.scene import Scene
 from tests.console.serving_scene import ServingScene, serving
 

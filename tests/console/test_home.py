@@ -23,9 +23,9 @@ from holdfast.model.ids import id_at
 from holdfast.model.ledger import EntryState, LedgerEntry, expiry
 from holdfast.model.schedules import Origin
 from holdfast.model.verbs import Checkpoint, Start
-from holdfast.service.queue_desk import QueueDesk
 from holdfast.service.schedule_declarations import Schedule
 from holdfast.service.schedules import Schedules
+from holdfast.service.store_queues import StoreQueues
 from holdfast.testing.stores.writes import LEASE, answers, checkpoint, live, step
 from tests.console.scene import Scene, plain
 from tests.console.scene import scene as open_scene
@@ -88,7 +88,7 @@ async def test_what_waits_is_told_with_its_reason_and_a_missing_runner_first(sce
         scene.start("nightly", name=f"w{number}")
     async with scene.browser() as browser:
         said = await browser.text()
-    assert "nightly 1 is ready, but no runner has it. Start a runner that does. 3" in said
+    assert "nightly 1 is ready, but no runner has it. Start a runner that has it. 3" in said
     assert "No runner is alive: nothing runs until one starts." in said
 
 
@@ -97,7 +97,7 @@ async def test_a_paused_queue_and_a_schedule_that_comes_are_told(scene: Scene) -
     now = scene.clock.now()
     header = new_execution(id_at(now), "m", "send", "1", payload="1", now=now, terms=Terms())
     scene.store.commit([Start(header, "1", enqueue=Enqueue(queue="emails"))], now)
-    QueueDesk(scene.store, scene.clock, id_at).pause("emails")
+    StoreQueues(scene.store, scene.clock, id_at).pause("emails")
     Schedules(scene.store, scene.clock).add(Schedule("nightly", "send", cron="0 2 * * *"), Origin.CLI)
     async with scene.browser() as browser:
         said = await browser.text()

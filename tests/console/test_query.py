@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from holdfast.console.query import FACETS, Query, query_from
 from holdfast.model.errors import InvalidParameter
-from holdfast.model.standing import Standing
+from holdfast.model.shown_status import ShownStatus
 
 NOW = 1_800_000_000_000
 _values = st.text(st.characters(codec="utf-8"), max_size=20)
@@ -27,7 +27,7 @@ def test_words_without_a_colon_are_the_beginning_of_a_name() -> None:
     asked = query_from("status:failed order-17 since:24h")
     assert (asked.of("status"), asked.text, asked.since) == (("failed",), "order-17", "24h")
     assert asked.browse(NOW).since == NOW - 86_400_000
-    assert asked.browse(NOW).standings == (Standing.FAILED,)
+    assert asked.browse(NOW).statuses == (ShownStatus.FAILED,)
 
 
 def test_a_value_is_added_and_taken_away() -> None:
@@ -40,9 +40,9 @@ def test_a_value_is_added_and_taken_away() -> None:
 @pytest.mark.parametrize(
     "text, said",
     [
-        ("stat:x", "is not a qualifier. There are status"),
-        ("status:broken", "is not a status. There are running"),
-        ("since:soon", "is not a time. Write 15m"),
+        ("stat:x", "is not a qualifier. The qualifiers are status"),
+        ("status:broken", "is not a status. The statuses are running"),
+        ("since:soon", "is not a time. Write a span such as 15m"),
         ("since:2026-13-45", "is not a time"),
         ("a " * 100, "at most 50 words"),
         ("x" * 2000, "at most 1000 characters"),

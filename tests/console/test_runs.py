@@ -11,7 +11,7 @@ import pytest
 import holdfast
 from holdfast import AsyncDurableContext, Duration, durable_execution
 from holdfast.model.errors import HoldfastError
-from holdfast.store.browsing import MAX_SCAN, Browse, Facets
+from holdfast.store.browse import MAX_SCAN, Browse, Facets
 from tests.console.scene import Scene, plain, reached
 
 
@@ -82,7 +82,7 @@ async def test_pages_follow_each_other_without_repeating_or_skipping_a_run(scene
 async def test_a_question_that_cannot_be_read_is_shown_again_with_what_is_wrong(scene: Scene) -> None:
     async with scene.browser() as browser:
         page = await browser.get("runs?q=colour:red", expect=422)
-        assert "is not a qualifier. There are status, worker" in plain(page.text)
+        assert "is not a qualifier. The qualifiers are status, worker" in plain(page.text)
         assert 'value="colour:red"' in page.text
 
 

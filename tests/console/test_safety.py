@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 import httpx
 import pytest
 
-from holdfast.console.serving import Console
+from holdfast.console.console import Console
 from holdfast.model.credentials import Role
 from holdfast.model.ids import id_at
 from holdfast.web.auth.gate import open_gate

@@ -161,7 +161,7 @@ async def test_what_an_operation_logged_stands_under_its_row(scene: Scene) -> No
     assert (found.total, found.operations, found.counts) == (4, 9, {"ok": 8, "failed": 1}), "a line is no operation"
     charged, line = found.rows[:2]
     assert (charged.bar, charged.x0, charged.x1) == ("work", first.rows[0].x0, first.rows[0].x1), "its bar is that of what it did"
-    assert (line.id, line.standing, line.bar, line.took) == (charge, "", "", None)
+    assert (line.id, line.status, line.bar, line.took) == (charge, "", "", None)
     closed = logging(scene, lines).slice(header, trees, Choice(toggled=frozenset({charged.place})))
     assert rows(closed)[:2] == ["step charge → receipt-42", "wait cool-down 30 s"]
     searched = logging(scene, lines).slice(header, trees, Choice(text="are \\x1b"))

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Protocol
 
 from holdfast.model.errors import DiskFull
+from tests.crash.chaos import SEED, Chaos
 from tests.crash.laws import died
 from tests.crash.orders import order
 from tests.crash.scene import Scene, until
-from tests.crash.storm import SEED, Storm
 from tests.crash.test_kill import check
 from tests.crash.wal import frames_of
 from tests.histories import wire
@@ -35,9 +35,9 @@ SECONDS = 100.0
 class Disk(Protocol):
     """What falls ill."""
 
-    def fall(self, storm: Storm) -> None: ...
-    def heal(self, storm: Storm) -> None: ...
-    def refuses(self, storm: Storm) -> bool: ...
+    def fall(self, chaos: Chaos) -> None: ...
+    def heal(self, chaos: Chaos) -> None: ...
+    def refuses(self, chaos: Chaos) -> bool: ...
 
 
 class SmallDisk:
@@ -46,24 +46,24 @@ class SmallDisk:
     def __init__(self, disk: Path) -> None:
         self._ballast = disk / "ballast"
 
-    def fall(self, storm: Storm) -> None:
+    def fall(self, chaos: Chaos) -> None:
         """Use every free byte, and the space that is preallocated for the WAL."""
-        with contextlib.closing(sqlite3.connect(storm.scene.store, isolation_level=None, timeout=60)) as nobody_writes:
+        with contextlib.closing(sqlite3.connect(chaos.scene.store, isolation_level=None, timeout=60)) as nobody_writes:
             nobody_writes.execute("BEGIN IMMEDIATE")
-            os.truncate(f"{storm.scene.store}-wal", used(storm.scene.store))
+            os.truncate(f"{chaos.scene.store}-wal", used(chaos.scene.store))
             with self._ballast.open("wb", buffering=0) as file:
                 for size in (1 << 20, 1 << 12, 1):
                     with contextlib.suppress(OSError):
                         while file.write(b"x" * size):
                             pass
 
-    def heal(self, storm: Storm) -> None:
+    def heal(self, chaos: Chaos) -> None:
         self._ballast.unlink()
 
-    def refuses(self, storm: Storm) -> bool:
+    def refuses(self, chaos: Chaos) -> bool:
         """Whether another process is refused too, with a code that says why."""
         try:
-            storm.scene.start(order, "too-late", n=0)
+            chaos.scene.start(order, "too-late", n=0)
         except DiskFull as refused:
             return refused.code == "disk_full" and "no space left" in str(refused)
         return False
@@ -72,16 +72,16 @@ class SmallDisk:
 class FailingDisk:
     """A limit on the size of files, which the kernel lays upon the workers: every write at the end of the WAL fails."""
 
-    def fall(self, storm: Storm) -> None:
-        size = used(storm.scene.store)
-        for worker in storm.workers:
+    def fall(self, chaos: Chaos) -> None:
+        size = used(chaos.scene.store)
+        for worker in chaos.workers:
             resource.prlimit(worker.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
-    def heal(self, storm: Storm) -> None:
-        for worker in storm.workers:
+    def heal(self, chaos: Chaos) -> None:
+        for worker in chaos.workers:
             resource.prlimit(worker.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
-    def refuses(self, storm: Storm) -> bool:
+    def refuses(self, chaos: Chaos) -> bool:
         """It fails for the workers alone."""
         return True
 
@@ -93,26 +93,26 @@ def used(store: str) -> int:
 
 def outages(scene: Scene, disk: Disk) -> None:
     """Fall ill and recover a few times. It must cost time and nothing else: no invocation, no attempt, no body that runs twice."""
-    storm = Storm(scene, random.Random(SEED), SECONDS, "brisk")
+    chaos = Chaos(scene, random.Random(SEED), SECONDS, "brisk")
     for outage in range(1, OUTAGES + 1):
-        storm.start(PER_OUTAGE)
-        storm.until_told(storm.chance.randint(1, 2 * PER_OUTAGE))
-        disk.fall(storm)
+        chaos.start(PER_OUTAGE)
+        chaos.until_told(chaos.chance.randint(1, 2 * PER_OUTAGE))
+        disk.fall(chaos)
         until(lambda outage=outage: said(scene)["pauses"] == 2 * outage, "both workers to pause")  # type: ignore[misc]
-        before = standing(storm)
-        assert disk.refuses(storm)
+        before = standing(chaos)
+        assert disk.refuses(chaos)
         until(lambda: max(scene.leases().values()) < time.time_ns() // 1_000_000, "every lease to be over")
-        assert standing(storm) == before, "a runner claimed or wrote"
-        disk.heal(storm)
+        assert standing(chaos) == before, "a runner claimed or wrote"
+        disk.heal(chaos)
         until(lambda outage=outage: said(scene)["goes"] == 2 * outage, "both workers to go on")  # type: ignore[misc]
-    storm.to_the_end()
-    check(scene, storm)
-    check_nothing_was_repeated(scene, storm)
+    chaos.to_the_end()
+    check(scene, chaos)
+    check_nothing_was_repeated(scene, chaos)
 
 
-def standing(storm: Storm) -> dict[str, tuple[int, int]]:
+def standing(chaos: Chaos) -> dict[str, tuple[int, int]]:
     """How far each execution has come, and in whose hands it is."""
-    return {header.id: (header.revision, header.epoch) for header in storm.executions()}
+    return {header.id: (header.revision, header.epoch) for header in chaos.executions()}
 
 
 def said(scene: Scene) -> Counter[str]:
@@ -122,11 +122,11 @@ def said(scene: Scene) -> Counter[str]:
     return words
 
 
-def check_nothing_was_repeated(scene: Scene, storm: Storm) -> None:
+def check_nothing_was_repeated(scene: Scene, chaos: Chaos) -> None:
     """Every body ran once, and no invocation came to a bad end."""
     runs = Counter((line["x"], line["step"], line["attempt"]) for line in scene.lines())
     assert {run: count for run, count in runs.items() if count > 1} == {}
-    for header in storm.executions():
+    for header in chaos.executions():
         history = wire(scene.client.history(header.id))
         assert died(history) == 0
         assert [e for e in history if e["EventType"] == "InvocationCompleted" and "Error" in e["InvocationCompletedDetails"]] == []

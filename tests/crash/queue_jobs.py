@@ -1,8 +1,10 @@
 """A runner of queued jobs that may be killed at any moment. Each job tells the outside world when it begins and when it ends.
 
-    python -m tests.crash.queue_jobs STORE LOG new|brisk
+    python -m tests.crash.queue_jobs STORE new|brisk
+    holdfast runner tests/crash/queue_jobs.py --store STORE
 
-How the runner behaves is as in tests.crash.worker.
+The log is the file of the environment variable JOB_LOG. How the first runner behaves is as in tests.crash.worker; the second one behaves as
+users have it.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import os
 import sys
 import threading
 import time
+from functools import cache
 from typing import Any
 from unittest import mock
 
@@ -20,12 +23,16 @@ from holdfast.engine import scheduler
 from tests.crash.worker import TEMPERS
 
 JOB_SECONDS = 0.03
-_log = -1
+
+
+@cache
+def _log() -> int:
+    return os.open(os.environ["JOB_LOG"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
 
 def tell(job: str, what: str) -> None:
     """One line, in one write. The monotonic clock is the same for all processes of a machine."""
-    os.write(_log, f"{time.monotonic_ns()} {os.getpid()} {job} {what}\n".encode())
+    os.write(_log(), f"{time.monotonic_ns()} {os.getpid()} {job} {what}\n".encode())
 
 
 @holdfast.durable_execution
@@ -56,6 +63,5 @@ async def main(store: str, how: str) -> None:
 
 
 if __name__ == "__main__":
-    _log = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     threading.Thread(target=_leave_with_parent, daemon=True).start()
-    asyncio.run(main(sys.argv[1], sys.argv[3]))
+    asyncio.run(main(sys.argv[1], sys.argv[2]))

@@ -22,9 +22,9 @@ from holdfast.model.operations import Status
 from holdfast.service.client import Client
 from holdfast.service.execution_descriptions import Description
 from tests.conftest import ROOT
+from tests.crash.chaos import SEED
 from tests.crash.power import Disk, deeds_in, heard
 from tests.crash.recorder import CALLS, Deed
-from tests.crash.storm import SEED
 from tests.crash.wal import FRAME, frames_of
 
 CUTS = 60

@@ -32,33 +32,37 @@ from tests.postgres import new_schema
 JOBS = int(os.environ.get("HOLDFAST_QUEUE_JOBS", "1200"))
 EVERY_SECONDS = float(os.environ.get("HOLDFAST_QUEUE_KILL_SECONDS", "0.7"))
 AT_ONCE, PER_TENANT = 12, 5
-RATE, BURST, METERED = 100, 10, 150
+RATE, BURST, METERED = 100, 10, max(150, JOBS // 20)
 """The other queue admits so many in a second, and so many at once; so many jobs go through it."""
 POISONED = 50
 """Every so many jobs one is poisoned."""
 
 
 class Runners:
-    """Two processes that run jobs, and the log that they write."""
+    """Two processes that run jobs, and the log that they write. Where runners behave as users have them, the second one is a `holdfast
+    runner`."""
 
     def __init__(self, store: str, log: Path, how: str) -> None:
-        self._command = [sys.executable, "-m", "tests.crash.queue_jobs", store, str(log), how]
+        program = [sys.executable, "-m", "tests.crash.queue_jobs", store, how]
+        runner = [sys.executable, "-m", "holdfast.cli", "runner", "tests/crash/queue_jobs.py", "--store", store]
+        self._commands = [program, runner if how == "new" else program]
         self.log = log
         self.struck_at: dict[int, int] = {}
         self.killed_at: dict[int, int] = {}
         """By process: when it still lived, and when it surely did not any more."""
-        self._living = [self._born(), self._born()]
+        self._living = [self._born(0), self._born(1)]
         for process in self._living:
             assert process.stdout is not None
-            assert process.stdout.readline() == b"ready\n"
+            assert process.stdout.readline().startswith((b"ready", b"running what waits"))
 
-    def _born(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(self._command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    def _born(self, index: int) -> subprocess.Popen[bytes]:
+        known = {**os.environ, "JOB_LOG": str(self.log)}
+        return subprocess.Popen(self._commands[index], cwd=ROOT, env=known, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def kill(self, index: int) -> None:
         """`kill -9` of one of them; another takes its place."""
         self._end(self._living[index])
-        self._living[index] = self._born()
+        self._living[index] = self._born(index)
 
     def close(self) -> None:
         """End both."""
@@ -161,6 +165,12 @@ def check_rate(headers: list[Execution]) -> None:
         assert n - RATE * at - least <= BURST - 1 + RATE * 0.001, f"admission {n} came too early"  # times are whole milliseconds
 
 
+def check_rate_outside(runs: dict[str, list[Run]], jobs: Iterable[str], since: int) -> None:
+    """By the log: no job begins before the rate could have admitted so many since the first one was enqueued."""
+    for n, began in enumerate(sorted(runs[name][0].began for name in jobs)):
+        assert n + 1 <= BURST + RATE * (began - since) / 1e9 + 1e-6, f"job {n} began too early"
+
+
 def all_of(store: Store, queue: str) -> list[Execution]:
     found: list[Execution] = []
     while page := store.list(Filter(queue=queue, oldest_first=True, beyond=found[-1].id if found else None, limit=1000)):
@@ -182,16 +192,18 @@ def test_queued_jobs_survive_kills_within_their_limits(backend: str, tmp_path: P
             checked_declaration("metered", {"limits": {"rates": [f"{RATE}/s burst {BURST}"]}}),
         ]
     )
-    jobs, metered = enqueue(store, JOBS, "jobs"), enqueue(store, METERED, "metered")
+    jobs = enqueue(store, JOBS, "jobs")
+    since = time.monotonic_ns()
+    metered = enqueue(store, METERED, "metered")
     chance, kills, began = random.Random(2026), 0, time.monotonic()
     with runners(where, tmp_path / "outside.log", how) as both:
         deadline = time.monotonic() + PATIENCE_SECONDS + JOBS / 50
-        while any(store.standing(queue, 0).waiting for queue in ("jobs", "metered")):
-            assert time.monotonic() < deadline, store.standing("jobs", 0)
+        while any(store.queue_state(queue, 0).waiting for queue in ("jobs", "metered")):
+            assert time.monotonic() < deadline, store.queue_state("jobs", 0)
             time.sleep(pause * (0.5 + chance.random()))
             both.kill(chance.randrange(2))
             kills += 1
-        until(lambda: not any(store.standing(queue, 0).held for queue in ("jobs", "metered")), "the last jobs to end")
+        until(lambda: not any(store.queue_state(queue, 0).held for queue in ("jobs", "metered")), "the last jobs to end")
         drained = time.monotonic() - began
     runs = runs_in(both.log.read_text(), both.killed_at)
     check_twice(runs, [*jobs, *metered], both.struck_at)
@@ -204,6 +216,7 @@ def test_queued_jobs_survive_kills_within_their_limits(backend: str, tmp_path: P
     assert {header.name for header in parked(store)} == poisoned
     assert all(header.id == jobs[name] for name, header in headers.items())
     check_rate(all_of(store, "metered"))
+    check_rate_outside(runs, metered, since)
     assert most > AT_ONCE // 2
     assert cut_off, "no kill hit a job"
     print(f"{backend}: {len(jobs) + len(metered)} jobs in {drained:.1f} s, {kills} kills cut {cut_off} runs off, {most} at once")

@@ -12,9 +12,9 @@ from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.store.seam import Filter
 from tests.conftest import ROOT
 from tests.crash import worker as hosted
+from tests.crash.chaos import ROUNDS, SEED
 from tests.crash.laws import check_history
 from tests.crash.scene import Scene, until
-from tests.crash.storm import ROUNDS, SEED
 from tests.histories import wire
 
 WIDTH = 4

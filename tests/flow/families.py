@@ -59,7 +59,7 @@ def children(engine: OpenEngine, function: str = "child") -> list[str]:
 def has_all_its_room(engine: OpenEngine) -> bool:
     """Whether every room is given back, and no one waits for anyone."""
     inner = engine._engine
-    return inner.registry.is_unused() and not inner._rooms._expected and not inner._rooms._parents._children
+    return inner.registry.is_unused() and not inner._reservations._expected and not inner._reservations._parents._children
 
 
 @durable_execution

@@ -252,7 +252,7 @@ async def test_nested_branches_that_become_flat_are_noticed(harness: Harness) ->
 
     async with harness.engine(handler) as engine:
         execution = await engine.start(handler)
-        with pytest.raises(HoldfastError, match="Recorded here is a child context"):
+        with pytest.raises(HoldfastError, match="Recorded here: a child context"):
             await execution.result()
 
 

@@ -245,7 +245,7 @@ async def test_an_execution_that_cannot_be_read_waits_for_its_key_and_the_others
             waits = await pending(await engine.get(execution))
     async with opened(harness, new) as engine:
         for execution in ids:
-            with pytest.raises(CodecFailed, match="key 'a'; there are b"):
+            with pytest.raises(CodecFailed, match="key 'a'; the codec has the keys b"):
                 await (await engine.get(execution)).describe()
             with Client.open(harness.store, codec=both, clock=harness.clock) as client:
                 (waits,) = client.describe(execution).waits_for

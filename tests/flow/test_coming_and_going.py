@@ -10,7 +10,7 @@ from holdfast import AsyncDurableContext, DurableContext, durable_execution
 from holdfast.durable.exceptions import InvokeError
 from holdfast.engine.engine import Engine
 from holdfast.engine.registry import Capacity, Function, Registry
-from holdfast.hosts.choosing import ChoosingHost
+from holdfast.hosts.choosing_host import ChoosingHost
 from holdfast.model.errors import FunctionNotFound
 from holdfast.model.execution import State
 from holdfast.service.engines import OpenEngine

@@ -128,7 +128,7 @@ async def test_restarts_that_cannot_be_are_refused(harness: Harness) -> None:
         pair = await engine.start(twins, 1)
         await pair.result()
         cases: list[tuple[str, str, type[HoldfastError], str]] = [
-            (old.id, "nowhere", OperationNotFound, "It has reserve, money, pay, book, ship"),
+            (old.id, "nowhere", OperationNotFound, "Its operations: reserve, money, pay, book, ship"),
             (pair.id, "same", OperationNotFound, "2 operations have the name"),
             ("nothing", "ship", ExecutionNotFound, "no execution"),
         ]

@@ -13,8 +13,8 @@ from holdfast.model.errors import ExecutionFailed
 from holdfast.service.engines import OpenEngine
 from holdfast.service.open_execution import OpenExecution
 from holdfast.store.backends import open_store
-from holdfast.store.postgres import migrating as postgres
-from holdfast.store.sqlite import migrating as sqlite
+from holdfast.store.postgres import schema_migrations as postgres
+from holdfast.store.sqlite import schema_migrations as sqlite
 from holdfast.workers.approvals import Decision
 from holdfast.workers.service import WorkerService
 from tests.flow.harness import eventually, pending, types

@@ -107,7 +107,7 @@ async def test_the_outer_context_inside_a_step_is_an_error_that_teaches(harness:
     def nested(event: Any, context: DurableContext) -> None:
         context.step(lambda _: context.step(lambda _: 1))
 
-    assert "use what that function was given" in str(await failure(harness, nested))
+    assert "use the context that the function gets as its argument" in str(await failure(harness, nested))
 
 
 async def test_a_timeout_around_a_durable_call_is_explained(harness: Harness) -> None:

@@ -43,9 +43,9 @@ async def test_ten_jobs_beside_very_many_of_another_tenant_take_twice_their_lone
     async with holdfast.open(where, functions=[job], queues=queues, settings=settings) as engine:
         alone = await ten(engine, "alone")
         await engine.enqueue_many(job, [None] * others, queue="fair", tenant="large")
-        before = engine._store.standing("fair", 0).waiting
+        before = engine._store.queue_state("fair", 0).waiting
         beside = await ten(engine, "fair")
-        ran = before - engine._store.standing("fair", 0).waiting
+        ran = before - engine._store.queue_state("fair", 0).waiting
     assert alone == TEN * JOB_SECONDS
     assert beside <= 2 * alone + JOB_SECONDS
     assert 0 < ran <= TEN + 1, "the large tenant has its turns too, and no more"

@@ -14,8 +14,8 @@ from holdfast.durable.retries import RetryStrategyConfig, create_retry_strategy
 from holdfast.model.clock import SystemClock
 from holdfast.model.errors import HoldfastError, StoreBusy
 from holdfast.service.function_signals import FunctionSignals
-from holdfast.service.queue_desk import QueueDesk
 from holdfast.service.settings import Settings
+from holdfast.service.store_queues import StoreQueues
 from holdfast.service.worker_runtime import WorkerSettings
 from holdfast.workers.policy import Policy
 from tests.workers.pages import page, write
@@ -44,13 +44,13 @@ async def test_depth_oldest_drain_rate_admitted_parked_and_retries_are_shown_by_
     async with opening as engine:
         store = opening.engine.store
         measured.watch(store, SystemClock())
-        QueueDesk(store, SystemClock(), settings.ids).pause("paused")
+        StoreQueues(store, SystemClock(), settings.ids).pause("paused")
         for event in ({"fails": True}, {}):
             started = await engine.enqueue(send, event, queue="emails")
             await opening.engine.ending(started.id)
         await engine.enqueue(send, {}, queue="paused", delay=60)
         await engine.enqueue(send, {}, queue="paused")
-        with pytest.raises(HoldfastError, match="it takes at most 1"):
+        with pytest.raises(HoldfastError, match="it accepts at most 1"):
             await engine.enqueue(send, {}, queue="paused")
         told = counts(measured.text())
     assert told['queue_depth{queue="emails"}'] == 0
@@ -98,6 +98,6 @@ def test_a_store_that_cannot_be_read_leaves_the_counts_of_the_process() -> None:
     def broken() -> Any:
         raise StoreBusy("busy")
 
-    measured.queues.standings = broken
+    measured.queues.states = broken
     measured.queues.refused("emails")
     assert counts(measured.queues.text()) == {'queue_refused_count{queue="emails"}': 1}

@@ -116,7 +116,7 @@ async def test_what_one_engine_enqueues_another_runs(harness: Harness) -> None:
     harness.clock.skipping = False  # an idle engine would move the clock beyond the deadline of what the other runs
     declare(harness, limits={"at_once": 2})
     async with engine_of(harness, echo) as here, engine_of(harness, echo) as there:
-        here._rooms.reserve = lambda *_: None  # no room here
+        here._reservations.reserve = lambda *_: None  # no room here
         for capacity in here.registry.claimable():
             capacity.free = 0
         jobs = [await here.enqueue("echo", str(n), queue="emails") for n in range(5)]
@@ -209,7 +209,7 @@ async def test_a_job_that_waits_gives_its_slot_free_if_the_queue_says_so(harness
         jobs = [await engine.enqueue("sleeper", f'"{name}"', queue="emails") for name in "ab"]
         assert await ends(engine, *(job.id for job in jobs)) == ["a", "b"]
         assert engine.store.find(jobs[1].id).place.admitted_at - jobs[0].started_at < 1000, "b did not wait for a"
-        assert engine.store.standing("emails", harness.clock.now()).held == 0
+        assert engine.store.queue_state("emails", harness.clock.now()).held == 0
     assert set(came) >= {"a begins", "b begins", "a ends", "b ends"}
 
 
@@ -249,7 +249,8 @@ async def test_a_full_queue_refuses_and_says_when_to_come_back(harness: Harness)
         assert engine.registry.is_unused()
 
 
-async def test_a_parked_job_is_redriven_under_its_name(harness: Harness) -> None:
+@pytest.mark.parametrize("key", ["k", "ä/" * 100], ids=["short", "longer than a lane names it"])
+async def test_a_parked_job_is_redriven_under_its_name_in_its_lane(harness: Harness, key: str) -> None:
     tries: list[str] = []
 
     @durable_execution
@@ -260,7 +261,7 @@ async def test_a_parked_job_is_redriven_under_its_name(harness: Harness) -> None
         return event
 
     async with engine_of(harness, poor) as engine:
-        first = await engine.enqueue("poor", '"a"', queue="emails", key="k", name="letter")
+        first = await engine.enqueue("poor", '"a"', queue="emails", key=key, name="letter")
         assert (await engine.ending(first.id)).header.parked
         assert [header.id for header in engine.store.parked("emails")] == [first.id]
         again = await engine.redrive(first.id)

@@ -119,7 +119,7 @@ async def test_queue_lets_a_bounded_number_wait_and_skips_the_rest(stage: Stage)
         await stage.until("2026-01-01 01:50")
     state = stage.state()
     assert (len(stage.ran()), len(state.waiting)) == (1, 100)
-    assert state.recent[0].why == "100 were waiting already."
+    assert state.recent[0].why == "100 occurrences were waiting already."
 
 
 async def test_replace_stops_the_one_before_and_starts_then(stage: Stage) -> None:

@@ -100,7 +100,7 @@ def test_what_happens_inside_a_context_is_found_there() -> None:
     with Runner(nested) as runner:
         result = runner.run()
     assert result.get_context("block").get_step("deep").result == (1, 2)
-    with pytest.raises(Missing, match=r"There is no STEP 'deep' here. Here are: RunInChildContext 'block'."):
+    with pytest.raises(Missing, match=r"There is no STEP 'deep' among these operations: RunInChildContext 'block'\."):
         result.get_step("deep")
 
 

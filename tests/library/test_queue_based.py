@@ -13,7 +13,7 @@ import pytest
 import holdfast
 from holdfast.model import codec
 from holdfast.model.ids import id_at
-from holdfast.service.queue_desk import QueueDesk
+from holdfast.service.store_queues import StoreQueues
 from holdfast.service.worker_runtime import WorkerSettings
 from holdfast.testing import worker_kit
 from holdfast.workers.policy import Policy
@@ -160,13 +160,13 @@ async def test_behind_a_queue_a_duplicate_is_one_run_and_poison_is_parked_under_
             await opening.engine.ending(run)
         assert good == again
         assert (len(model.asked), list(results.kept)) == (1, ["complaint-42"])
-        (parked,) = QueueDesk(store, clock, id_at).parked("messages")
+        (parked,) = StoreQueues(store, clock, id_at).parked("messages")
         assert (parked.header.id, parked.error_code) == (poison, "poison_message")
-        assert "has no task" in parked.message
-        standing = store.standing("messages", clock.now())
-        assert (standing.waiting, standing.held, standing.parked, standing.admitted) == (0, 0, 1, 2)
+        assert "needs a `task`" in parked.message
+        state = store.queue_state("messages", clock.now())
+        assert (state.waiting, state.held, state.parked, state.admitted) == (0, 0, 1, 2)
 
         redriven = await engine.redrive(poison)
         await opening.engine.ending(redriven.id)
-        (still,) = QueueDesk(store, clock, id_at).parked("messages")
+        (still,) = StoreQueues(store, clock, id_at).parked("messages")
         assert (still.header.id, store.find(poison).superseded_by) == (redriven.id, redriven.id)  # type: ignore[union-attr]

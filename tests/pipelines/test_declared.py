@@ -67,7 +67,7 @@ def test_a_file_without_our_pipeline_declares_none(source: str) -> None:
         ("p = Pipeline(*['x.md'])", "takes its page, or its id and its version"),
         ("p = Pipeline('x.md', **{})", "does not know **="),
         ("p = Pipeline('x.md', page_or_id='y.md')", "each once"),
-        ("p = Pipeline('x.md', timeout='1h')", "timeout= stands in the page 'x.md', not in the file; write it there."),
+        ("p = Pipeline('x.md', timeout='1h')", "timeout= belongs to the page 'x.md', not to the file. Write it on the page."),
         ("p = Pipeline('x.md', gates='maybe')", "gates= is 'maybe'; it must be 'advised' or 'required'."),
         ("p = Pipeline('x.md', include='a')", "include= is 'a'; it must be a list of texts."),
         ("p = Pipeline('x')", "needs a version, a text, after its id"),

@@ -54,7 +54,7 @@ p.gives({"by": h.decided_by, "last": last.outputs})
 """
 
 
-class Desk:
+class Scene:
     """The store beside the runners: what is asked, and decisions while no runner lives."""
 
     def __init__(self, store: Store) -> None:
@@ -92,22 +92,22 @@ def test_escalations_survive_kills_of_the_runner_ask_once_and_the_work_is_done_o
     two, again = runner()
     assert again == failure, "the same question, and not a second one"
     two.kill_all()
-    with closing(open_store(where, "desk")) as store:
-        desk = Desk(store)
-        assert desk.asked(failure).node == "first"
+    with closing(open_store(where, "scene")) as store:
+        scene = Scene(store)
+        assert scene.asked(failure).node == "first"
         needs.touch()
-        desk.decide(failure, "ann", "answer", {"action": "retry"})  # while no runner lives
+        scene.decide(failure, "ann", "answer", {"action": "retry"})  # while no runner lives
         three, silence = runner()
         three.kill()  # the time of the chain comes while no runner lives, or with the next one
-        assert (desk.asked(silence).node, desk.asked(silence).approvers) == ("h", ("ann",))
+        assert (scene.asked(silence).node, scene.asked(silence).approvers) == ("h", ("ann",))
         with pytest.raises(ApproverRefused):
-            desk.decide(silence, "eve", "approve")
+            scene.decide(silence, "eve", "approve")
         four, _ = runner()
-        until(lambda: desk.asked(silence).approvers == ("ann", "eve"), "the chain to add its approver")
+        until(lambda: scene.asked(silence).approvers == ("ann", "eve"), "the chain to add its approver")
         four.kill_all()
         five, _ = runner()
         five.kill()
-        desk.decide(silence, "eve", "approve")
+        scene.decide(silence, "eve", "approve")
         six = Runner(where, file, folder=tmp_path, environment={})
         ended = six.run("escalated", inputs, key="k")
         six.close()

@@ -153,14 +153,14 @@ def test_a_restart_that_would_pay_again_asks_and_pays_by_the_answer_though_its_r
     inputs = {action: {**day.inputs, "last": f"{action}-other"} for action, day in days.items()}
     for action, response in before.items():
         at.client.restarts.restart(at.client.restarts.prepare(response["run_id"], RestartAsked(inputs=inputs[action])))
-    until(lambda: len(at.client.approvals()) == 2, "both restarts to ask")
+    until(lambda: len(at.client.approvals.list()) == 2, "both restarts to ask")
     at.runners[0].kill()
     assert {at.shop.effects_of(f"{action}-other") for action in days} == {0}
-    for approval in at.client.approvals():
+    for approval in at.client.approvals.list():
         assert isinstance(approval.arguments, dict)
         action = approval.arguments["now"]["order"].partition("-")[0]
         assert approval.arguments["before"] == {"order": days[action].last}
-        at.client.decide(approval.approval_id, "answer", result={"action": action})
+        at.client.approvals.decide(approval.approval_id, "answer", result={"action": action})
     at.shop.hold("send-other", "done")
     second = at.another()
     at.shop.wait_for("send-other", "done")

@@ -48,7 +48,7 @@ CALLS = 4
 """Of each pipeline: one of its first node, two of the items of its map, one of the pipeline inside it."""
 
 
-class Storm:
+class Chaos:
     """Runners on one store. Each is killed in the middle of calls, but the last."""
 
     def __init__(self, folder: Path, meter: Meter, store: str) -> None:
@@ -86,12 +86,12 @@ class Storm:
 async def test_fifty_killed_pipelines_settle_to_the_token_and_the_cent_at_every_level(kind: str, tmp_path: Path) -> None:
     store = str(tmp_path / "s.db") if kind == "sqlite" else new_schema()
     async with a_meter() as meter:
-        storm = await asyncio.to_thread(Storm, tmp_path, meter, store)
+        chaos = await asyncio.to_thread(Chaos, tmp_path, meter, store)
         for number in range(KILLS):
             meter.holds = _held(number)
-            await asyncio.to_thread(storm.kill)
+            await asyncio.to_thread(chaos.kill)
         meter.holds = lambda prompt: False
-        responses = await asyncio.to_thread(storm.end)
+        responses = await asyncio.to_thread(chaos.end)
     assert {response["status"] for response in responses} == {"ok"}
     with Client.open(store) as client:
         whole = client.cost(CostQuestion()).total

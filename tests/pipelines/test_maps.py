@@ -76,7 +76,7 @@ async def test_what_a_map_tolerates_is_exact_across_shards(tmp_path: Path, toler
     if tolerate == 2:
         assert response.error is not None
         assert response.error.error_code == "bad_item"
-        assert "3 of 10 items of m failed, and 2 may fail" in response.error.message
+        assert "3 of 10 items of m failed; at most 2 may fail" in response.error.message
     else:
         assert (response.outputs, response.observability.partial) == ({"failed": [1, 4, 6]}, True)
 

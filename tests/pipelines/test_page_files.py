@@ -118,7 +118,7 @@ async def test_problems_of_the_whole_have_the_lines_of_the_page(folder: Path) ->
 @pytest.mark.parametrize(
     "function, told",
     [
-        ("steps.py:quiet", "steps.py has no function quiet. A step calls a plain `def` at its top."),
+        ("steps.py:quiet", "steps.py has no function quiet. A step needs a plain `def` at the top level."),
         ("steps.py:later", "steps.py has no function later"),
         ("gone.py:loud", "There is no file gone.py beside the page"),
         ("broken.py:loud", "broken.py, line 1: The file is not Python"),
@@ -142,7 +142,7 @@ async def test_a_step_that_is_not_there_is_told_with_its_line(folder: Path, func
 async def test_steps_of_two_files_and_an_include_that_may_not_be_seen_are_refused(folder: Path) -> None:
     text = (folder / "loud.md").read_text()
     (folder / "loud.md").write_text(text.replace(STEP, STEP + "\n" + STEP.replace("name: loud", "name: b").replace("steps.py", "other.py")))
-    with pytest.raises(PipelineInvalid, match="All steps call functions of one file"):
+    with pytest.raises(PipelineInvalid, match="All steps must use the same file"):
         await build(folder / "loud.md", Packages(folder / "packages"))
     (folder / ".env").write_text("KEY=1")
     for file, told in ((".env", "hidden"), ("/etc/passwd", "etc/passwd"), ("../other", "other"), ("gone.json", "gone.json")):

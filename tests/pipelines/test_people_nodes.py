@@ -172,7 +172,7 @@ async def test_the_votes_of_others_lock_no_member_of_the_demanded_group_out(tmp_
         _, approval = await asked(made)
         await vote(made, approval, "ann")
         await vote(made, approval, "bob")
-        with pytest.raises(ApprovalRefused, match="more are not taken"):
+        with pytest.raises(ApprovalRefused, match="the most that are allowed"):
             await vote(made, approval, "cem")
         closed = await vote(made, approval, "sam")
     assert (closed.state, closed.decided_by) == ("approve", "ann, bob, sam")
@@ -299,8 +299,8 @@ def test_no_person_at_all_ends_the_question_in_its_time() -> None:
         ({"votes": "2"}, "votes= is '2'"),
         ({"then": [("4h", ["eve"])]}, "must name the first ones"),
         ({"approvers": ["ann"], "then": [("4h", [])]}, "names no approvers"),
-        ({"approvers": ["ann"], "then": [("4h", ["b"]), ("4h", ["c"])]}, "after the part before it"),
-        ({"approvers": ["ann"], "then": [("3d", ["b"])]}, "before the time of the question is over"),
+        ({"approvers": ["ann"], "then": [("4h", ["b"]), ("4h", ["c"])]}, "later than the part before it"),
+        ({"approvers": ["ann"], "then": [("3d", ["b"])]}, "before the question ends"),
         ({"approvers": ["ann"], "then": ["eve"]}, "each part is a duration and a list"),
         ({"approvers": ["ann"], "then": [(f"{n}h", ["b"]) for n in range(1, 13)]}, "at most 10"),
         ({"risk": "huge"}, "risk"),

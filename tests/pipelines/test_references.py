@@ -99,7 +99,7 @@ def test_what_has_no_value_says_why_and_where(template: Any, reason: str, source
         ({"$const": "x" * 70_000}, "more than 65536 bytes"),
         (ref("inputs", default="x" * 70_000), "more than 65536 bytes"),
         ({"$concat": 1}, "`$concat` must have a list"),
-        ({"$text": "{} {}", "with": [1]}, "2 places and 1 values"),
+        ({"$text": "{} {}", "with": [1]}, "2 places {} and 1 values"),
         ({"$text": 1}, "`$text` must be a text"),
     ],
 )
@@ -110,7 +110,7 @@ def test_a_wrong_form_is_told_with_its_place(template: Any, told: str) -> None:
 
 
 def test_the_item_is_known_only_in_a_map() -> None:
-    assert [flaw.what for flaw in flaws_in(ref("item"))] == ["`item` is known only in the inputs of a map."]
+    assert [flaw.what for flaw in flaws_in(ref("item"))] == ["`item` is known only in the inputs of a map and of its undo."]
     assert flaws_in(ref("item"), item=True) == []
 
 

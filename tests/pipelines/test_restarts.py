@@ -1,4 +1,4 @@
-"""Again, from here: retries and restarts of pipelines take from earlier runs what still counts, and write nothing twice."""
+"""Restarts: retries and restarts of pipelines take from earlier runs what still counts, and write nothing twice."""
 
 from __future__ import annotations
 
@@ -447,7 +447,7 @@ async def test_a_run_under_way_two_levels_below_refuses_a_restart_though_the_pip
         (middle,) = store.list(Filter(parent=going.run_id))
         for one in (going.run_id, middle.id):
             await made.engine._engine.stop(one, cascade=False)
-        with pytest.raises(RestartRefused, match=f"which run {middle.id} asked for, is not over yet"):
+        with pytest.raises(RestartRefused, match=f"which run {middle.id} asked for, has not ended yet"):
             prepare(store, going.run_id, LOCAL, RETRY)
         (slow,) = store.list(Filter(parent=middle.id))
         await made.engine._engine.stop(slow.id, cascade=False)
@@ -496,7 +496,7 @@ REFUSED: list[Any] = [
     pytest.param(RestartAsked(nodes=("x" * 5000,)), NodeNotFound, "no node", id="long-node"),
     pytest.param(RestartAsked(nodes=("facts",), resend=("nowhere",)), NodeNotFound, "--resend", id="unknown-resend"),
     pytest.param(RestartAsked(nodes=("report",), resend=("facts",)), RestartRefused, "does not run again", id="resend-of-reused"),
-    pytest.param(RestartAsked(), InvalidParameter, "the node to begin from", id="nothing-asked"),
+    pytest.param(RestartAsked(), InvalidParameter, "a node to begin from", id="nothing-asked"),
     pytest.param(RestartAsked(inputs={"text": 7}), InvalidRequest, "do not fit", id="inputs-against-the-contract"),
     pytest.param(RETRY, RestartRefused, "nothing to retry", id="retry-of-a-good-run"),
 ]

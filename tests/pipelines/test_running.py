@@ -19,7 +19,7 @@ from holdfast.store.seam import Filter
 from holdfast.workers.approvals import ApproverRefused
 from holdfast.workers.body.errors import WorkerError
 from holdfast.workers.policy import Policy
-from holdfast.workers.run_lookup import standings
+from holdfast.workers.run_lookup import run_views
 from tests.pipelines.cases import rested
 from tests.pipelines.stage import LOCAL, PatientClock, Stage, graph_of, stage, worker
 from tests.pipelines.templates import out, ref
@@ -194,10 +194,8 @@ async def test_no_part_of_a_run_outlives_it_and_its_questions_are_withdrawn(tmp_
         assert header is not None
         assert header.status is ExecutionStatus.RUNNING
         assert made.service.approvals(LOCAL) == []
-        standings = {
-            one.node: one for one in node_states(graph, structure_of(graph), header, made.engine._engine.store.operations(header.id))
-        }
-    assert tuple(standings[name].state for name in "ahs") == ("ok", "failed", "failed")
+        states = {one.node: one for one in node_states(graph, structure_of(graph), header, made.engine._engine.store.operations(header.id))}
+    assert tuple(states[name].state for name in "ahs") == ("ok", "failed", "failed")
 
 
 async def test_nodes_say_what_they_wait_for(tmp_path: Path) -> None:
@@ -287,5 +285,5 @@ async def test_the_shards_of_a_map_are_no_runs_in_lists(tmp_path: Path) -> None:
     graph = graph_of(MapNode(name="m", worker="echo", over=[1, 2], inputs={"n": ref("item")}, at_most=5))
     async with stage(graph, worker("echo", _echo), folder=tmp_path) as made:
         response = await made.run()
-        listed = [standing.header.id for standing in standings(made.engine._engine.store, LOCAL, worker="p", limit=10)]
+        listed = [one.header.id for one in run_views(made.engine._engine.store, LOCAL, worker="p", limit=10)]
     assert listed == [response.run_id]

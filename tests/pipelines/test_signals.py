@@ -13,7 +13,7 @@ from holdfast.pipelines.graph.graph import GateNode, MapNode, WorkerNode
 from holdfast.workers.body.errors import WorkerError
 from tests.pipelines.stage import graph_of, stage, worker
 from tests.pipelines.templates import out, ref
-from tests.workers.looking_on import Seen, parent_id, span_id, trace_id
+from tests.workers.recording_observer import Seen, parent_id, span_id, trace_id
 
 CALLER = Trace(trace_id="4bf92f3577b34da6a3ce929d0e0e4736", span_id="00f067aa0ba902b7")
 SHORT = Rule(path=".text", op="length_at_most", value=5, code="long", message="Too long.")

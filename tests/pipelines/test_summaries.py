@@ -12,10 +12,10 @@ from holdfast.contract.protocol import response_from
 from holdfast.contract.terms import Limits, Retries, ToolGrant
 from holdfast.model.ledger import nanos_of
 from holdfast.model.operations import Kind
-from holdfast.model.standing import Standing
+from holdfast.model.shown_status import ShownStatus
 from holdfast.model.summary import Summary
 from holdfast.pipelines.graph.graph import After, MapNode, WorkerNode
-from holdfast.store.browsing import Browse, Facet
+from holdfast.store.browse import Browse, Facet
 from holdfast.workers.tools.seam import Effect, Reservation, Usage
 from tests.pipelines.stage import graph_of, stage, worker
 from tests.pipelines.templates import ref
@@ -55,8 +55,8 @@ async def test_a_pipelines_run_and_the_runs_of_its_nodes_are_found_by_it_and_tel
         response = await on.run({"ns": [1, 2]})
         store = on.engine._store
         found = store.browse(Browse(pipelines=("p",)), 60).rows
-        assert {(row.header.function, row.kind, row.standing) for row in found if row.kind is not Kind.PIPELINE} == {
-            ("w", Kind.WORKER, Standing.OK)
+        assert {(row.header.function, row.kind, row.status) for row in found if row.kind is not Kind.PIPELINE} == {
+            ("w", Kind.WORKER, ShownStatus.OK)
         }
         (outer,) = [row.header for row in found if row.header.id == response.run_id]
         assert outer.summary is not None
@@ -80,11 +80,11 @@ async def test_a_run_that_fails_is_told_with_its_code_and_its_attempts(where: st
         store = on.engine._store
         for row in store.browse(Browse(pipelines=("p",)), 60).rows:
             told = response_from(store.result(row.header) or "{}")
-            assert (row.standing, told.error is not None) == (Standing.FAILED, True)
+            assert (row.status, told.error is not None) == (ShownStatus.FAILED, True)
             assert row.header.summary is not None
             assert (row.header.summary.outcome, row.header.summary.error_code) == (told.status.value, told.error and told.error.error_code)
             assert row.header.summary.attempt == told.observability.attempt
         assert response.error is not None
         found = store.browse(Browse(error_codes=(response.error.error_code,)), 60).rows
         assert response.run_id in [row.header.id for row in found]
-        assert store.browse(Browse(standings=(Standing.FAILED,)), 60).rows == store.browse(Browse(), 60).rows
+        assert store.browse(Browse(statuses=(ShownStatus.FAILED,)), 60).rows == store.browse(Browse(), 60).rows

@@ -148,11 +148,11 @@ async def test_a_running_supervisor_shows_its_last_choice(tmp_path: Path) -> Non
     async with stage(graph, scripted(chosen("slow")), slow, folder=tmp_path, clock=PatientClock()) as made:
         waiting = await made.run(wait=0)
         await rested(made, waiting.run_id)
-        (standing,) = _standings(made, graph, waiting.run_id)
-    assert (standing.state, standing.message) == ("running", "turn 1: chose slow: It needs slow.")
+        (node_status,) = _node_statuses(made, graph, waiting.run_id)
+    assert (node_status.state, node_status.message) == ("running", "turn 1: chose slow: It needs slow.")
 
 
-def _standings(made: Stage, graph: Any, run_id: str) -> list[Any]:
+def _node_statuses(made: Stage, graph: Any, run_id: str) -> list[Any]:
     store = made.engine._engine.store
     return node_states(graph, structure_of(graph), store.find(run_id), store.operations(run_id))
 

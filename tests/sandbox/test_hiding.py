@@ -64,7 +64,7 @@ async def test_no_name_switches_a_limit_off(sandbox: Sandbox, takes: str, separa
             end: Any = await attempt.receive()
             assert isinstance(end, BodyEnd)
             # So says the keeper who watches. The kernel's own limits lie further out; on a busy machine a body may reach them first.
-            came[separator] = end.code, "allowed are" in end.detail
+            came[separator] = end.code, "are allowed" in end.detail
             if came[separator][1]:
                 break
     assert came == dict.fromkeys(separators, (CODES[takes], True))

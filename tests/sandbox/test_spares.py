@@ -115,10 +115,10 @@ async def test_the_time_of_a_body_stands_still_while_it_is_parked(sandboxes: Any
     await sandbox._spare.settled()  # else the start of the sandbox, which takes long on a busy machine, would use up the body's time
     attempt = await sandbox.attempt(2)
     await attempt.send({"op": "run"})
-    attempt.park()
+    attempt.stop_time()
     await asyncio.sleep(2 + LONGER)
     assert not attempt.stopped, "neither the runner nor the keeper has ended it"
-    left, went_on = attempt._parked, monotonic()
+    left, went_on = attempt._time_left, monotonic()
     attempt.go_on()
     end = await attempt.receive()
     assert isinstance(end, BodyEnd)

@@ -202,7 +202,7 @@ def made(where: str, folder: Path) -> None:
 
 
 def make_sqlite(folder: Path) -> None:
-    from holdfast.store.sqlite.migrating import SCHEMA_VERSION
+    from holdfast.store.sqlite.schema_migrations import SCHEMA_VERSION
 
     path = folder / "made.db"
     made(str(path), folder / "artifacts")
@@ -214,7 +214,7 @@ def make_sqlite(folder: Path) -> None:
 
 
 def make_postgres(folder: Path) -> None:
-    from holdfast.store.postgres.migrating import SCHEMA_VERSION
+    from holdfast.store.postgres.schema_migrations import SCHEMA_VERSION
     from tests.postgres import database, new_schema, program
 
     where = new_schema().rpartition("schema=")[0] + f"schema={SCHEMA}"

@@ -18,11 +18,11 @@ from holdfast.model.browse_errors import ReadTooLong
 from holdfast.model.execution import Execution, ExecutionStatus, State, Terms
 from holdfast.model.ids import Ids
 from holdfast.model.operations import Action, Kind, Update
-from holdfast.model.standing import Standing
+from holdfast.model.shown_status import ShownStatus
 from holdfast.model.summary import Summary
 from holdfast.store import rows
+from holdfast.store.browse import Browse, Facet
 from holdfast.store.browse_query import Part, text_plan
-from holdfast.store.browsing import Browse, Facet
 from holdfast.store.postgres.store import PostgresStore
 from holdfast.store.seam import Hosted
 from holdfast.store.sqlite.store import SqliteStore
@@ -52,9 +52,9 @@ NOWHERE = [
     Browse(tenant="default", tenants=("default", "acme"), versions=("none",)),
     Browse(pipelines=("p0", "p1"), versions=("none",)),
     Browse(error_codes=("E0", "E1"), queues=("none",)),
-    Browse(standings=(Standing.PERSON,)),
-    Browse(standings=(Standing.FAILED, Standing.STOPPED), versions=("none",)),
-    Browse(standings=(Standing.PARTIAL, Standing.OK), versions=("none",)),
+    Browse(statuses=(ShownStatus.PERSON,)),
+    Browse(statuses=(ShownStatus.FAILED, ShownStatus.STOPPED), versions=("none",)),
+    Browse(statuses=(ShownStatus.PARTIAL, ShownStatus.OK), versions=("none",)),
     Browse(kinds=(Kind.WORKER,), versions=("none",)),
     Browse(text="name", versions=("none",)),
     Browse(text="0", versions=("none",)),
@@ -208,7 +208,7 @@ def test_a_page_that_is_full_early_considers_few(store: SqliteStore | PostgresSt
 def test_facets_of_many_are_bounded_and_right(store: SqliteStore | PostgresStore) -> None:
     found = store.facets(Browse(), 60, most=1_000)
     assert (found.counted, found.bounded) == (1_000, True)
-    assert found.counts[Facet.STANDING] == {"failed": 400, "ok": 300, "waiting": 200, "stopped": 100}
+    assert found.counts[Facet.STATUS] == {"failed": 400, "ok": 300, "waiting": 200, "stopped": 100}
     assert sum(found.counts[Facet.TENANT].values()) == 1_000
 
 
@@ -225,7 +225,7 @@ def parts() -> list[Part]:
 @pytest.mark.parametrize("part", parts(), ids=lambda part: part.name)
 def test_sqlite_finds_the_candidates_of_a_part_in_its_index_and_their_rows_by_key(sqlite: SqliteStore, part: Part) -> None:
     looks = sqlite._looks
-    asked = looks.asked(Browse(standings=(Standing.PERSON,), tenant="acme", kinds=(Kind.WORKER,), text="x"))
+    asked = looks.asked(Browse(statuses=(ShownStatus.PERSON,), tenant="acme", kinds=(Kind.WORKER,), text="x"))
     given = asked | {"lower": "0", "upper": "~", "most": 10, "limit": 10, "value": "x"}
     for name in ("browse_rows", "browse_facets"):
         text = looks.matches(name, part, asked)
@@ -243,7 +243,7 @@ def test_postgres_finds_the_candidates_of_every_part_in_its_index(postgres: Post
     with contextlib.ExitStack() as closing:
         store = closing.enter_context(contextlib.closing(PostgresStore(new_schema(), "empty"))) if is_empty else postgres
         looks = store._looks
-        asked = looks.asked(Browse(standings=(Standing.PERSON,), tenant="acme", kinds=(Kind.WORKER,), text="x"))
+        asked = looks.asked(Browse(statuses=(ShownStatus.PERSON,), tenant="acme", kinds=(Kind.WORKER,), text="x"))
         given = asked | {"lower": "0", "upper": "~", "most": 10, "limit": 10, "value": "f0"}
         for part in parts():
             text = looks.matches("browse_rows", part, asked)
@@ -284,7 +284,7 @@ def test_postgres_ends_a_statement_at_the_deadline(postgres: PostgresStore) -> N
 
 
 def test_the_connection_of_looks_cannot_write(store: SqliteStore | PostgresStore) -> None:
-    with pytest.raises(Exception, match=r"may only be read|read-only"), store._looking(60) as ask:
+    with pytest.raises(Exception, match=r"may not write|read-only"), store._looking(60) as ask:
         ask("DELETE FROM executions", {})
 
 

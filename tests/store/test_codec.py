@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.model.chaining import Return
 from holdfast.model.errors import CodecFailed, CodecMismatch, ExecutionAlreadyStarted, HoldfastError, RowDamaged
 from holdfast.model.execution import Birth, GraphText, Outcome, OutcomeStatus, State, graph_text
+from holdfast.model.follow_ups import Return
 from holdfast.model.operations import Action, Failure, Status, Type, Update
 from holdfast.model.outside import Fire, Release
 from holdfast.model.payloads import PayloadCodec

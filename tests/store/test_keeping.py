@@ -19,7 +19,7 @@ from holdfast.store.postgres.connection import load_statements
 from holdfast.store.postgres.maintenance import PostgresMaintenance
 from holdfast.store.sqlite import restore as restoring
 from holdfast.store.sqlite.connection import load_queries
-from holdfast.store.sqlite.migrating import SCHEMA_VERSION, check_unused
+from holdfast.store.sqlite.schema_migrations import SCHEMA_VERSION, check_unused
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.stores.writes import LEASE, T0, closed, started, suspended, wait
 from tests.postgres import database, new_schema, schema_of

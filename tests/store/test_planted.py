@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.model.errors import NotPrivate, StoreBroken, StoreUnsuitable
 from holdfast.store.backends import open_maintenance, open_store
-from holdfast.store.migrating import number
+from holdfast.store.schema_migrations import number
 
 UNPRIVILEGED = 65534
 

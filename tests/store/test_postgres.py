@@ -276,8 +276,8 @@ INDEXES = {
     "drop_lanes": "lanes_pkey rates_pkey executions_in_lane",
     "parked": "executions_parked",
     "parked_in": "executions_parked",
-    "standing": "executions_waiting executions_delayed executions_parked lanes_pkey",
-    "standing_of": "executions_delayed executions_parked lanes_pkey",
+    "queue_state": "executions_waiting executions_delayed executions_parked lanes_pkey",
+    "queue_state_of": "executions_delayed executions_parked lanes_pkey",
     "cost_samples": "ledger_by_pipeline",
     "cost_samples_of_worker": "ledger_by_worker",
 }

@@ -20,7 +20,7 @@ from holdfast.model.queues import Mode, QueueRow
 from holdfast.model.verbs import Start
 from holdfast.store.maintenance import CheckReport
 from holdfast.store.postgres.maintenance import PostgresMaintenance
-from holdfast.store.postgres.session import Session
+from holdfast.store.postgres.session import Session, Statement
 from holdfast.store.postgres.store import PostgresStore
 from holdfast.testing.stores.queue_writes import (
     MAIL,
@@ -286,7 +286,7 @@ def test_an_admission_whose_connection_was_cut_claims_once_or_not_at_all(
 class CutCommit(Cut):
     """Cuts the connection when a transaction is to be committed."""
 
-    def run(self, session: Session, statement: bytes, *given: Any, **more: Any) -> Any:
+    def run(self, session: Session, statement: bytes | Statement, *given: Any, **more: Any) -> Any:
         if statement != b"COMMIT":
             return self._real(session, statement, *given, **more)
         return super().run(session, b"WITH", *given, **more) if self._cut else self.cut(session)

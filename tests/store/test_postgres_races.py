@@ -18,7 +18,7 @@ from holdfast.model.operations import Action, Status
 from holdfast.model.outside import Answering, Stop
 from holdfast.model.verbs import Checkpointed, Start, Started, Write
 from holdfast.store.encryption import AesGcm
-from holdfast.store.postgres.session import Session
+from holdfast.store.postgres.session import Session, Statement
 from holdfast.store.postgres.store import PostgresStore
 from holdfast.testing.stores.chained_writes import birth, invoking
 from holdfast.testing.stores.writes import (
@@ -237,8 +237,9 @@ class Cut:
         monkeypatch.setattr(Session, "run", lambda *given, **more: self.run(*given, **more))
         monkeypatch.setattr(Session, "_open", lambda session: self.open(session))
 
-    def run(self, session: Session, statement: bytes, *given: Any, **more: Any) -> Any:
-        if session is not self._session or self._cut or not statement.startswith(b"WITH"):
+    def run(self, session: Session, statement: bytes | Statement, *given: Any, **more: Any) -> Any:
+        text = statement.text if isinstance(statement, Statement) else statement
+        if session is not self._session or self._cut or not text.startswith(b"WITH"):
             return self._real(session, statement, *given, **more)
         self._cut = True
         if self._after:

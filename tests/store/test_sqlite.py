@@ -23,7 +23,7 @@ from holdfast.store.backends import open_store
 from holdfast.store.seam import Filter
 from holdfast.store.sqlite import connection as opening_module
 from holdfast.store.sqlite import presence as sharing
-from holdfast.store.sqlite.migrating import SCHEMA_VERSION
+from holdfast.store.sqlite.schema_migrations import SCHEMA_VERSION
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.stores import Opening, SharedStoreSuite, StoreSuite
 from holdfast.testing.stores.writes import (

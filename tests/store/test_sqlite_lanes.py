@@ -24,9 +24,9 @@ INDEXES: dict[str, tuple[Any, set[str]]] = {
     "heads": (("x", 1, 0), {"executions_in_lane"}),
     "next_of_key": ({"key": "k"}, {"PRIMARY", "executions_in_lane"}),
     "oldest": (("x",), {"executions_waiting"}),
-    "standing": ({"queue": "q"}, {"executions_delayed", "executions_waiting", "executions_parked", "PRIMARY"}),
+    "queue_state": ({"queue": "q"}, {"executions_delayed", "executions_waiting", "executions_parked", "PRIMARY"}),
     "ahead": ({"lane": "x", "order_at": 1, "id": "x", "most": 1}, {"executions_in_lane"}),
-    "standing_of": ({"queue": "q", "lane": "q/tenant=t", "tenant": "t"}, {"executions_delayed", "executions_parked", "PRIMARY"}),
+    "queue_state_of": ({"queue": "q", "lane": "q/tenant=t", "tenant": "t"}, {"executions_delayed", "executions_parked", "PRIMARY"}),
     "parked": ({"beyond": "", "limit": 1, "tenant": None}, {"executions_parked"}),
     "parked_in": ({"queue": "q", "beyond": "", "limit": 1, "tenant": "t"}, {"executions_parked"}),
     "lanes": (("q", "", 1), {"lanes_of_queue"}),
@@ -87,7 +87,7 @@ def test_a_store_with_queues_is_sound_and_so_is_its_copy(store: SqliteStore, tmp
     keeping.backup(tmp_path / "copy.db", replace=False)
     with contextlib.closing(SqliteStore(str(tmp_path / "copy.db"), "again")) as copy:
         copy.join("again", LEASE)
-        assert copy.standing(MAIL, T0).waiting == 2
+        assert copy.queue_state(MAIL, T0).waiting == 2
         assert admitted_names(copy, 9) == ["a", "b"]
         check_counts(copy)
     store._writer.execute("UPDATE lanes SET held = 7 WHERE key = 'mail'")

@@ -19,7 +19,7 @@ import holdfast as library
 from holdfast.model.errors import HoldfastError
 from holdfast.service.client import Client
 from holdfast.store.seam import Filter
-from holdfast.store.sqlite.migrating import SCHEMA_VERSION
+from holdfast.store.sqlite.schema_migrations import SCHEMA_VERSION
 from tests.surface.cli_program import FUNCTIONS, PATIENCE_SECONDS, PROGRAM, Program
 
 _PAGE = 2048
@@ -176,9 +176,9 @@ except holdfast.HoldfastError as error:
 @pytest.mark.parametrize(
     "file, folder, told",
     [
-        (0o444, 0o755, "may only be read. A store must be written, also by those who look"),
+        (0o444, 0o755, "Holdfast writes to a store even if it only reads it: change its permissions."),
         (0o644, 0o555, "is in a folder that this user may not write: "),
-        (0o000, 0o755, "may only be read. A store must be written, also by those who look"),
+        (0o000, 0o755, "Holdfast writes to a store even if it only reads it: change its permissions."),
         (None, 0o555, "is in a folder that this user may not write: "),
     ],
     ids=["the file", "its folder", "no permission at all", "a folder without it"],

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.store.sqlite.migrating import LINEAGE, SCHEMA_VERSION
+from holdfast.store.sqlite.schema_migrations import LINEAGE, SCHEMA_VERSION
 from holdfast.store.sqlite.store import SqliteStore
 from tests.postgres import new_schema
 from tests.store.released import old_postgres, old_sqlite
@@ -69,7 +69,7 @@ def test_a_copy_over_a_file_and_a_return_under_a_runner_are_mistakes_of_the_call
     ended = holdfast("db", "backup", "copy.db")
     assert (ended.returncode, ended.stderr) == (
         2,
-        "error[invalid_parameter]: There is already a file copy.db. Name another, or say --force to write over it.\n",
+        "error[invalid_parameter]: There is already a file copy.db. Name another, or use --force to replace it.\n",
     )
     assert holdfast("db", "backup", "copy.db", "--force").returncode == 0
     with closing(SqliteStore(str(holdfast.folder / "holdfast.db"), "runner-1")):

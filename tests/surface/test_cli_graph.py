@@ -46,7 +46,9 @@ def test_each_problem_of_a_pipeline_has_the_authors_line_and_the_exit_code_is_2(
     ended = holdfast("check", "pages.py")
     assert ended.returncode == 2
     first, second, third, last = ended.stdout.splitlines()
-    assert first.startswith("pages.py:6: error[input_misfit] pages: `web-scrape-worker` takes other inputs: inputs.address is not taken.")
+    assert first.startswith(
+        "pages.py:6: error[input_misfit] pages: `web-scrape-worker` accepts other inputs: inputs.address is not accepted."
+    )
     assert second.startswith("pages.py:6: error[missing_input] pages: `web-scrape-worker` requires inputs.url, which is not given.")
     assert third.startswith(
         "pages.py:7: error[gives_misfit] The pipeline gives other outputs than its contract says: outputs.count is an object"

@@ -55,7 +55,7 @@ FILES: dict[str, str | bytes] = {
         (["run", "functions.py:greet", "--name", "a b"], "invalid_parameter", "Execution name 'a b'"),
         (["run", "functions.py:greet", "--detach", "--name", "a b"], "invalid_parameter", "Execution name 'a b'"),
         (["run", "functions.py:greet", "--store", "mysql://x"], "invalid_parameter", "No store for 'mysql' addresses"),
-        (["run", "functions.py:greet", "--detach", "--store", ":memory:"], "invalid_parameter", "nothing to leave an execution in"),
+        (["run", "functions.py:greet", "--detach", "--store", ":memory:"], "invalid_parameter", "--detach needs a store that stays"),
     ],
 )
 def test_a_bad_run_is_explained_in_one_place(holdfast: Program, words: list[str], code: str, told: str) -> None:

@@ -14,8 +14,8 @@ from holdfast.pipelines.builder import build_page
 from tests.pipelines.pipeline_pages import problems_of
 from tests.surface.cli_program import Program
 from tests.surface.serve_program import programs
+from tests.surface.served_workers import ask, web
 from tests.surface.test_cli_graph import SOURCE
-from tests.surface.worker_desk import ask, web
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -88,10 +88,10 @@ def test_a_full_queue_ends_a_push_and_says_when_to_come_back(queues: Scene) -> N
     ended = queues("push", "emails", f"{queues.functions}:send", "-", "--key-field", "id", input=text)
     assert isinstance(ended.exception, QueueFull)
     assert ended.stderr == "pushed 1, 1 was there already; the same command goes on where this one ended\n"
-    assert "it takes at most 2. Try again in 60 s." in str(ended.exception)
+    assert "it accepts at most 2. Try again in 60 s." in str(ended.exception)
     queues.said("pause", "emails")
     paused = queues("push", "emails", f"{queues.functions}:send", "-", input='{"id": 9}\n')
-    assert "it takes at most 2. The queue is paused. Try again in 60 s." in str(paused.exception)
+    assert "it accepts at most 2. The queue is paused. Try again in 60 s." in str(paused.exception)
     assert queues.document("show", "emails")["waiting"] == 2
 
 

@@ -1,4 +1,4 @@
-"""Again, from here, on the command line and over HTTP: what a restart will do is told first, and an answer is needed."""
+"""Restarts on the command line and over HTTP: what a restart will do is told first, and an answer is needed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from holdfast.workers.body.errors import WorkerError
 from tests.pipelines.stage import graph_of, stage, worker
 from tests.surface.cli_program import Program
 from tests.surface.serve_program import programs
+from tests.surface.served_workers import approval_in, ask, web
 from tests.surface.test_cli_pipelines import SOURCE
-from tests.surface.worker_desk import approval_in, ask, web
 
 SALE = """from holdfast import durable_execution
 

@@ -95,7 +95,7 @@ def asked(ended: subprocess.CompletedProcess[str]) -> str:
 
 def run_ids(program: Program) -> list[str]:
     with Client.open(str(program.folder / "holdfast.db")) as client:
-        return [standing.header.id for standing in client.runs()]
+        return [one.header.id for one in client.runs()]
 
 
 # --- the example of the README
@@ -209,7 +209,7 @@ def test_a_key_that_was_used_with_other_inputs_is_a_conflict(plain: Program) -> 
 @pytest.mark.parametrize(
     "change, told",
     [
-        ({"plain.md": None}, "the page plain.md of plain is not beside it"),
+        ({"plain.md": None}, "the page plain.md of plain is not in the folder of the file"),
         ({"plain.md": "# nothing\n"}, "error[contract_invalid]: "),
         ({"plain.py": BODIES.replace('"plain.md"', "PAGE")}, "must be a literal"),
         ({"plain.py": BODIES + BODIES.replace("plain", "other"), "other.md": page("other")}, "has several workers (plain, other)"),
@@ -292,7 +292,7 @@ def test_a_new_worker_never_overwrites(program: Program) -> None:
     (program.folder / "mine" / "notes").write_text("keep me")
     ended = program("new", "worker", "mine")
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr.startswith("error[invalid_parameter]: There is something called mine already; nothing was written.")
+    assert ended.stderr.startswith("error[invalid_parameter]: mine exists already; nothing was written.")
     assert [path.name for path in (program.folder / "mine").iterdir()] == ["notes"]
     assert list(program.folder.glob(".mine*")) == []
 
@@ -338,7 +338,7 @@ def test_runs_are_listed_shown_and_cancelled(refunds: Program, bank: Bank) -> No
 
 def test_an_execution_of_a_function_is_no_run(plain: Program) -> None:
     assert plain("run", "functions.py:greet", "--input", '{"who": "you"}', "--name", "first").returncode == 0
-    assert plain("runs", "list").stderr == "no worker has run here\n"
+    assert plain("runs", "list").stderr == "no runs found\n"
     for words in (["runs", "show", "first"], ["runs", "cancel", "greet/first"], ["replay", "first"]):
         ended = plain(*words)
         assert (ended.returncode, ended.stdout) == (2, "")
@@ -380,7 +380,7 @@ def test_a_run_is_replayed_on_its_receipts_and_other_code_is_told_apart(refunds:
     (run,) = run_ids(refunds)
     waits = refunds("replay", run)
     assert (waits.returncode, waits.stderr) == (
-        2, f"error[invalid_parameter]: The run {run} is not over yet. Only a run that is over can be replayed.\n",
+        2, f"error[invalid_parameter]: The run {run} has not ended yet. Only a run that has ended can be replayed.\n",
     )  # fmt: skip
     refunds("approvals", "approve", asked(first))
     assert refunds(*CASE).returncode == 0
@@ -402,7 +402,7 @@ def test_a_run_is_replayed_on_its_receipts_and_other_code_is_told_apart(refunds:
     document = json.loads(refunds("replay", "run.json", "refund.py", "--json").stdout)
     assert (document["matches"], document["differences"][0]["kind"], document["receipts"]) == (False, "other_arguments", 2)
     lacks = refunds("replay", "run.json")
-    assert (lacks.returncode, "say which code to run over it" in lacks.stderr) == (2, True)
+    assert (lacks.returncode, "name the code to run on it" in lacks.stderr) == (2, True)
 
     assert len(bank.paid) == 1
     assert refunds("executions", "history", run, "--json").stdout == history

@@ -20,7 +20,7 @@ from tests.surface.auth_server import token
 from tests.surface.cli_program import Program
 from tests.surface.serve_program import Program as Server
 from tests.surface.serve_program import programs
-from tests.surface.worker_desk import web
+from tests.surface.served_workers import web
 
 SOURCE = """from holdfast import Pipeline
 

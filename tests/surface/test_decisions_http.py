@@ -52,7 +52,7 @@ FORM = {
 }
 
 
-class Desk:
+class Scene:
     """A server of one pipeline, with its store."""
 
     def __init__(self, made: Stage, http: httpx.AsyncClient, clock: PatientClock, gate: Gate) -> None:
@@ -79,7 +79,7 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk(folder: Path, *nodes: Any, workers: tuple[InlineWorker, ...] = (), policy: Policy | None = None) -> AsyncIterator[Desk]:
+async def scene(folder: Path, *nodes: Any, workers: tuple[InlineWorker, ...] = (), policy: Policy | None = None) -> AsyncIterator[Scene]:
     clock = PatientClock(skipping=False)
     graph = msgspec.structs.replace(graph_of(*nodes, gives={}), steps=None)
     async with stage(graph, *workers, folder=folder, clock=clock, policy=policy) as made:
@@ -88,7 +88,7 @@ async def desk(folder: Path, *nodes: Any, workers: tuple[InlineWorker, ...] = ()
         gate = open_gate(store, host="127.0.0.1", clock=clock)
         routes = worker_routes(ServedWorkers(made.service, store, clock, Limits()))
         async with client(App(routes, Limits(), lambda: "id", gate)) as http:
-            yield Desk(made, http, clock, gate)
+            yield Scene(made, http, clock, gate)
         await gate.close()
 
 
@@ -100,7 +100,7 @@ def asking(**more: Any) -> HumanNode:
 
 
 async def test_two_keys_of_one_person_are_one_vote_and_another_person_closes_it(tmp_path: Path) -> None:
-    async with desk(tmp_path, asking(votes=2)) as at:
+    async with scene(tmp_path, asking(votes=2)) as at:
         approval = await at.question()
         ann, again, bob = (at.key("approver", person=name) for name in ("ann", "ann", "bob"))
         where = f"/v1/approvals/{approval}/approve"
@@ -116,7 +116,7 @@ async def test_two_keys_of_one_person_are_one_vote_and_another_person_closes_it(
 
 
 async def test_a_run_that_a_person_started_is_not_decided_with_another_key_of_that_person(tmp_path: Path) -> None:
-    async with desk(tmp_path, asking()) as at:
+    async with scene(tmp_path, asking()) as at:
         mine, other = at.key("operator", person="ann"), at.key("approver", person="ann")
         started = await at.http.post("/v1/workers/p/invoke", json={"inputs": {}}, headers=mine)
         approval = started.json()["approvals"][0]
@@ -126,7 +126,7 @@ async def test_a_run_that_a_person_started_is_not_decided_with_another_key_of_th
 
 
 async def test_a_response_that_waits_tells_what_the_rest_may_cost_as_its_question_does(tmp_path: Path) -> None:
-    async with desk(tmp_path, asking()) as at:
+    async with scene(tmp_path, asking()) as at:
         key = at.key("operator", "approver", person="ann")
         invoked = (await at.http.post("/v1/workers/p/invoke", json={"inputs": {}}, headers=key)).json()
         looked = (await at.http.get(f"/v1/runs/{invoked['run_id']}", headers=key)).json()
@@ -152,7 +152,7 @@ async def test_a_list_comes_in_pages_and_reads_the_outermost_run_once_for_all_it
 
     monkeypatch.setattr(estimates, "pipeline_view", counted)
     items = MapNode(name="items", worker="asks", over=[0, 1, 2, 3], inputs={"n": ref("item")}, at_most=10)
-    async with desk(tmp_path, items, asking(), workers=(worker("asks", asks),)) as at:
+    async with scene(tmp_path, items, asking(), workers=(worker("asks", asks),)) as at:
         run = (await at.made.run()).run_id
         key = at.key("approver", person="ann")
         expected = [one.approval_id for one in at.made.service.approvals(LOCAL)]
@@ -190,7 +190,7 @@ async def test_a_batch_decides_the_items_of_a_map_one_by_one_and_one_failure_sto
         return {"said": await ctx.ask(f"item {inputs['n']}?")}
 
     items = MapNode(name="items", worker="asks", over=[0, 1, 2], inputs={"n": ref("item")}, at_most=10)
-    async with desk(tmp_path, items, asking(), workers=(worker("asks", asks),)) as at:
+    async with scene(tmp_path, items, asking(), workers=(worker("asks", asks),)) as at:
         run = (await at.made.run()).run_id
         key = at.key("approver", person="ann")
         listed = (await at.http.get("/v1/approvals", params={"run": run}, headers=key)).json()["approvals"]
@@ -219,7 +219,7 @@ async def test_a_batch_approves_the_calls_of_a_maps_items_and_answers_their_ques
     poster = worker("asks", asks, posts, grants=(ToolGrant("post"),))
     poster.approvals = frozenset({"post"})
     items = MapNode(name="items", worker="asks", over=[0, 1, 9], inputs={"n": ref("item")}, at_most=10)
-    async with desk(tmp_path, items, workers=(poster,)) as at:
+    async with scene(tmp_path, items, workers=(poster,)) as at:
         run = (await at.made.run()).run_id
         key = at.key("approver", person="ann")
 
@@ -246,7 +246,7 @@ async def test_a_batch_approves_the_calls_of_a_maps_items_and_answers_their_ques
 
 async def test_a_risk_forbids_batches_and_links(tmp_path: Path) -> None:
     policy = Policy(risks={"high": RiskRule(batch=False, links=False)})
-    async with desk(tmp_path, asking(risk="high"), policy=policy) as at:
+    async with scene(tmp_path, asking(risk="high"), policy=policy) as at:
         approval = await at.question()
         key = at.key("approver", "admin", person="ann")
         batch = await at.http.post("/v1/approvals/decide", headers=key, json={"verdict": "approve", "approvals": [approval]})
@@ -261,7 +261,7 @@ async def test_a_risk_forbids_batches_and_links(tmp_path: Path) -> None:
 
 
 async def test_a_link_opened_by_a_scanner_decides_nothing_and_its_form_decides_once(tmp_path: Path) -> None:
-    async with desk(tmp_path, asking()) as at:
+    async with scene(tmp_path, asking()) as at:
         approval = await at.question()
         admin, viewer = at.key("admin"), at.key("viewer")
         made = await at.http.post(f"/v1/approvals/{approval}/link", headers=admin, json={"person": "ann", "valid": "4h"})
@@ -288,7 +288,7 @@ async def test_a_link_opened_by_a_scanner_decides_nothing_and_its_form_decides_o
 
 
 async def test_the_page_of_a_link_shows_hostile_text_as_text_and_loads_nothing(tmp_path: Path) -> None:
-    async with desk(tmp_path, asking()) as at:
+    async with scene(tmp_path, asking()) as at:
         approval = await at.question()
         shown = await at.http.get(at.link(approval))
     text = shown.text
@@ -306,7 +306,7 @@ async def test_the_page_of_a_link_shows_hostile_text_as_text_and_loads_nothing(t
 
 @pytest.mark.parametrize("question, told", [("Publish?", "Publish?"), ("", "Do you approve what is shown below?")])
 async def test_the_page_of_a_link_asks_what_the_node_asks(tmp_path: Path, question: str, told: str) -> None:
-    async with desk(tmp_path, HumanNode(name="h", show={"x": 1}, question=question)) as at:
+    async with scene(tmp_path, HumanNode(name="h", show={"x": 1}, question=question)) as at:
         shown = await at.http.get(at.link(await at.question()))
     assert f"<h1>{told}</h1>" in shown.text
 
@@ -331,7 +331,7 @@ async def test_of_a_large_value_the_page_of_a_link_encodes_only_what_it_shows_an
         return question_page(msgspec.structs.replace(approval, arguments={"rows": rows}), person, **more)
 
     monkeypatch.setattr(protocol_links, "question_page", large)
-    async with desk(tmp_path, asking(form=FORM)) as at:
+    async with scene(tmp_path, asking(form=FORM)) as at:
         path = at.link(await at.question())
         shown = await at.http.get(path)
         refused = await at.http.post(path, data={"verdict": "answer"}, headers={"origin": BASE})
@@ -344,7 +344,7 @@ async def test_of_a_large_value_the_page_of_a_link_encodes_only_what_it_shows_an
 
 
 async def test_a_form_behind_a_link_has_a_field_for_each_property_and_its_answer_is_checked(tmp_path: Path) -> None:
-    async with desk(tmp_path, asking(form=FORM)) as at:
+    async with scene(tmp_path, asking(form=FORM)) as at:
         approval = await at.question()
         path = at.link(approval)
         shown = await at.http.get(path)
@@ -373,19 +373,19 @@ async def test_a_form_behind_a_link_has_a_field_for_each_property_and_its_answer
     assert response.status == "ok"
 
 
-Spoil = Callable[[Desk, str], str]
+Spoil = Callable[[Scene, str], str]
 
 
-def _tampered(at: Desk, approval: str) -> str:
+def _tampered(at: Scene, approval: str) -> str:
     path = at.link(approval)
     return path[:-3] + ("AAA" if not path.endswith("AAA") else "BBB")
 
 
-def _other_person(at: Desk, approval: str) -> str:
+def _other_person(at: Scene, approval: str) -> str:
     return f"/v1/links/{token_of(at.store.seal, Link(approval, 'mallory', at.clock.now() + 1000, 'x'))}"
 
 
-def _expired(at: Desk, approval: str) -> str:
+def _expired(at: Scene, approval: str) -> str:
     path = at.link(approval, seconds=60)
     at.clock.move_to(at.clock.now() + 60_000)
     return path
@@ -396,12 +396,12 @@ def _expired(at: Desk, approval: str) -> str:
     [
         pytest.param(_tampered, 404, "This link is not valid", id="tampered"),
         pytest.param(lambda at, _: "/v1/links/hf_x", 404, "This link is not valid", id="nonsense"),
-        pytest.param(_expired, 410, "The time of this link is over", id="expired"),
+        pytest.param(_expired, 410, "This link has expired", id="expired"),
         pytest.param(_other_person, 403, "not among those who may decide", id="person without permission"),
     ],
 )
 async def test_a_link_that_is_no_good_says_so_and_decides_nothing(tmp_path: Path, spoil: Spoil, status: int, told: str) -> None:
-    async with desk(tmp_path, asking(approvers=("ann",))) as at:
+    async with scene(tmp_path, asking(approvers=("ann",))) as at:
         approval = await at.question()
         path = spoil(at, approval)
         answers = [await at.http.get(path), await at.http.post(path, data={"verdict": "approve"})]
@@ -413,7 +413,7 @@ async def test_a_link_that_is_no_good_says_so_and_decides_nothing(tmp_path: Path
 
 
 async def test_a_withdrawn_question_says_so_behind_its_link(tmp_path: Path) -> None:
-    async with desk(tmp_path, asking()) as at:
+    async with scene(tmp_path, asking()) as at:
         approval = await at.question()
         path = at.link(approval)
         await at.made.service.cancel(approval.removeprefix("a_").rpartition(".")[0], LOCAL)
@@ -422,7 +422,7 @@ async def test_a_withdrawn_question_says_so_behind_its_link(tmp_path: Path) -> N
 
 
 async def test_a_page_of_another_site_cannot_send_the_form_and_the_refusal_does_not_log_the_token(tmp_path: Path) -> None:
-    async with desk(tmp_path, asking()) as at:
+    async with scene(tmp_path, asking()) as at:
         approval = await at.question()
         path = at.link(approval)
         refused = await at.http.post(path, data={"verdict": "approve"}, headers={"origin": "https://evil.example"})
@@ -435,14 +435,14 @@ async def test_a_page_of_another_site_cannot_send_the_form_and_the_refusal_does_
 
 @pytest.mark.parametrize("base, begins", [(None, BASE), ("https://h.example/hf/", "https://h.example/hf")])
 async def test_a_link_begins_with_the_address_that_the_operator_sets(tmp_path: Path, base: str | None, begins: str) -> None:
-    async with desk(tmp_path, asking(), policy=Policy(link_base=base)) as at:
+    async with scene(tmp_path, asking(), policy=Policy(link_base=base)) as at:
         approval = await at.question()
         made = await at.http.post(f"/v1/approvals/{approval}/link", headers=at.key("admin"), json={"person": "ann"})
     assert made.json()["url"].startswith(f"{begins}/v1/links/hf_")
 
 
 async def test_only_an_admin_makes_links_and_only_for_persons_who_may_decide(tmp_path: Path) -> None:
-    async with desk(tmp_path, asking(approvers=("ann",))) as at:
+    async with scene(tmp_path, asking(approvers=("ann",))) as at:
         approval = await at.question()
         where, lesser, admin = f"/v1/approvals/{approval}/link", at.key("approver"), at.key("admin")
         approver = await at.http.post(where, headers=lesser, json={"person": "ann"})

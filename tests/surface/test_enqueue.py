@@ -84,7 +84,7 @@ async def test_many_that_are_refused_in_part_say_how_many_are_enqueued_and_can_b
         keys = [f"k{n}" for n in range(5)]
         with pytest.raises(QueueFull) as full:
             await engine.enqueue_many(double, range(5), queue="emails", idempotency_keys=keys)
-        assert full.value.__notes__ == ["2 of 5 are enqueued."]
+        assert full.value.__notes__ == ["2 of 5 inputs are enqueued."]
         engine._store.declare([checked_declaration("emails", {})])
         jobs = await engine.enqueue_many(double, range(5), queue="emails", idempotency_keys=keys)
         assert [await job.result() for job in jobs] == [0, 2, 4, 6, 8]
@@ -128,7 +128,7 @@ async def test_a_key_of_many_that_was_used_before_is_named_by_its_index() -> Non
         await engine.enqueue(double, 7, queue="emails", idempotency_key="b")
         with pytest.raises(ExecutionAlreadyStarted, match=r"^inputs\[1\]: ") as refused:
             await engine.enqueue_many(double, [1, 2], queue="emails", idempotency_keys=["a", "b"])
-        assert refused.value.__notes__ == ["1 of 2 are enqueued."]
+        assert refused.value.__notes__ == ["1 of 2 inputs are enqueued."]
 
 
 @pytest.mark.parametrize(

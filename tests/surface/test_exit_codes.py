@@ -14,7 +14,7 @@ import pytest
 from holdfast.cli.exit_codes import MEANINGS, ExitCode
 from holdfast.contract.codes import CODES, ENDINGS
 from tests.drawings import exit_codes as drawing
-from tests.surface import worker_desk
+from tests.surface import served_workers
 from tests.surface.cli_program import PATIENCE_SECONDS, Program
 
 BUG = """
@@ -31,7 +31,7 @@ main()
 
 
 def _of_a_worker(holdfast: Program, do: str) -> int:
-    worker_desk.written(holdfast.folder)
+    served_workers.written(holdfast.folder)
     ended = holdfast("run", "worker.py:echo", "--trust", "--input", json.dumps({"say": "x", "do": do}))
     return ended.returncode
 

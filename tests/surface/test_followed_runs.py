@@ -19,7 +19,7 @@ from holdfast.model.errors import AccessRefused, ExecutionNotFound, HoldfastErro
 from tests.surface import cli_program
 from tests.surface.cli_program import Program as Cli
 from tests.surface.serve_program import Program, programs
-from tests.surface.worker_desk import ask, events_of, web
+from tests.surface.served_workers import ask, events_of, web
 from tests.tools.models import a_model
 from tests.tools.servers import Asked, head, site
 from tests.workers.pages import page, write

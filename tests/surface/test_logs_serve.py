@@ -319,7 +319,7 @@ def test_a_function_does_not_hear_of_a_log_that_cannot_be_written(serve: Program
     (tmp_path / "orders.db.logs").write_text("in the way")
     server = serve("chatty.json")
     assert server.invoke("chatty", {"say": "this"})["Payload"] == {"say": "this"}
-    until(lambda: any("what functions log is dropped" in line for line in server.warned), "the warning")
+    until(lambda: any("log lines of functions are dropped" in line for line in server.warned), "the warning")
     assert server.invoke("chatty", {"say": "that"})["Payload"] == {"say": "that"}
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.parts import one_of_each
 from tests.surface.serve_program import Program, until
-from tests.surface.worker_desk import ask, web, written
+from tests.surface.served_workers import ask, web, written
 
 SIGNALS = '[all]\nsink = "file"\npath = "events.jsonl"\n'
 KEPT = {"orders.db", "orders.db-wal", "orders.db-shm", "orders.db-holdfast", "orders.db.functions", "orders.db.logs", "orders.db.workers"}

@@ -51,7 +51,7 @@ def lines(journal: Path) -> list[list[str]]:
     return [json.loads(line) for line in journal.read_text().splitlines()] if journal.exists() else []
 
 
-def storm(serve: Programs, store: str, *, kills: int, each: int, seed: int) -> tuple[Program, list[Kept], Outside]:
+def killed_load(serve: Programs, store: str, *, kills: int, each: int, seed: int) -> tuple[Program, list[Kept], Outside]:
     """Load on a server that is killed again and again, until all clients have got what they wanted; the last server."""
     chance, journal, never = random.Random(seed), serve.folder / "journal", threading.Event()
     server = serve("load", store=store)
@@ -126,7 +126,7 @@ def assert_outside_kept(server: Program, outside: Outside) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [1])
 def test_kill_9_under_load_of_eight_clients_loses_nothing(serve: Programs, seed: int) -> None:
-    server, kept, outside = storm(serve, "load.db", kills=3, each=2, seed=seed)
+    server, kept, outside = killed_load(serve, "load.db", kills=3, each=2, seed=seed)
     assert len(kept) == CLIENTS * 2
     assert_nothing_lost(server, kept, serve.folder / "journal")
     assert_outside_kept(server, outside)
@@ -134,7 +134,7 @@ def test_kill_9_under_load_of_eight_clients_loses_nothing(serve: Programs, seed:
 
 @pytest.mark.long
 def test_kill_9_under_load_of_eight_clients_loses_nothing_on_postgres(serve: Programs) -> None:
-    server, kept, outside = storm(serve, empty_store(), kills=1, each=1, seed=2)
+    server, kept, outside = killed_load(serve, empty_store(), kills=1, each=1, seed=2)
     assert len(kept) == CLIENTS
     assert_nothing_lost(server, kept, serve.folder / "journal")
     assert_outside_kept(server, outside)

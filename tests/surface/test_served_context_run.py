@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.surface.serve_program import Program, programs, until
-from tests.surface.worker_desk import web
+from tests.surface.served_workers import web
 from tests.workers.pages import page
 
 WORKERS = """

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from tests.surface.serve_program import programs
+from tests.surface.served_workers import approval_in, ask, events_of, web
 from tests.surface.test_cli_pipelines import SOURCE
-from tests.surface.worker_desk import approval_in, ask, events_of, web
 
 
 def test_a_served_pipeline_is_invoked_like_a_worker_and_tells_its_nodes(tmp_path: Path) -> None:

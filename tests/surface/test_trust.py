@@ -192,14 +192,14 @@ def test_code_that_a_planted_store_brings_along_has_no_tools_until_the_folder_is
     waits = stranger(*RUN, "--key", "k", "--trust")
     assert waits.returncode == 4, waits.stderr
     with Client.open(str(stranger.folder / "holdfast.db")) as client:
-        (approval,) = client.approvals()
-        client.decide(approval.approval_id, "approve")
+        (approval,) = client.approvals.list()
+        client.approvals.decide(approval.approval_id, "approve")
     stranger.book.remove(stranger.folder)
     (stranger.mark / "ran").unlink(missing_ok=True)
     stranger.write(WITHOUT)  # harmless to look at; the run goes on with the code beside the store
     ran = stranger(*RUN, "--key", "k")
     assert ran.returncode == 1
-    assert "permanent_error: tool_not_trusted: The code of this run lies beside holdfast.db of" in ran.stderr
+    assert "permanent_error: tool_not_trusted: The code of this run is kept beside holdfast.db in" in ran.stderr
     assert f"holdfast trust {stranger.folder}" in ran.stderr
     assert not stranger.ran_outside
 

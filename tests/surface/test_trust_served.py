@@ -44,7 +44,7 @@ def test_a_server_refuses_tools_that_the_operators_file_does_not_name_with_the_l
 
 def test_a_toml_of_an_untrusted_folder_allows_a_server_nothing(inside: Stranger) -> None:
     inside.write(WITH_A_TOOL, holdfast_toml='[tools]\nallow = ["pay"]\n')
-    with pytest.raises(ToolsNotAllowed, match=rf"does not count, because {inside.folder} is not trusted"):
+    with pytest.raises(ToolsNotAllowed, match=rf"is ignored, because {inside.folder} is not trusted"):
         served("shop.py")
     assert served("shop.py", trust=True) is not None
 
@@ -62,7 +62,7 @@ def test_a_server_with_tools_takes_a_store_that_it_finds_only_from_a_trusted_fol
     inside.write(WITH_A_TOOL)
     config = tmp_path / "operator.toml"
     config.write_text('[tools]\nallow = ["pay"]\n')
-    with pytest.raises(TrustNeeded, match=r"holdfast\.db there \(no other store was named\) says which calls"):
+    with pytest.raises(TrustNeeded, match=r"its holdfast\.db is used \(no store was named\): it says which calls"):
         served("shop.py", config=config, store=None)
     inside.trust()
     assert served("shop.py", config=config, store=None) is not None

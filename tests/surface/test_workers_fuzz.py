@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from holdfast.contract.protocol import Response
 from tests.parts import examples
 from tests.surface.serve_program import Program, programs
+from tests.surface.served_workers import ask, start, web, written
 from tests.surface.test_http_fuzz import values, words
-from tests.surface.worker_desk import ask, start, web, written
 
 ROUTES = [
     ("GET", "/v1/workers"),

@@ -23,7 +23,7 @@ from holdfast.server.protocol.routes import worker_routes
 from holdfast.service.operator_settings import read_operator
 from tests.surface.cli_program import Program as Cli
 from tests.surface.serve_program import Program, programs, until
-from tests.surface.worker_desk import approval_in, ask, events_of, start, web, written
+from tests.surface.served_workers import approval_in, ask, events_of, start, web, written
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from holdfast.model.audit import NoteFilter
 from holdfast.store.backends import open_store
 from holdfast.web.auth.keys import Issued
 from tests.surface.serve_program import Program, Programs, programs, until
-from tests.surface.worker_desk import SAID, SAYS, approval_in, ask, events_of, issue, start, web, written
+from tests.surface.served_workers import SAID, SAYS, approval_in, ask, events_of, issue, start, web, written
 from tests.workers.pages import page
 
 
@@ -320,9 +320,9 @@ def test_a_folder_has_workers_beside_functions_and_ready_workers_have_names(tmp_
 @pytest.mark.parametrize(
     "arguments, complaint",
     [
-        (("worker.py", "twin.py"), "error[duplicate_function]: Several targets have a worker and a function echo."),
+        (("worker.py", "twin.py"), "error[duplicate_function]: Several targets have a worker or a function echo."),
         (("worker.py", "--isolation", "none"), "error[invalid_parameter]: --isolation is 'none'; it must be all, process or inline."),
-        (("lone.py",), "error[worker_invalid]: lone.py, line 5: the page nowhere.md of lone is not beside it."),
+        (("lone.py",), "error[worker_invalid]: lone.py, line 5: the page nowhere.md of lone is not in the folder of the file."),
     ],
 )
 def test_a_mistake_in_what_is_to_be_served_is_told_at_once(tmp_path: Path, arguments: tuple[str, ...], complaint: str) -> None:

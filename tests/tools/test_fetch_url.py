@@ -278,7 +278,7 @@ async def test_a_slow_page_is_a_fetch_timeout(web: Site) -> None:
     fetch = FetchUrl(FetchSettings(allow_private=("127.0.0.1",), silence_seconds=0.3, timeout_seconds=1.0))
     assert (await failure(fetch, {"url": f"{web.url}/silent"})).code == "fetch_timeout"
     assert (await failure(fetch, {"url": f"{web.url}/drip"})).code == "fetch_timeout"
-    assert (await failure(fetch, {"url": f"{web.url}/drip"}, seconds=0.2)).message.startswith("The page did not come within 0.")
+    assert (await failure(fetch, {"url": f"{web.url}/drip"}, seconds=0.2)).message.startswith("The page did not arrive within 0.")
     await fetch.close()
 
 

@@ -29,7 +29,7 @@ def test_an_idle_connection_of_the_same_address_makes_room_for_the_next() -> Non
 def test_an_address_that_is_busy_everywhere_is_refused_and_told_why() -> None:
     doors = Connections(most=10, most_of_one=2)
     busy = [One("a", idle=False) for _ in range(3)]
-    assert [doors.open(one) for one in busy] == [None, None, "2 connections of one address are the most"]
+    assert [doors.open(one) for one in busy] == [None, None, "at most 2 connections of one address are allowed"]
     assert doors.open(One("b")) is None
     doors.closed(busy[0])
     assert doors.open(One("a")) is None
@@ -46,7 +46,7 @@ def test_the_address_that_holds_most_makes_room_for_one_that_holds_less() -> Non
 def test_a_full_server_refuses_whoever_holds_as_much_as_anybody() -> None:
     doors = Connections(most=2, most_of_one=2)
     assert [doors.open(One(address)) for address in "ab"] == [None, None]
-    assert doors.open(One("a")) == "2 connections are the most"
+    assert doors.open(One("a")) == "at most 2 connections are allowed"
 
 
 def test_refusals_are_told_now_and_then_and_not_one_by_one(caplog: pytest.LogCaptureFixture) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.model import chaining, outside, starts, verbs
+from holdfast.model import follow_ups, outside, starts, verbs
 from holdfast.model.execution import State
 
 
@@ -21,7 +21,7 @@ def test_the_page_names_every_state_of_an_execution(page: str) -> None:
 
 
 def test_the_page_names_every_verb_a_store_commits(page: str) -> None:
-    for module, first in ((starts, "Start"), (verbs, "Claim"), (outside, "Answering"), (chaining, "Return")):
+    for module, first in ((starts, "Start"), (verbs, "Claim"), (outside, "Answering"), (follow_ups, "Return")):
         written = [name for name, cls in vars(module).items() if isinstance(cls, type) and "decide" in vars(cls) and name != "Write"]
         mine = [name for name in written if vars(module)[name].__module__ == module.__name__]
         listed = re.search(rf"`({first}\b[^`]*)`", page)

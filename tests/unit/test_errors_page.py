@@ -14,7 +14,7 @@ import holdfast.hosts.sandbox.admitted_files
 import holdfast.hosts.sandbox.jail
 import holdfast.hosts.sandbox.server_limits
 import holdfast.pipelines.graph.refusals
-import holdfast.service.queue_desk
+import holdfast.service.store_queues
 import holdfast.service.trust
 import holdfast.testing.crashing
 import holdfast.testing.replays

@@ -102,7 +102,7 @@ def test_other_errors_have_their_own_names_on_the_wire() -> None:
 
 def test_the_docstring_is_the_message_when_none_is_given() -> None:
     assert str(StepError()) == "The step failed."
-    assert str(ValidationError()) == "An operation was given arguments it cannot accept."
+    assert str(ValidationError()) == "A durable call, or a configuration, was given a value that it does not accept."
 
 
 def test_a_message_is_kept_as_given() -> None:

@@ -36,6 +36,28 @@ UNNAMED_COLUMNS = re.compile(r"(?i)(?:\bSELECT\s+(?:DISTINCT\s+)?\*|\b\w+\.\*|\b
 # Raw and str are no structs.
 STRUCT_READERS = re.compile(r"msgspec\.(?:(?:json|msgpack)\.Decoder|convert)\(|msgspec\.\w+\.decode\([^\n]*type=(?!msgspec\.Raw|str\b)")
 
+# Words of modules and classes that were renamed: a newcomer could not tell from them what was meant.
+OLD_WORDS = {
+    "staff", "workforce", "tender", "tending", "desk", "visit", "way", "room", "rooms", "slots", "eye", "eyes", "standing",
+    "announcing", "observing", "looking", "watching", "plays", "storms", "turns", "catalogue",
+}  # fmt: skip
+ACTIVITIES = {
+    "console/rendering.py": "renders templates",
+    "contract/checking.py": "checks values against schemas",
+    "lambda_api/serving.py": "builds what a server serves",
+    "library/data_validation/normalizing.py": "normalizes records",
+    "model/timing.py": "a timing is what a schedule has",
+    "service/exporting.py": "exports an execution",
+    "service/importing.py": "imports an exported document",
+    "service/interpreter_tuning.py": "tunes the interpreter",
+    "service/replaying.py": "replays an exported execution",
+    "signals/tracing.py": "traces runs",
+    "testing/crashing.py": "crashes a test before and after every write",
+    "testing/stores/fencing.py": "tests that stale writers are fenced off",
+    "web/auth/key_sealing.py": "seals the keys of credentials",
+    "web/routing.py": "routes requests",
+}
+
 # Spelled in pieces: this file is one of those it reads.
 REGISTRIES = re.compile("|".join(re.escape(".".join(host)) for host in [
     ("pypi", "org"), ("pythonhosted", "org"), ("pypi", "python", "org"), ("npmjs", "org"), ("npmjs", "com"), ("yarnpkg", "com"),
@@ -77,6 +99,49 @@ def test_a_package_has_a_map_at_its_door() -> None:
     ] == []
 
 
+def test_every_package_says_where_to_start_reading() -> None:
+    silent = [door for door, text in _doors().items() if not re.search(r"\b[Ss]tart (?:reading )?(?:at|here)\b", text)]
+    assert silent == [], "a list of modules is no way in: name the first one"
+
+
+def test_a_map_names_only_modules_that_are_there() -> None:
+    """A module that was renamed is missed first by a newcomer."""
+    there = {path.relative_to(SRC).as_posix() for path in SRC.rglob("*.py")}
+    missing = [
+        (door, named)
+        for door, text in _doors().items()
+        for named in re.findall(r"(?<![\w*./])[\w/]+\.py\b", text)
+        if not any(name == named or name.endswith(f"/{named}") for name in there)
+    ]
+    assert missing == []
+
+
+def _doors() -> dict[str, str]:
+    """The docstring of every package, by the path of its file."""
+    paths = {path.relative_to(SRC).as_posix(): path.read_text(encoding="utf-8") for path in SRC.rglob("__init__.py")}
+    return {name: text.split('"""')[1] for name, text in paths.items()}
+
+
+def test_old_names_do_not_come_back() -> None:
+    """Each of these words stood for a thing that has a plain name now (docs/glossary.md)."""
+    assert broken(lambda module: [name for name in _names(module) if set(_words(name)) & OLD_WORDS]) == {}
+
+
+def test_a_module_with_the_name_of_an_activity_is_one() -> None:
+    """A noun says what is in a module; a gerund says it only if the module does that one thing."""
+    gerunds = broken(lambda module: module.path.stem.endswith("ing") and not module.inside(*ACTIVITIES))
+    assert not gerunds, "name what is in it, or say in ACTIVITIES what it does"
+
+
+def _names(module: Module) -> list[str]:
+    classes = re.findall(r"^ *class (\w+)", module.text, re.M)
+    return [*module.path.relative_to(SRC).with_suffix("").parts, *classes]
+
+
+def _words(name: str) -> list[str]:
+    return [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)]
+
+
 # --- time, chance, output, SQL -----------------------------------------------------------------------------------------------
 
 
@@ -91,8 +156,8 @@ def test_chance_is_an_argument() -> None:
 
 
 def test_structs_are_read_in_one_place() -> None:
-    readers = broken(lambda module: module.name != "model/reading.py" and STRUCT_READERS.findall(module.text))
-    assert not readers, "two threads that read a struct for the first time at once end the process: use model/reading.py"
+    readers = broken(lambda module: module.name != "model/json_structs.py" and STRUCT_READERS.findall(module.text))
+    assert not readers, "two threads that read a struct for the first time at once end the process: use model/json_structs.py"
 
 
 def test_only_the_command_line_prints() -> None:

@@ -174,7 +174,7 @@ WRONG: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (lambda document: document["operations"].append(document["operations"][3]), "`execution.operations`: 4, but there are 5"),
     (
         both(lambda document: document["operations"].append(document["operations"][3]), changed("execution.operations", 5)),
-        "`operations[4].id`: must be its own",
+        "`operations[4].id`: must be unique in the document",
     ),
     (changed("operations.0.name", "x" * 257), "`operations[0].name`: longer than 256 characters"),
     (changed("operations.0.status", "TIMED_OUT"), "`operations[0].status`: a STEP cannot be TIMED_OUT"),
@@ -183,9 +183,9 @@ WRONG: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (changed("operations.1.ended_at", 5), "`operations[1].ended_at`: does not fit the status STARTED"),
     (changed("operations.0.place", 3), "`operations[0].place`: must be the number of its first event"),
     (changed("operations.0.place", 0), "`operations[0].place`"),
-    (changed("operations.3.parent_id", "nobody"), "`operations[3].parent_id`: no such context before it"),
-    (changed("operations.3.parent_id", STEP), "`operations[3].parent_id`: no such context before it"),
-    (changed("operations.3.parent_id", INSIDE), "`operations[3].parent_id`: no such context before it"),
+    (changed("operations.3.parent_id", "nobody"), "`operations[3].parent_id`: no context before it in the list has this id"),
+    (changed("operations.3.parent_id", STEP), "`operations[3].parent_id`: no context before it in the list has this id"),
+    (changed("operations.3.parent_id", INSIDE), "`operations[3].parent_id`: no context before it in the list has this id"),
     (changed("operations.0.payload_event", 99), "`operations[0].payload_event`: not an event of this operation"),
     (changed("operations.0.payload_event", 7), "`operations[0].payload_event`: not an event of this operation"),
     (changed("operations.0.revision", 9), "`operations[0].revision`: must be from 1 to the execution's"),
@@ -198,7 +198,7 @@ WRONG: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (changed("execution.ended_at", 5), "`execution.ended_at`: does not fit the status RUNNING"),
     (both(closed, changed("events.8.type", "ExecutionFailed")), "`execution.status`: SUCCEEDED, but the last event is ExecutionFailed"),
     (both(closed, changed("execution.ended_at", None)), "`execution.ended_at`: does not fit the status SUCCEEDED"),
-    (both(closed, changed("events.7.type", "ExecutionSucceeded")), "`events`: an execution that is over must end"),
+    (both(closed, changed("events.7.type", "ExecutionSucceeded")), "`events`: an execution that has ended must end"),
 ]
 
 

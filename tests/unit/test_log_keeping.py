@@ -190,13 +190,13 @@ def test_a_disk_that_takes_nothing_costs_lines_that_are_counted_and_told(kept: K
     kept.say("lost as well")
     kept.settle()
     assert kept.keeper.dropped == 3
-    assert "what functions log is dropped: Not a directory" in caplog.text
+    assert "log lines of functions are dropped: Not a directory" in caplog.text
     place.unlink()
     aside.rename(place)
     kept.say("last")
     assert kept.find() == ["first", "3 lines of this log dropped: Not a directory", "last"]
     assert kept.find("{ $.type = platform.logsDropped && $.record.droppedRecords = 3 }") != []
-    assert "the log of f goes on; 3 lines of it were dropped" in caplog.text
+    assert "the log of f is written again; 3 lines of it were dropped" in caplog.text
 
 
 def test_half_a_line_that_did_not_fit_is_taken_back(kept: Kept) -> None:
@@ -245,7 +245,7 @@ def test_what_comes_too_fast_is_dropped_and_nobody_waits(tmp_path: Path, monkeyp
     kept.say("last")
     found = kept.find()
     assert (found[0], found[-1]) == ("written", "last")
-    assert any("lines of this log dropped: more came than could be written" in text for text in found)
+    assert any("lines of this log dropped: more lines came than could be written" in text for text in found)
     kept.keeper.close()
 
 

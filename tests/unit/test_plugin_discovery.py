@@ -188,7 +188,7 @@ def test_what_is_both_written_down_and_named_is_there_once(caplog: pytest.LogCap
         ([OfItself()], "", ""),
         ([object()], "", "It is an instance of builtins.object. Pass an instance of a factory: plugins=[MyFactory()]."),
         ([], "unknown", "no installed package has it. Installed: broken, class, double, missing, one, two."),
-        ([], "one,,two", "there is an empty name between the commas"),
+        ([], "one,,two", "a name is empty. Remove the comma that is too much."),
         ([], "one,one", "'one' is there twice"),
         ([], "missing", "could not be imported from 'tests.unit.test_plugin_discovery:nowhere'"),
         ([], "double", "is provided by several packages"),

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.durable.identifier import Identity
 from holdfast.durable.operation.run import MOST_ASKED, run
-from holdfast.durable.plan import Accept, Look, Record
+from holdfast.durable.plan import Accept, Lookup, Record
 from holdfast.durable.run_response import RunResponse, WorkerFailed
 from holdfast.durable.scope import Scope
 from holdfast.model.operations import RUN, Failure, Kind, Operation, Order, Status, Type, Update
@@ -50,7 +50,7 @@ class Service:
             return response
 
     def _serve(self, effect: object) -> Any:
-        if isinstance(effect, Look):
+        if isinstance(effect, Lookup):
             return self.operations.get(effect.identity.operation_id)
         if isinstance(effect, Accept):
             return Order(Kind.WORKER, "{}")

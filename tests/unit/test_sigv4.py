@@ -198,7 +198,10 @@ def test_a_header_that_changes_the_meaning_must_be_signed() -> None:
 
 def test_a_header_that_was_signed_must_come() -> None:
     request, body = signed(headers={"X-Amz-Tenant-Id": "acme"})
-    assert refusal(with_header(request, "x-amz-tenant-id", None), body)[1] == "The header 'x-amz-tenant-id' was signed but did not come."
+    assert (
+        refusal(with_header(request, "x-amz-tenant-id", None), body)[1]
+        == "The header 'x-amz-tenant-id' was signed, but the request does not have it."
+    )
 
 
 @pytest.mark.usefixtures("at")
@@ -222,7 +225,7 @@ def test_an_unsigned_body_is_taken_only_where_nobody_can_change_it() -> None:
 
 def test_signed_chunks_are_refused_clearly() -> None:
     request, body = signed(headers={"X-Amz-Content-SHA256": "STREAMING-AWS4-HMAC-SHA256-PAYLOAD"})
-    assert "signed chunks are not understood" in refusal(request, body)[1]
+    assert "signed chunks are not supported" in refusal(request, body)[1]
 
 
 # --- time

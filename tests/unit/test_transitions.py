@@ -69,7 +69,7 @@ def live(*operations: Operation) -> Lone:
     return execution
 
 
-def standing(kind: Type, status: Status, **set_to: object) -> Operation:
+def recorded(kind: Type, status: Status, **set_to: object) -> Operation:
     """An operation that stands somewhere."""
     known: dict[str, object] = {"id": "a", "type": kind, "status": status, "started_at": T0, "place": 1, "revision": 1}
     return Operation(**(known | set_to))  # type: ignore[arg-type]
@@ -95,7 +95,7 @@ def refused(execution: Lone, *updates: Update) -> str:
 
 @pytest.mark.parametrize("kind, action, status", list(cells(legal=True)))
 def test_a_legal_update_moves_its_operation_and_writes_one_event(kind: Type, action: Action, status: Status | None) -> None:
-    execution = live() if status is ABSENT else live(standing(kind, status))
+    execution = live() if status is ABSENT else live(recorded(kind, status))
     draft = applied(execution, update(kind, action))
     wanted_status, wanted_event = LEGAL[kind, action][status]
     assert [op.status for op in draft.operations.values()] == [wanted_status]
@@ -104,7 +104,7 @@ def test_a_legal_update_moves_its_operation_and_writes_one_event(kind: Type, act
 
 @pytest.mark.parametrize("kind, action, status", list(cells(legal=False)))
 def test_an_illegal_update_is_refused_in_the_words_of_the_service(kind: Type, action: Action, status: Status | None) -> None:
-    execution = live() if status is ABSENT else live(standing(kind, status))
+    execution = live() if status is ABSENT else live(recorded(kind, status))
     assert refused(execution, update(kind, action)) == WRONG_STATE.get((kind, action), WRONG_ACTION)
 
 
@@ -302,14 +302,14 @@ def test_events_are_in_the_order_of_the_batch() -> None:
 
 def test_a_parent_is_a_context_started_before_or_earlier_in_the_batch() -> None:
     child = update(Type.STEP, START, "child", parent_id="a")
-    assert applied(live(standing(Type.CONTEXT, Status.STARTED)), child).operations["child"].parent_id == "a"
+    assert applied(live(recorded(Type.CONTEXT, Status.STARTED)), child).operations["child"].parent_id == "a"
     assert applied(live(), update(Type.CONTEXT, START, "a"), child).operations["child"].parent_id == "a"
 
 
 @pytest.mark.parametrize("kind", [Type.STEP, Type.WAIT, Type.CALLBACK])
 def test_only_a_context_can_be_a_parent(kind: Type) -> None:
     child = update(Type.STEP, START, "child", parent_id="a")
-    assert refused(live(standing(kind, Status.STARTED)), child) == "Invalid parent operation id."
+    assert refused(live(recorded(kind, Status.STARTED)), child) == "Invalid parent operation id."
 
 
 def test_a_parent_that_does_not_exist_yet_is_refused() -> None:
@@ -327,16 +327,16 @@ def test_a_parent_that_does_not_exist_yet_is_refused() -> None:
     ],
 )
 def test_an_operation_stays_what_it_was_called(other: dict[str, str], message: str) -> None:
-    known = standing(Type.STEP, Status.STARTED, sub_type="Step", name="charge", parent_id="parent")
+    known = recorded(Type.STEP, Status.STARTED, sub_type="Step", name="charge", parent_id="parent")
     assert refused(live(known), update(Type.STEP, SUCCEED, **other)) == message
 
 
 def test_an_operation_keeps_its_type() -> None:
-    assert refused(live(standing(Type.STEP, Status.STARTED)), update(Type.CONTEXT, SUCCEED)) == "Inconsistent operation type."
+    assert refused(live(recorded(Type.STEP, Status.STARTED)), update(Type.CONTEXT, SUCCEED)) == "Inconsistent operation type."
 
 
 def test_what_an_update_leaves_out_is_kept() -> None:
-    known = standing(Type.STEP, Status.STARTED, sub_type="Step", name="charge", parent_id="parent")
+    known = recorded(Type.STEP, Status.STARTED, sub_type="Step", name="charge", parent_id="parent")
     (op,) = applied(live(known), update(Type.STEP, SUCCEED, payload="1")).operations.values()
     assert (op.sub_type, op.name, op.parent_id, op.started_at, op.place) == ("Step", "charge", "parent", T0, 1)
 
@@ -353,13 +353,13 @@ def test_attempts_count_finished_ones() -> None:
 
 
 def test_the_next_attempt_keeps_the_state_of_the_last_one() -> None:
-    before = standing(Type.STEP, Status.READY, result='{"polls": 3}', attempt=3, payload_event=7)
+    before = recorded(Type.STEP, Status.READY, result='{"polls": 3}', attempt=3, payload_event=7)
     (op,) = applied(live(before), update(Type.STEP, START)).operations.values()
     assert (op.status, op.result, op.attempt, op.payload_event) == (Status.STARTED, '{"polls": 3}', 3, 7)
 
 
 def test_a_retry_with_an_error_is_told_as_a_failure_with_its_delay() -> None:
-    draft = applied(live(standing(Type.STEP, Status.STARTED, attempt=1)), update(Type.STEP, RETRY, error=FAILURE, delay_seconds=7))
+    draft = applied(live(recorded(Type.STEP, Status.STARTED, attempt=1)), update(Type.STEP, RETRY, error=FAILURE, delay_seconds=7))
     (event,), (op,) = draft.events, draft.operations.values()
     assert (event.type, event.detail) == (E.STEP_FAILED, {"RetryDetails": {"CurrentAttempt": 2, "NextAttemptDelaySeconds": 7}})
     assert event.payload is not None
@@ -369,7 +369,7 @@ def test_a_retry_with_an_error_is_told_as_a_failure_with_its_delay() -> None:
 
 @pytest.mark.parametrize("state", ['{"polls": 1}', None])
 def test_a_retry_without_an_error_is_told_as_a_success_with_its_state(state: str | None) -> None:
-    draft = applied(live(standing(Type.STEP, Status.STARTED)), update(Type.STEP, RETRY, payload=state))
+    draft = applied(live(recorded(Type.STEP, Status.STARTED)), update(Type.STEP, RETRY, payload=state))
     (event,), (op,) = draft.events, draft.operations.values()
     assert (event.type, event.payload) == (E.STEP_SUCCEEDED, state)
     assert event.detail == {"RetryDetails": {"CurrentAttempt": 1, "NextAttemptDelaySeconds": 5}}
@@ -378,7 +378,7 @@ def test_a_retry_without_an_error_is_told_as_a_success_with_its_state(state: str
 
 @pytest.mark.parametrize("action", [SUCCEED, FAIL])
 def test_the_last_attempt_is_told_without_a_next_delay(action: Action) -> None:
-    (event,) = applied(live(standing(Type.STEP, Status.READY, attempt=2)), update(Type.STEP, action)).events
+    (event,) = applied(live(recorded(Type.STEP, Status.READY, attempt=2)), update(Type.STEP, action)).events
     assert event.detail == {"RetryDetails": {"CurrentAttempt": 3}}
 
 
@@ -396,7 +396,7 @@ def test_a_wait_says_how_long_and_until_when() -> None:
 
 
 def test_a_cancelled_wait_has_no_timer_and_may_say_why() -> None:
-    waiting = standing(Type.WAIT, Status.STARTED, due_at=NOW + SECOND)
+    waiting = recorded(Type.WAIT, Status.STARTED, due_at=NOW + SECOND)
     draft = applied(live(waiting), update(Type.WAIT, CANCEL, error=FAILURE))
     (event,), (op,) = draft.events, draft.operations.values()
     assert (op.due_at, op.ended_at, op.error) == (None, NOW, FAILURE)
@@ -405,7 +405,7 @@ def test_a_cancelled_wait_has_no_timer_and_may_say_why() -> None:
 
 def test_a_cancelled_wait_never_carries_a_result() -> None:
     """Its event carries an error or nothing: a stray payload there could not be read back."""
-    waiting = standing(Type.WAIT, Status.STARTED, due_at=NOW + SECOND)
+    waiting = recorded(Type.WAIT, Status.STARTED, due_at=NOW + SECOND)
     draft = applied(live(waiting), update(Type.WAIT, CANCEL, payload="not an error"))
     (event,), (op,) = draft.events, draft.operations.values()
     assert (event.payload, op.result, op.error) == (None, None, None)
@@ -428,7 +428,7 @@ def test_a_callback_tells_only_the_timeouts_it_has(timeout: int, heartbeat: int,
 
 
 def test_a_context_remembers_that_its_children_are_to_be_replayed() -> None:
-    (op,) = applied(live(standing(Type.CONTEXT, Status.STARTED)), update(Type.CONTEXT, SUCCEED, replay_children=True)).operations.values()
+    (op,) = applied(live(recorded(Type.CONTEXT, Status.STARTED)), update(Type.CONTEXT, SUCCEED, replay_children=True)).operations.values()
     assert op.replay_children
 
 

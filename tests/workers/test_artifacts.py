@@ -123,7 +123,7 @@ def test_what_was_changed_or_removed_in_the_bucket_is_not_handed_out(s3: S3) -> 
     note = s3.bodies()[f"{bytes_at}.json"]
     for changed in (b"as it is!", b"as it was, and much more", b""):
         s3.put(bytes_at, changed)
-        with pytest.raises(ArtifactMissing, match="not what was stored"):
+        with pytest.raises(ArtifactMissing, match="were changed after they were stored"):
             read(careful, "ann", identity)
     s3.put(bytes_at, bytes(8 << 20))
     descriptor = open_storage(f"s3://{BUCKET}/careful").open(bytes_at.split("/")[1], identity, 9)
@@ -131,7 +131,7 @@ def test_what_was_changed_or_removed_in_the_bucket_is_not_handed_out(s3: S3) -> 
     assert 9 < os.fstat(descriptor).st_size < 4 << 20, "what is too large is not fetched to its end"
     os.close(descriptor)
     s3.client.delete_object(Bucket=BUCKET, Key=bytes_at)
-    with pytest.raises(ArtifactMissing, match="are gone"):
+    with pytest.raises(ArtifactMissing, match="are missing in the storage"):
         read(careful, "ann", identity)
     assert read(careful, "ann", kept(careful, "ann", b"as it was")) == b"as it was", "kept again, it is there again"
     for changed in (b"{", note.replace(b"a.bin", b"b.bin")):
@@ -209,7 +209,7 @@ def test_a_service_that_is_overworked_for_some_seconds_costs_no_attempt(s3: S3, 
         _Overworked.bad = 5
         storage.publish("home", "id", io.BytesIO(b"kept"), b"{}")
         _Overworked.bad = 100
-        with pytest.raises(ArtifactsUnusable, match="gave no proper answer"):
+        with pytest.raises(ArtifactsUnusable, match="gave no valid answer"):
             storage.check()
         busy.shutdown()
         serving.join()
@@ -223,7 +223,7 @@ def test_a_service_that_is_overworked_for_some_seconds_costs_no_attempt(s3: S3, 
     [
         ("s3://nobodys/x", {}, "artifacts_unusable", "there is no such bucket (NoSuchBucket)"),
         ("s3://box/x", {"AWS_SECRET_ACCESS_KEY": "hush-hush"}, "artifacts_unusable", "access was refused (SignatureDoesNotMatch)"),
-        ("s3://box/x", {"AWS_ENDPOINT_URL": NO_SERVER}, "artifacts_unusable", "it gave no proper answer (Connect)"),
+        ("s3://box/x", {"AWS_ENDPOINT_URL": NO_SERVER}, "artifacts_unusable", "the storage gave no valid answer (Connect)"),
         ("s3://box/x", NO_KEYS, "artifacts_unusable", "there are no credentials in the environment (AWS_ACCESS_KEY_ID"),
         ("az://box/x", {}, "artifacts_unusable", "in the environment (AZURE_STORAGE_ACCOUNT_NAME"),
         ("s3://me:hush-hush@box/x", {}, "invalid_parameter", "credentials or options in its address"),

@@ -262,7 +262,7 @@ def test_a_snapshot_that_was_changed_is_not_loaded(tmp_path: Path, change: str) 
         assert packages.load(package.name, "one") == msgspec.structs.replace(package, source=None)
         assert not (package.folder / "__pycache__").exists()
         return
-    with pytest.raises(WorkerChanged, match="is not what the run began with"):
+    with pytest.raises(WorkerChanged, match="was changed after the run began"):
         packages.load(package.name, "one")
 
 

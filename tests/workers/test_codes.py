@@ -87,7 +87,7 @@ class World:
     def rejected(self) -> Response:
         """A person said no."""
         asked: Response = self.engine.run("reaching", PAY, idempotency_key="rejected")
-        self.client.decide(asked.approvals[0]["approval_id"], "reject")
+        self.client.approvals.decide(asked.approvals[0]["approval_id"], "reject")
         response: Response = self.engine.run("reaching", PAY, idempotency_key="rejected")
         return response
 
@@ -143,7 +143,7 @@ class World:
         file.write_text(file.read_text() + "# another version\n")
         with holdfast.open(store, workers=[file]) as engine:
             with closing(Client.open(store)) as client:
-                client.decide(asked.approvals[0]["approval_id"], "approve")
+                client.approvals.decide(asked.approvals[0]["approval_id"], "approve")
             response: Response = engine.run("reaching", PAY, idempotency_key="changed")
         return response
 

@@ -98,7 +98,7 @@ class Scene:
             if case.asked:
                 response = self.runner.answer(number)
                 assert (response["status"], response["error"]["error_code"]) == ("needs_human", "approval_required")
-                self.client.decide(response["approvals"][0]["approval_id"], "approve")
+                self.client.approvals.decide(response["approvals"][0]["approval_id"], "approve")
                 number = self.ask(case)
             numbers.append(number)
         for case in cases:
@@ -140,9 +140,9 @@ class Scene:
         (approval,) = response["approvals"]
         assert (approval["kind"], approval["tool"]) == ("unknown_outcome", case.tool)
         if self.shop.effects_of(case.order):
-            self.client.decide(approval["approval_id"], "happened", result={"paid": case.order})
+            self.client.approvals.decide(approval["approval_id"], "happened", result={"paid": case.order})
         else:
-            self.client.decide(approval["approval_id"], "not_happened")
+            self.client.approvals.decide(approval["approval_id"], "not_happened")
         return self.runner.answer(self.ask(case, **more))
 
     def check_good(self, case: Case, response: dict[str, Any], attempt: int = 1) -> None:

@@ -32,7 +32,7 @@ from holdfast.workers.accepted_request import AcceptedRequest
 from holdfast.workers.approval_pages import undecided
 from holdfast.workers.artifacts import Artifacts
 from holdfast.workers.policy import Policy
-from holdfast.workers.run_lookup import Asker, find_run, standings
+from holdfast.workers.run_lookup import Asker, find_run, run_views
 from holdfast.workers.service import WorkerService
 from holdfast.workers.storage.folder import Folder
 from tests.workers.harness import LOCAL, InlineWorker, contract, request, worker_service
@@ -141,7 +141,7 @@ async def test_a_row_that_was_not_accepted_runs_nothing_and_is_no_run(tmp_path: 
         assert RAN == ["body"]
         with pytest.raises(ExecutionNotFound):
             find_run(store, made_up, LOCAL)
-        assert [standing.header.id for standing in standings(store, LOCAL, limit=10)] == [mine.id]
+        assert [one.header.id for one in run_views(store, LOCAL, limit=10)] == [mine.id]
         assert undecided(store, LOCAL) == []
 
 

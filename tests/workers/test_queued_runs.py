@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import closing
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -24,7 +24,7 @@ from holdfast.model.queue_errors import QueueFull
 from holdfast.model.queues import Mode, QueueRow, checked_declaration
 from holdfast.model.rates import Rate
 from holdfast.server.protocol.queues import Queues
-from holdfast.service.queue_desk import QueueDesk
+from holdfast.service.store_queues import StoreQueues
 from holdfast.store.backends import open_store
 from holdfast.testing.stores.queue_writes import queued
 from holdfast.testing.stores.writes import T0
@@ -105,6 +105,18 @@ async def test_a_rate_for_each_user_makes_the_user_the_key_of_the_lane(tmp_path:
         assert admitted_seconds(force, *(run.id for run in runs)) == [0, 60, 0]
 
 
+@pytest.mark.parametrize("per, seconds", [("tenant", [0, 60, 120, 180]), ("user", [0, 0, 60, 60])])
+async def test_another_key_or_another_queue_does_not_lead_around_the_rate_of_the_contract(
+    tmp_path: Path, per: Literal["tenant", "user"], seconds: list[int]
+) -> None:
+    async with worker_service(InlineWorker(contract(rate_limit=RateLimit(1, 60, per)), nothing), folder=tmp_path) as force:
+        places = [enqueue_of(queue, key=key) for queue, key in (("emails", "a"), ("emails", "b"), ("second", None), ("second", "a"))]
+        runs = [await force.enqueue(request(n=n, user=f"u{n % 2}"), LOCAL, place) for n, place in enumerate(places)]
+        for run in runs:
+            assert (await force.response(run.id, LOCAL)).status is Status.OK
+        assert sorted(admitted_seconds(force, *(run.id for run in runs))) == seconds
+
+
 async def test_a_day_cap_is_charged_when_the_run_is_enqueued(tmp_path: Path) -> None:
     policy = Policy(caps=Caps(runs=1))
     async with worker_service(InlineWorker(contract(), nothing), folder=tmp_path, policy=policy) as force:
@@ -122,7 +134,7 @@ async def test_a_request_that_does_not_fit_and_a_full_queue_enqueue_nothing(tmp_
         late = enqueue_of("emails", delay=60)
         waiting = await force.enqueue(request(url="a"), LOCAL, late)
         assert waiting.state is State.DELAYED
-        assert force._engine.store.standing("emails", 0).waiting == 0
+        assert force._engine.store.queue_state("emails", 0).waiting == 0
 
 
 async def test_a_second_request_of_a_key_finds_the_queued_run(tmp_path: Path) -> None:
@@ -182,11 +194,11 @@ async def redriven_by_an_engine(where: str, run: str) -> None:
         await engine.redrive(run)
 
 
-async def redriven_by_the_desk(where: str, run: str) -> None:
+async def redriven_in_the_store(where: str, run: str) -> None:
     with closing(open_store(where, "a look from outside", None)) as store:
         header = store.find(run)
         assert header is not None
-        (done,) = QueueDesk(store, SystemClock(), id_at).redrive([header])
+        (done,) = StoreQueues(store, SystemClock(), id_at).redrive([header])
         assert done.error is None
 
 
@@ -196,7 +208,7 @@ async def redriven_over_http(where: str, run: str) -> None:
         assert "error" not in told
 
 
-@pytest.mark.parametrize("redrive", [redriven_by_an_engine, redriven_by_the_desk, redriven_over_http])
+@pytest.mark.parametrize("redrive", [redriven_by_an_engine, redriven_in_the_store, redriven_over_http])
 async def test_a_run_that_a_process_without_its_worker_redrives_makes_no_write_twice(
     tmp_path: Path, redrive: Callable[[str, str], Awaitable[None]]
 ) -> None:

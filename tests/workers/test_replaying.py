@@ -276,7 +276,7 @@ async def test_a_timeout_is_not_the_codes_doing(tmp_path: Path) -> None:
 
 async def test_a_run_that_is_not_over_is_refused(tmp_path: Path) -> None:
     scene = Scene(tmp_path, approvals=frozenset({"pay"}))
-    with pytest.raises(InvalidParameter, match="is not over yet"):
+    with pytest.raises(InvalidParameter, match="has not ended yet"):
         await scene.ran(good)
 
 

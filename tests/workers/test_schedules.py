@@ -16,7 +16,7 @@ from holdfast.service.schedules import Schedules
 from holdfast.service.settings import Settings
 from holdfast.store.backends import open_store
 from holdfast.workers.policy import Policy
-from holdfast.workers.run_lookup import Asker, standing_of, standings
+from holdfast.workers.run_lookup import Asker, run_view, run_views
 from tests.flow.harness import in_real_time
 from tests.flow.timetables import at, told
 from tests.workers.pages import page, write
@@ -34,7 +34,7 @@ async def teller(inputs: dict, ctx: WorkerContext) -> dict:
 """
 
 
-class Desk:
+class Scene:
     """A worker that is served under virtual time."""
 
     def __init__(self, folder: Path, **constraints: Any) -> None:
@@ -56,62 +56,62 @@ class Desk:
         await in_real_time(lambda: not self.store.due_schedules(["teller"], self.clock.now(), 1) and engine._engine.idle)
 
     def runs(self) -> list[Any]:
-        return [standing_of(self.store, found.header.id, Asker()) for found in standings(self.store, Asker(), limit=50)]
+        return [run_view(self.store, found.header.id, Asker()) for found in run_views(self.store, Asker(), limit=50)]
 
 
 async def test_a_page_with_a_schedule_starts_its_worker_once_at_each_time(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, schedule="0 2 * * * Europe/Berlin")
-    async with desk.open() as engine:
+    scene = Scene(tmp_path, schedule="0 2 * * * Europe/Berlin")
+    async with scene.open() as engine:
         for day in (1, 2, 3):
-            await desk.until(engine, f"2026-01-0{day} 01:00")
-    runs = desk.runs()
+            await scene.until(engine, f"2026-01-0{day} 01:00")
+    runs = scene.runs()
     assert [run.response.outputs for run in runs] == [{"told": "nothing"}] * 3
     assert {run.accepted.requested_by for run in runs} == {"schedule:teller"}
     assert [told(run.occurrence.at) for run in reversed(runs)] == [f"2026-01-0{day} 01:00" for day in (1, 2, 3)]
-    assert desk.verbs.get("teller").origin.value == "page"
+    assert scene.verbs.get("teller").origin.value == "page"
 
 
 async def test_a_schedule_that_wants_inputs_which_do_not_fit_shows_why_nothing_ran(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    async with desk.open(Schedule("s", "teller", every="1h", input={"word": 5}), Schedule("t", "teller", every="1h", input=[1])) as engine:
-        await desk.until(engine, "2026-01-01 01:00")
-    assert desk.runs() == []
-    (line,) = desk.verbs.get("s").recent
+    scene = Scene(tmp_path)
+    async with scene.open(Schedule("s", "teller", every="1h", input={"word": 5}), Schedule("t", "teller", every="1h", input=[1])) as engine:
+        await scene.until(engine, "2026-01-01 01:00")
+    assert scene.runs() == []
+    (line,) = scene.verbs.get("s").recent
     assert (line.outcome, told(line.at)) == ("refused", "2026-01-01 01:00")
     assert line.why is not None
     assert "The inputs do not fit" in line.why
-    assert desk.verbs.get("t").recent[0].why == "The inputs of a worker must be a JSON object."
+    assert scene.verbs.get("t").recent[0].why == "The inputs of a worker must be a JSON object."
 
 
 async def test_an_occurrence_pays_its_workers_rate_and_one_beyond_it_is_refused(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, rate_limit="1/day per tenant")
-    async with desk.open(Schedule("s", "teller", every="1h", input={})) as engine:
-        await desk.until(engine, "2026-01-01 01:00")
-        await desk.until(engine, "2026-01-01 02:00")
-    assert len(desk.runs()) == 1
-    assert [line.outcome for line in desk.verbs.get("s").recent] == ["refused", "started"]
+    scene = Scene(tmp_path, rate_limit="1/day per tenant")
+    async with scene.open(Schedule("s", "teller", every="1h", input={})) as engine:
+        await scene.until(engine, "2026-01-01 01:00")
+        await scene.until(engine, "2026-01-01 02:00")
+    assert len(scene.runs()) == 1
+    assert [line.outcome for line in scene.verbs.get("s").recent] == ["refused", "started"]
 
 
 async def test_the_operator_who_asked_for_a_run_is_its_requester(tmp_path: Path) -> None:
     from holdfast.model.audit import Actor
 
-    desk = Desk(tmp_path)
-    ada = Schedules(desk.store, desk.clock, actor=Actor(who="ada", origin="cli"))
-    async with desk.open(Schedule("s", "teller", every="1h", input={"word": "hi"})) as engine:
+    scene = Scene(tmp_path)
+    ada = Schedules(scene.store, scene.clock, actor=Actor(who="ada", origin="cli"))
+    async with scene.open(Schedule("s", "teller", every="1h", input={"word": "hi"})) as engine:
         ada.run_now("s")
-        await desk.until(engine, "2026-01-01 00:10")
-    (run,) = desk.runs()
+        await scene.until(engine, "2026-01-01 00:10")
+    (run,) = scene.runs()
     assert (run.accepted.requested_by, run.occurrence.how.value, run.response.outputs) == ("ada", "now", {"told": "hi"})
 
 
 async def test_replace_cancels_a_run_that_waits_for_a_person(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    async with desk.open(Schedule("s", "teller", every="1h", input={"ask": True}, overlap="replace")) as engine:
-        await desk.until(engine, "2026-01-01 01:00")
+    scene = Scene(tmp_path)
+    async with scene.open(Schedule("s", "teller", every="1h", input={"ask": True}, overlap="replace")) as engine:
+        await scene.until(engine, "2026-01-01 01:00")
         await in_real_time(lambda: engine.worker_service.approvals(Asker()))
-        await desk.until(engine, "2026-01-01 02:00")
-        await in_real_time(lambda: len(desk.runs()) == 2 and not desk.verbs.get("s").waiting)
-    second, first = desk.runs()
+        await scene.until(engine, "2026-01-01 02:00")
+        await in_real_time(lambda: len(scene.runs()) == 2 and not scene.verbs.get("s").waiting)
+    second, first = scene.runs()
     assert first.response.error.error_code == "cancelled"
     assert second.state != "done"
 
@@ -151,6 +151,6 @@ def test_a_page_whose_schedule_cannot_be_followed_is_told_so(tmp_path: Path) -> 
 
 
 def test_two_schedules_of_one_name_are_refused(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, schedule="every 1h")
-    with pytest.raises(ScheduleInvalid, match="Several schedules are called teller"), desk.open(Schedule("teller", "teller", every="2h")):
+    scene = Scene(tmp_path, schedule="every 1h")
+    with pytest.raises(ScheduleInvalid, match="Several schedules are called teller"), scene.open(Schedule("teller", "teller", every="2h")):
         pass

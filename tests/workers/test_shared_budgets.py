@@ -264,8 +264,8 @@ async def test_a_call_that_waits_while_nothing_is_settled_is_told_for_what(monke
         await shared.admitted("model", AttemptTime(), full, lambda limit: ToolFailed("x", "x"))
     assert (failed.value.code, failed.value.message) == (
         "tool_timeout",
-        "model waited for room, and no call was settled for an hour: of the 60 tokens that node facts of pipeline run run-1 has, 10 tokens "
-        "is spent, and 45 tokens is reserved by calls under way.",
+        "model waited for room in a budget, and no call was settled for an hour: node facts of pipeline run run-1 may spend 60 tokens, and "
+        "has spent 10 tokens; calls under way have reserved 45 tokens.",
     )
     assert next(reserved, None) is None
 
@@ -283,7 +283,7 @@ async def test_a_call_that_does_not_fit_what_is_spent_is_refused_with_whose_budg
     assert first.status is Status.OK
     assert told(second) == (
         "budget_exceeded",
-        "model may take more than is left: of the 60 tokens that node facts of pipeline run run-1 has, 20 tokens is spent.",
+        "model may use more than is left: node facts of pipeline run run-1 may spend 60 tokens, and has spent 20 tokens.",
     )
     assert len(model.calls) == 1
 
@@ -306,7 +306,7 @@ async def test_money_is_shared_too(where: str, under: Any, tmp_path: Path) -> No
         second = await force.invoke(request(), Asker())
     assert told(second) == (
         "budget_exceeded",
-        "model may take more than is left: of the $0.05 that pipeline run run-1 has, $0.025 is spent.",
+        "model may use more than is left: pipeline run run-1 may spend $0.05, and has spent $0.025.",
     )
 
 
@@ -330,7 +330,10 @@ async def test_a_tool_that_can_reserve_less_reserves_what_is_left_of_the_tightes
     async with served(Flexible(uses=25), where, tmp_path) as force:
         response = await force.invoke(request(times=4), Asker())
     assert [reservation.tokens for reservation in seen] == [40, 35]
-    assert told(response) == ("budget_exceeded", "Too little: 10. So little is left of the budget of node facts of pipeline run run-1.")
+    assert told(response) == (
+        "budget_exceeded",
+        "Too little: 10. This is what is left of the budget of node facts of pipeline run run-1.",
+    )
 
 
 async def test_the_runs_own_cap_is_told_as_its_own(under: Any, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from holdfast.workers.approvals import Decision
 from holdfast.workers.body.errors import WorkerError
 from holdfast.workers.tools.seam import Call, Called, DidNotHappen, Effect, Happened, ToolFailed, Usage, Verdict
 from tests.workers.harness import LOCAL, Counted, InlineWorker, contract, request, worker_service
-from tests.workers.looking_on import Seen, crashing, parent_id, span_id, trace_id
+from tests.workers.recording_observer import Seen, crashing, parent_id, span_id, trace_id
 
 NAMES = {"worker_id", "attempt", "duration_ms", "status", "error_code", "trace_id", "span_id", "parent_span_id", "upstream_request_id"}
 CALLER = Trace(trace_id="4bf92f3577b34da6a3ce929d0e0e4736", span_id="00f067aa0ba902b7", upstream_request_id="req-9")

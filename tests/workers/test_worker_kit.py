@@ -78,7 +78,7 @@ def test_an_honest_worker_is_the_same_wherever_the_runner_dies(file: Path) -> No
     "body, says",
     [
         (HONEST.replace('"p', '"n": len(runs), "p'), "changes the response"),
-        (HONEST.replace('seen["cents"]', 'seen["cents"], key=str(len(runs))'), "changes what was done to the world"),
+        (HONEST.replace('seen["cents"]', 'seen["cents"], key=str(len(runs))'), "changes the side effects"),
     ],
     ids=["other outputs", "a second write"],
 )

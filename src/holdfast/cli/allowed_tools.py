@@ -1,4 +1,4 @@
-"""Allowed tools of `holdfast serve`: only tools of workers' authors that the operator's file names may run.
+"""Allowed tools of `holdfast serve` and `holdfast runner`: a tool of a worker's author runs only if the operator's file names it.
 
 Unknown clients call a server, so one answer at a terminal is not enough: `[tools] allow` names each tool in a file that all operators of
 the server can read. No other user may be able to change the folder of a tool.
@@ -29,13 +29,17 @@ if TYPE_CHECKING:
 def serve_settings(
     workers: Sequence[Path], place: StorePlace, isolation: str | None, config: Path | None, *, trust: bool
 ) -> tuple[WorkerSettings, OperatorFiles]:
-    """The operator's settings for these workers, after the user has consented to settings and stores of the current folder."""
+    """The operator's settings for these workers, and the files from which they come.
+
+    If a worker has tools and the command names no store, the current folder must be trusted: without trust this raises TrustNeeded. If the
+    folder's holdfast.toml has settings that need trust, they are ignored without it.
+    """
     has_tools = any(author_code(worker) is not None for worker in workers)
     return operators_settings(isolation, config, Consent(trust=trust), store_request(place) if has_tools else ())
 
 
 class AllowedTools:
-    """The tools that a server may run. The folders are checked again whenever the server reads files."""
+    """The tools that a server may run. Call `check` at the start, and again before the server reads changed files."""
 
     def __init__(self, runtime: WorkerRuntime, settings: WorkerSettings) -> None:
         self._runtime = runtime
@@ -45,8 +49,8 @@ class AllowedTools:
         runtime.admits = self._admits
 
     def check(self) -> None:
-        """Refuse tools from a folder that another user could change. A worker without tools may be in such a folder; tools that appear
-        in its file later are refused."""
+        """Raise TrustRefused if a worker has tools and another user could change its folder or its files. A worker without tools may be in
+        such a folder; tools that its file gets later do not run."""
         fit = set()
         for package in self._runtime.packages:
             source = package.source
@@ -68,14 +72,14 @@ class AllowedTools:
 
 
 def check_allowed(packages: Iterable[Package], settings: WorkerSettings, files: OperatorFiles) -> None:
-    """Refuse to serve tools that the operator's file does not allow. The error shows the lines to add."""
+    """Raise ToolsNotAllowed if a worker could call a tool that the operator's file does not allow. The error shows the lines to add."""
     missing = sorted({name for package in packages for name in not_allowed(package, settings.tools)})
     if missing:
         raise ToolsNotAllowed(_lines(missing, settings, files))
 
 
 def not_allowed(package: Package, tools: ToolSettings) -> list[str]:
-    """The tools that a worker could call and the operator does not allow, in the form of `[tools] allow`."""
+    """The tools that a worker could call and the operator does not allow, each as `WORKER:TOOL`, the form of `[tools] allow`."""
     if _ready(package):
         return []
     worker = package.contract.worker_id
@@ -93,7 +97,7 @@ def _lines(missing: list[str], settings: WorkerSettings, files: OperatorFiles) -
     local = files.local
     if local is not None and files.whole is not None and all(files.whole.tools.allows(*_parts(name)) for name in missing):
         folder = local.resolve().parent
-        told.append(f"{local} allows them, and does not count, because {folder} is not trusted.")
+        told.append(f"{local} allows them, but this setting is ignored, because {folder} is not trusted.")
         told.append(f"If you trust what is there: {shlex.join(['holdfast', 'trust', str(folder)])} (or add --trust).")
     else:
         told += [f"In {files.file}, or in a file that --config names, write:", "[tools]", f"allow = {json.dumps(allowed)}"]

@@ -1,4 +1,5 @@
-"""`holdfast approvals`: the approvals that workers wait for, and the decisions of people. The runner of a worker notices a decision."""
+"""`holdfast approvals`: lists the approvals that workers wait for, and stores the decisions of people. A process that runs the worker
+notices a decision by itself."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ NodeOption = Annotated[
     str | None, typer.Option("--node", metavar="NODE", help="With --run: only those that this node of the pipeline waits for.")
 ]
 IdArgument = Annotated[str, typer.Argument(metavar="APPROVAL_ID", help="The approval's id, as `holdfast approvals list` prints it.")]
-CommentOption = Annotated[str | None, typer.Option("--comment", metavar="TEXT", help="Why; kept with the decision.")]
+CommentOption = Annotated[str | None, typer.Option("--comment", metavar="TEXT", help="The reason. It is stored with the decision.")]
 
 
 @app.command("list")
@@ -41,7 +42,7 @@ def list_(run: RunOption = None, json_output: LinesOption = False, store: StoreO
     from holdfast.workers.approvals import approval_document
 
     with StorePlace.of(store, codec).client() as client:
-        found = client.approvals(run)
+        found = client.approvals.list(None if run is None else client.find(run).id)
     if json_output:
         for approval in found:
             print_line(approval_document(approval))
@@ -62,7 +63,7 @@ def show(approval_id: IdArgument, store: StoreOption = None, codec: CodecOption 
     from holdfast.workers.approvals import approval_document
 
     with StorePlace.of(store, codec).client() as client:
-        found = client.approval(approval_id)
+        found = client.approvals.show(approval_id)
     print_document(approval_document(found))
     _say_unknown([found])
 
@@ -73,19 +74,20 @@ def approve(
     run: RunOption = None,
     node: NodeOption = None,
     edit: Annotated[
-        str | None, typer.Option("--edit", metavar="JSON|@FILE", help="Other arguments to use instead; they are checked like the first.")
+        str | None, typer.Option("--edit", metavar="JSON|@FILE", help="Arguments to use instead of those shown. They are checked, too.")
     ] = None,
     comment: CommentOption = None,
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Let a call be made, with exactly the arguments it was shown with, or with edited ones. Several approvals are decided one by one."""
+    """Approve a call. It is made with exactly the arguments that were shown, or with those of --edit. Several approvals are decided one by
+    one. If several persons must approve, this is one vote."""
     place, ids = StorePlace.of(store, codec), approval_ids or []
     if run is None and node is None and len(ids) == 1:
         _decide(ids[0], place, "approve", comment, edited_arguments=None if edit is None else read_json("--edit", edit))
         return
     if edit is not None:
-        raise InvalidParameter("--edit is for one approval: name exactly one.")
+        raise InvalidParameter("--edit is for one approval: give exactly one approval id, without --run and --node.")
     _decide_many(place, "approve", ids, run, node, comment)
 
 
@@ -112,7 +114,7 @@ def answer(
         list[str],
         typer.Argument(
             metavar="[APPROVAL_ID]... JSON|@FILE|-",
-            help="Ids of approvals, and the answer as JSON, or from a file or stdin. With --run the answer alone.",
+            help="Ids of approvals, then the answer: JSON, @FILE for the content of a file, or - for stdin. With --run: only the answer.",
         ),
     ],
     run: RunOption = None,
@@ -121,7 +123,7 @@ def answer(
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Answer a worker's question. One answer to several questions is checked and written for each of them by itself."""
+    """Answer a worker's question. If one answer is given to several questions, it is checked and stored for each question separately."""
     place, ids, result = StorePlace.of(store, codec), words[:-1], read_json("JSON", words[-1])
     if run is None and node is None and len(ids) == 1:
         _decide(ids[0], place, "answer", comment, result=result)
@@ -132,8 +134,8 @@ def answer(
 @app.command("link")
 def link(
     approval_id: IdArgument,
-    person: Annotated[str, typer.Option("--person", metavar="NAME", help="The person who decides by the link.")],
-    valid: Annotated[str, typer.Option("--valid", metavar="DURATION", help="How long it is valid, such as 4h.")] = "2d",
+    person: Annotated[str, typer.Option("--person", metavar="NAME", help="The person who may decide with the link.")],
+    valid: Annotated[str, typer.Option("--valid", metavar="DURATION", help="How long the link is valid, such as 4h.")] = "2d",
     base: Annotated[
         str, typer.Option("--base", metavar="URL", help="The address of the server, as the person reaches it.")
     ] = "http://127.0.0.1:9001",
@@ -141,17 +143,18 @@ def link(
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Make a link by which one person may decide one approval, once. Opening it shows the question; only its form decides.
+    """Make a link with which one person may decide one approval, once.
 
-    The link is a secret: a person who has it decides as NAME. It is printed this once.
+    Opening the link shows the question and decides nothing; the person decides with the form on that page. The link is a secret: each
+    person who has it can decide as NAME. It is printed now and cannot be printed again.
     """
     lasts = parsed(valid)
     if lasts is None:
         raise InvalidParameter(f"--valid is {valid!r:.50}. {HINT}")
     if not base.startswith(("http://", "https://")):
-        raise InvalidParameter(f"--base is {base!r:.100}; it begins with http:// or https://.")
+        raise InvalidParameter(f"--base is {base!r:.100}; it must begin with http:// or https://.")
     with StorePlace.of(store, codec).client() as client:
-        made = client.desk.link(approval_id, person, lasts)
+        made = client.approvals.link(approval_id, person, lasts)
     url = base.rstrip("/") + made.path
     if json_output:
         print_document({"approval_id": made.approval_id, "person": made.person, "expires_at": made.expires_at, "url": url})
@@ -163,7 +166,9 @@ def link(
 @app.command("settle")
 def settle(
     approval_id: IdArgument,
-    verdict: Annotated[str, typer.Argument(metavar="happened|not_happened|stop", help="What you found out.")],
+    verdict: Annotated[
+        str, typer.Argument(metavar="happened|not_happened|stop", help="What you found out about the call; stop ends the run.")
+    ],
     result: Annotated[str | None, typer.Option("--result", metavar="JSON|@FILE|-", help="The result of the call, if it happened.")] = None,
     comment: CommentOption = None,
     store: StoreOption = None,
@@ -179,9 +184,9 @@ def settle(
 
 def _decide(approval_id: str, place: StorePlace, verdict: str, comment: str | None, **more: Any) -> None:
     with place.client() as client:
-        decided = client.decide(approval_id, verdict, comment=comment, **more)
+        decided = client.approvals.decide(approval_id, verdict, comment=comment, **more)
     if decided.state == "open":
-        say(f"vote recorded: {_votes(decided)} votes; {decided.worker_id} run {decided.run_id} waits for the others")
+        say(f"vote recorded: {_votes(decided)} votes; {decided.worker_id} run {decided.run_id} waits for more votes")
     else:
         say(f"{decided.state}: {decided.worker_id} run {decided.run_id} goes on as soon as a runner takes it")
 
@@ -191,12 +196,12 @@ def _decide_many(
 ) -> None:
     with working("deciding"), place.client() as client:
         below = None if run is None else client.find(run).id
-        results = client.desk.decide_many(verdict, ids, run=below, node=node, comment=comment, result=result)
+        results = client.approvals.decide_many(verdict, ids, run=below, node=node, comment=comment, result=result)
     for one in results:
         print(f"{one.approval_id} {one.state}" if one.error_code is None else f"{one.approval_id} error[{one.error_code}]: {one.message}")
     refused = sum(one.error_code is not None for one in results)
     if not results:
-        say("nothing waits for a decision there")
+        say("no open approval matches")
     if refused:
         say(f"{refused} of {len(results)} decisions were refused; each line says why")
         raise typer.Exit(ExitCode.UNSUCCESSFUL)
@@ -207,7 +212,7 @@ def _votes(approval: Approval) -> str:
 
 
 def _spent(approval: Approval) -> str:
-    """What the outermost run has spent."""
+    """What the outermost run has spent: its cost, or its tokens if the cost is 0; `-` if nothing is known about it."""
     if not approval.spent:
         return "-"
     used = approval.spent[-1].usage
@@ -215,15 +220,15 @@ def _spent(approval: Approval) -> str:
 
 
 def _rest(approval: Approval) -> str:
-    """What the rest of the outermost run may cost, if that is a run of a pipeline."""
+    """What the rest of the outermost run may cost, if that is a run of a pipeline; else `-`."""
     from holdfast.service.estimates import rest_in_words
 
     return "-" if approval.may_cost is None else rest_in_words(approval.may_cost, "unknown here")
 
 
 def _say_unknown(found: Sequence[Approval]) -> None:
-    """Say where to find the cost of the rest: this command does not know the contracts of the workers, but a server that serves them
-    does."""
+    """If an approval does not have the cost of the rest of its run, print where to find it: a server that serves the workers knows their
+    contracts, this command does not."""
     unknown = next((one for one in found if one.may_cost is not None and one.may_cost["most"]["cost_usd"] is None), None)
     if unknown is not None:
         say(f"the rest may cost: unknown here; a server of the workers tells it: GET /v1/approvals/{unknown.approval_id}")

@@ -1,4 +1,4 @@
-"""Options that several commands share: the place of the store, and values given as text, from a file or through stdin."""
+"""Options that several commands share: the place of the store, and values that the user gives as text, in a file or through stdin."""
 
 from __future__ import annotations
 
@@ -31,18 +31,26 @@ CodecOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document for machines.")]
 LinesOption = Annotated[bool, typer.Option("--json", help="Print JSON lines for machines: one document per line.")]
 ExecutionArgument = Annotated[
-    str, typer.Argument(metavar="EXECUTION", help="Its ARN, its id, FUNCTION/NAME, or its name if no other execution has it.")
+    str,
+    typer.Argument(
+        metavar="EXECUTION", help="An execution: its ARN, its id, FUNCTION/NAME, or its name if no other execution has this name."
+    ),
 ]
 TrustOption = Annotated[
     bool,
     typer.Option(
         "--trust",
-        help="Trust the folders that this command uses, and remember it: their tools run unjailed, and their holdfast.toml counts.",
+        help="Trust the folders that this command uses, from now on: their tools run outside the sandbox, and their holdfast.toml applies"
+        " in full.",
     ),
 ]
 ConfigOption = Annotated[
     Path | None,
-    typer.Option("--config", metavar="FILE", help="The operator's file. Without it: $HOLDFAST_CONFIG, else holdfast.toml of this folder."),
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="The operator's file. Without it: $HOLDFAST_CONFIG, else ./holdfast.toml, else holdfast.toml of your configuration folder.",
+    ),
 ]
 ErrorMessageOption = Annotated[str | None, typer.Option("--error-message", metavar="TEXT", help="What went wrong, in words.")]
 ErrorTypeOption = Annotated[str | None, typer.Option("--error-type", metavar="TEXT", help="What kind of error it is.")]
@@ -57,21 +65,24 @@ class StorePlace(msgspec.Struct, frozen=True):
     """The place of the store, its payload codec, and the options by which the user named them."""
 
     where: str
+    """The path or the address of the store."""
     said: tuple[str, ...]
-    """The command line options that named them."""
+    """The options of the command line that named the store and the codec, such as `("--store", "a.db")`."""
     codec_address: str | None
+    """Where the payload codec is, as `FILE:NAME`; None: no codec."""
     found: bool = False
     """True if neither an option nor the environment named the store: it is the store of the current folder."""
 
     @classmethod
     def of(cls, store: str | None, codec: str | None) -> StorePlace:
-        """The store of a command line."""
+        """The store that `--store` and `--codec` name. If an option is None, the environment variable decides, else the default."""
         said = (("--store", store) if store else ()) + (("--codec", codec) if codec else ())
         found = not store and not os.environ.get("HOLDFAST_STORE")
         return cls(placed(store or default_store()), said, codec or default_codec(), found)
 
     def codec(self) -> PayloadCodec | None:
-        """The payload codec. Output of its module goes to stderr, because stdout is for the command's result."""
+        """Import the payload codec; None if there is none. Output of its module goes to stderr, because stdout is for the command's
+        result."""
         if self.codec_address is None:
             return None
         from holdfast.service.function_loader import load_codec  # loads holdfast.durable, which most commands do not need
@@ -80,7 +91,8 @@ class StorePlace(msgspec.Struct, frozen=True):
             return load_codec(self.codec_address)
 
     def client(self, *, create: bool = False) -> Client:
-        """A client of this store that acts for the user at this terminal."""
+        """A client of this store that acts for the user at this terminal. Raises StoreNotFound if the store's file does not exist, unless
+        `create` is set."""
         return Client.open(self.where, create=create, codec=self.codec(), actor=local_actor())
 
     def command(self, *words: str) -> str:
@@ -89,7 +101,8 @@ class StorePlace(msgspec.Struct, frozen=True):
 
 
 def read_text(option: str, value: str) -> str:
-    """The text of an option: the value itself, with `@path` a file's content, with `-` the content of stdin."""
+    """The text of an option: for `-` the content of stdin, for `@path` the content of that file, else the value itself. Raises
+    InvalidParameter if the content cannot be read or is not UTF-8."""
     try:
         if value == "-":
             return sys.stdin.buffer.read().decode()
@@ -103,7 +116,8 @@ def read_text(option: str, value: str) -> str:
 
 
 def read_json(option: str, value: str) -> Any:
-    """The JSON value of an option. An error shows the position of the mistake."""
+    """The JSON value of an option, whose text is found as in `read_text`. Raises PayloadNotJson, with the position of the mistake, if the
+    text is not JSON."""
     text = read_text(option, value)
     try:
         return codec.loads(text)

@@ -21,9 +21,9 @@ _UNITS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 def audit(
     since: Annotated[
         str | None,
-        typer.Option("--since", metavar="TIME|SPAN", help="Only from then on: 2026-01-31T12:00:00Z, or a span such as 7d or 90m."),
+        typer.Option("--since", metavar="TIME|SPAN", help="Only lines since this time: 2026-01-31T12:00:00Z, or 7d or 90m ago."),
     ] = None,
-    who: Annotated[str | None, typer.Option("--who", metavar="NAME", help="Only lines of this credential, or of local:USER.")] = None,
+    who: Annotated[str | None, typer.Option("--who", metavar="NAME", help="Only lines of this credential's id, or of local:USER.")] = None,
     what: Annotated[
         str | None, typer.Option("--what", metavar="VERB", help="Only lines with this verb or operation, as the list prints it.")
     ] = None,
@@ -38,7 +38,7 @@ def audit(
 ) -> None:
     """Show the audit log: the decisions of people and keys, and what a server refused.
 
-    Lines are only added. They are forgotten after HOLDFAST_AUDIT_DAYS days (400).
+    A line is kept for HOLDFAST_AUDIT_DAYS days; for 400 days if this variable is not set. No command changes or removes a line.
     """
     wanted = NoteFilter(since=_moment(since), who=who, what=what, outcome=outcome, kind=_kind(kind), limit=limit)
     with StorePlace.of(store, codec).client() as client:
@@ -47,7 +47,7 @@ def audit(
         for noted in found:
             print_line(_document(noted))
     elif not found:
-        say("nothing is noted")
+        say("the audit log has no line that matches")
     else:
         print_table(["AT", "KIND", "WHO", "WHAT", "ON", "FROM", "OUTCOME", "TIMES"], [_row(noted) for noted in found], folds="ON")
 
@@ -83,7 +83,7 @@ def _kind(text: str | None) -> NoteKind | None:
 
 
 def _moment(text: str | None) -> int | None:
-    """A time, or a time span before now, in milliseconds since 1970."""
+    """The time that the text names, or the time that is a span such as `7d` before now, in milliseconds since 1970; None for None."""
     if text is None:
         return None
     span = _SPAN.fullmatch(text)

@@ -1,4 +1,5 @@
-"""`holdfast callbacks`: answer the callbacks that executions wait for. The runner of an execution notices the answer."""
+"""`holdfast callbacks`: lists and answers the callbacks that executions wait for. A process that runs the execution notices the answer by
+itself."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ def list_(
             "--function", metavar="NAME", help="Only callbacks of this function's executions.", autocompletion=completion.functions
         ),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most this many.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most this many callbacks.")] = 50,
     json_lines: LinesOption = False,
     store: StoreOption = None,
     codec: CodecOption = None,
@@ -65,13 +66,13 @@ def succeed(
         typer.Option(
             "--result",
             metavar="TEXT|@FILE|-",
-            help="The answer: a text, or the content of a file or of stdin. The handler gets it unchanged.",
+            help="The answer: a text, or the content of a file or of stdin. The handler gets it unchanged. Without it: None.",
         ),
     ] = None,
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Answer a callback. The first answer counts; a later one is refused."""
+    """Answer a callback. Only the first answer is accepted; a later one is refused."""
     text = None if result is None else read_text("--result", result)
     with StorePlace.of(store, codec).client() as client:
         header = client.succeed_callback(callback_id, text)
@@ -86,7 +87,7 @@ def fail(
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Answer a callback with an error, which is raised where the function waits."""
+    """Answer a callback with an error. The error is raised in the function, at the place where it waits for the callback."""
     with StorePlace.of(store, codec).client() as client:
         header = client.fail_callback(callback_id, Failure(message=error_message, type=error_type))
     say(f"answered with an error: {header.function}/{header.name} goes on")

@@ -36,16 +36,16 @@ def check(
         typer.Option("--worker", metavar="FILE", help="A worker's file that pipelines may name. May be given several times."),
     ] = None,
     isolation: Annotated[
-        str | None, typer.Option("--isolation", metavar="LEVEL", help="How a pipeline's file is locked in while it builds: all or process.")
+        str | None, typer.Option("--isolation", metavar="LEVEL", help="How a pipeline's file is isolated while it builds: all or process.")
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Read pages, workers' files and pipelines, and print every problem, with its line.
 
     For a page without errors it prints a summary: the worker's inputs and outputs, and what it may do. A worker's file is read, not run:
-    its @worker and @tool, and its pages. The command also prints which folder must be trusted before its tools run. A pipeline's file is
-    built in the sandbox, a pipeline's page is read, and the graph is checked with the contracts of its workers: those of its folder, of
-    --worker, and the ready ones. The exit code is 2 if there is an error.
+    its @worker and @tool, and its pages. If it has tools, the command also prints which folder must be trusted before they run. A
+    pipeline's file is built in the sandbox, and a pipeline's page is read. Its graph is checked with the contracts of its workers: the
+    workers in the same folder, those of --worker, and the ready workers. The exit code is 2 if there is an error.
     """
     readings: list[tuple[Path, PageReading]] = []
     needs: list[dict[str, Any]] = []
@@ -105,7 +105,7 @@ def _lines(file: str, reading: PageReading) -> Iterator[str]:
 
 
 def _summary(contract: Contract) -> Iterator[tuple[str, str]]:
-    """What a user wants to know before running the worker of another author."""
+    """The lines of a summary, each as a name and a text: what a user should know before running the worker of another author."""
     yield "takes", _fields(contract.inputs)
     yield "gives", _fields(contract.outputs)
     yield "may use", _listed(f"{tool.name}{' (optional)' * tool.optional}" for tool in contract.tools) or "no tools"
@@ -129,7 +129,7 @@ def _limits(limits: Limits) -> Iterator[str]:
     yield f"{limits.timeout_seconds:g} s for each attempt"
     for value, text in (
         (limits.run_timeout_seconds, "{:g} s for the run"),
-        (limits.idle_timeout_seconds, "{:g} s without a sign of life"),
+        (limits.idle_timeout_seconds, "{:g} s without a message of the body"),
         (limits.max_tokens, "{} tokens"),
         (limits.max_cost_usd, "{} USD"),
         (limits.max_tool_calls, "{} tool calls"),

@@ -1,4 +1,5 @@
-"""`holdfast check` of a worker's file: its pages, the files of its package, and the trust that its tools need. It is read, never run."""
+"""`holdfast check` of a worker's file: its pages, the files of its package, and the trust that its tools need. The file is read, never
+run."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ from holdfast.workers.tools.declarations import DeclaredWorker, declarations_of
 
 
 def worker_file(file: Path, tools: list[str]) -> list[tuple[Path, PageReading]]:
-    """The pages of a worker's file, checked with the names of its tools; the file itself too, if it has problems."""
+    """Each page of a worker's file, and what was found in it. The page may name the tools of the file, and `tools`. If the file itself has
+    problems, it is the first element, and pages whose package has a problem are left out."""
     try:
         declared = declarations_of(file.read_bytes())
     except (OSError, ValueError) as error:
@@ -38,7 +40,7 @@ def worker_file(file: Path, tools: list[str]) -> list[tuple[Path, PageReading]]:
 
 
 def has_workers(file: Path) -> bool:
-    """Whether a file declares a worker, or has problems that keep its workers from being read."""
+    """Whether a Python file declares a worker. Also True if the file cannot be read, or has problems, so that its workers are not known."""
     if file.suffix != ".py":
         return False
     try:
@@ -49,7 +51,7 @@ def has_workers(file: Path) -> bool:
 
 
 def _unfit(file: Path, body: DeclaredWorker) -> list[Problem]:
-    """The problems of its package: files that the package must not contain."""
+    """The problems of the package of one declared worker: files that it must not contain, or that cannot be read; empty if it is fine."""
     try:
         page = check_page(file, body.page)
         gather(file, page if page.is_file() else None, body.include)
@@ -63,11 +65,12 @@ def _unfit(file: Path, body: DeclaredWorker) -> list[Problem]:
 
 
 def trust_of(file: Path) -> list[dict[str, Any]]:
-    """The folder that must be trusted before the tools of a worker's file run, and whether it is; empty if the file has no tools."""
+    """The folder that must be trusted before the tools of a worker's file run, and whether it is trusted. Empty if the file has no tools,
+    is a ready worker, or cannot be read."""
     try:
         code = author_code(file)
     except (Rejected, OSError):
-        return []  # the caller reports this as a problem of the file
+        return []  # `worker_file` reports this as a problem of the file
     if code is None or code.ready:
         return []
     faults = faults_of(code.folder, code.files)

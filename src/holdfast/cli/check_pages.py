@@ -10,11 +10,12 @@ from holdfast.contract.page_reader import MAX_PAGE_BYTES, read
 from holdfast.contract.terms import Level, PageReading, Problem
 
 _MOST_LOOKED_AT: Final = 1024 * 1024
-"""At most this many bytes of a page are read, because a pipeline.md has at most this many."""
+"""`may_be_pipeline` reads at most this many bytes of a page, because a pipeline.md is not larger."""
 
 
 def read_page(file: Path, tools: list[str]) -> PageReading:
-    """Read a page. It may name these tools besides the built-in ones."""
+    """Read a page. It may name these tools besides the built-in ones. If the file cannot be read, the result has this problem and no
+    contract."""
     try:
         with file.open("rb") as opened:
             return read(opened.read(MAX_PAGE_BYTES + 1), tools=tools)
@@ -23,7 +24,8 @@ def read_page(file: Path, tools: list[str]) -> PageReading:
 
 
 def may_be_pipeline(file: Path) -> bool:
-    """Whether a page may be a pipeline.md. The modules that read one are slow to load."""
+    """Whether a page may be a pipeline.md; False if the file cannot be read. This quick check comes first, because the modules that read a
+    pipeline.md are slow to load."""
     try:
         with file.open("rb") as opened:
             return mentions_pipeline(opened.read(_MOST_LOOKED_AT))
@@ -32,6 +34,6 @@ def may_be_pipeline(file: Path) -> bool:
 
 
 def unreadable(error: OSError | ValueError) -> PageReading:
-    """The problem of a file that could not be read."""
+    """A reading without a contract, whose only problem is that the file could not be read."""
     why = (error.strerror if isinstance(error, OSError) else None) or str(error)
     return PageReading(None, (Problem(Level.ERROR, "file_not_readable", "", 0, f"The file could not be read: {why}."),))

@@ -1,4 +1,5 @@
-"""`holdfast check` of pipelines: a Python file is built in the sandbox, a page or a graph as JSON is read; then each is checked whole."""
+"""`holdfast check` of pipelines: a Python file is built in the sandbox, a page or a graph as JSON is read. Then each pipeline is checked
+together with the contracts of its workers."""
 
 from __future__ import annotations
 
@@ -33,10 +34,11 @@ from holdfast.workers.tools.declarations import declarations_of
 
 
 class CheckedPipeline(msgspec.Struct, frozen=True):
-    """A pipeline and its problems; no graph if the file could not be built."""
+    """A pipeline and its problems."""
 
     file: Path
     graph: Graph | None
+    """None if the file could not be read or built."""
     problems: tuple[Problem, ...]
 
     @property
@@ -45,7 +47,7 @@ class CheckedPipeline(msgspec.Struct, frozen=True):
         return not any(problem.level is Level.ERROR for problem in self.problems)
 
     def document(self) -> dict[str, Any]:
-        """As `holdfast check --json` prints it."""
+        """The result as `holdfast check --json` prints it."""
         graph = self.graph
         return {
             "file": str(self.file),
@@ -56,7 +58,7 @@ class CheckedPipeline(msgspec.Struct, frozen=True):
         }
 
     def lines(self) -> Iterator[str]:
-        """As `holdfast check` prints it."""
+        """The result as `holdfast check` prints it."""
         file = printable(str(self.file))
         for problem in self.problems:
             where = f"{printable(problem.line.file)}:{problem.line.line}" if problem.line else file
@@ -77,7 +79,8 @@ class CheckedPipeline(msgspec.Struct, frozen=True):
 
 
 def has_pipelines(file: Path) -> bool:
-    """Whether a file is a graph or a pipeline.md, or declares pipelines. The file is read, not run."""
+    """Whether `holdfast check` must check a file as a pipeline: a `.json` file, a pipeline.md, or a Python file that declares pipelines or
+    has mistakes in how it declares them. The file is read, not run."""
     if file.suffix == ".json":
         return True
     try:
@@ -91,7 +94,7 @@ def has_pipelines(file: Path) -> bool:
 
 
 def built_of(file: Path, isolation: str | None) -> list[Built]:
-    """The graphs of a file."""
+    """The graphs of a file: a Python file is built in the sandbox, a page or a `.json` file is read. Raises Rejected if that fails."""
     try:
         if file.suffix == ".json":
             with file.open("rb") as opened:
@@ -99,7 +102,7 @@ def built_of(file: Path, isolation: str | None) -> list[Built]:
             contract_in(graph)
             return [Built(graph)]
         if isolation not in (None, "all", "process"):
-            raise InvalidParameter(f"--isolation is all or process here, not {isolation}.")
+            raise InvalidParameter(f"--isolation is {isolation!r:.50}; it must be all or process.")
         policy = Policy(isolation="process" if isolation == "process" else "all")
         with (
             working(f"building {file}", only_in_terminal=True),
@@ -111,7 +114,8 @@ def built_of(file: Path, isolation: str | None) -> list[Built]:
 
 
 def checked_pipelines(file: Path, more: Sequence[Path], isolation: str | None) -> list[CheckedPipeline]:
-    """The pipelines of a file with their problems."""
+    """The pipelines of a file with their problems. `more` are files of further workers and pipelines that they may name. If the file cannot
+    be read or built, the result is one element without a graph."""
     try:
         built = built_of(file, isolation)
     except Rejected as wrong:
@@ -124,7 +128,7 @@ def checked_pipelines(file: Path, more: Sequence[Path], isolation: str | None) -
 
 
 def _of_page(file: Path, told: Sequence[PageProblem]) -> tuple[Problem, ...]:
-    """The problems of a page, in the form of those of a graph."""
+    """The problems of a page, in the form that the problems of a graph have."""
     return tuple(
         Problem(
             level=each.level,
@@ -144,7 +148,7 @@ def _beside(file: Path, more: Sequence[Path]) -> list[Path]:
 
 
 def _built_or_none(file: Path, isolation: str | None) -> list[Built]:
-    """The graphs of another file; none if it has errors. Those are reported when that file itself is checked."""
+    """The graphs of another file; empty if it has errors. The errors are reported when that file itself is checked."""
     try:
         return built_of(file, isolation)
     except Rejected:

@@ -1,5 +1,5 @@
-"""Completion in the shell: it suggests values from the store, within a time limit, and suggests nothing if that fails. It never makes or
-migrates a store, and never waits for a locked one."""
+"""Completion in the shell: it suggests values from the store. It suggests nothing if the store cannot be read within half a second. It
+never makes or migrates a store."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 if TYPE_CHECKING:
-    from holdfast.store.browsing import Completed
+    from holdfast.store.browse import Completed
     from holdfast.store.seam import Store
 
 VARIABLE: Final = "_HOLDFAST_COMPLETE"
-"""Set by the shell when it asks for completions."""
+"""The environment variable that the shell sets when it asks for completions."""
 _TYPED: Final = ("_TYPER_COMPLETE_ARGS", "COMP_WORDS")
 _PATIENCE_SECONDS: Final = 0.5
 _MOST: Final = 50
@@ -25,7 +25,7 @@ _MOST: Final = 50
 
 def functions(context: typer.Context, incomplete: str) -> list[str]:
     """Names of functions, workers and pipelines."""
-    from holdfast.store.browsing import Completed
+    from holdfast.store.browse import Completed
 
     return _values(context, Completed.FUNCTION, incomplete)
 
@@ -37,7 +37,7 @@ def queues(context: typer.Context, incomplete: str) -> list[str]:
 
 def tenants(context: typer.Context, incomplete: str) -> list[str]:
     """Names of tenants."""
-    from holdfast.store.browsing import Completed
+    from holdfast.store.browse import Completed
 
     return _values(context, Completed.TENANT, incomplete)
 
@@ -60,7 +60,8 @@ def is_asked(environment: Mapping[str, str]) -> bool:
 
 
 def typed_command(environment: Mapping[str, str]) -> list[str]:
-    """The command in the line that is completed, if the user has typed its whole name. Then the other commands need not be loaded."""
+    """The command in the line that is completed, if the user has typed its whole name; else empty. If the command is known, the other
+    commands need not be loaded."""
     line = next((environment[name] for name in _TYPED if environment.get(name)), "")
     words = line.split()
     return words[1:2] if len(words) > 2 or line[-1:].isspace() else []
@@ -71,7 +72,8 @@ def _values(context: typer.Context, field: Completed, incomplete: str) -> list[s
 
 
 def _found(context: typer.Context, incomplete: str, ask: Callable[[Store], Sequence[str]]) -> list[str]:
-    """Values from the store that the line names, which begin with what the user typed. Empty if that takes too long or fails."""
+    """At most `_MOST` values that begin with what the user typed. `ask` reads them from the store that the line names. Empty if reading
+    takes too long or fails."""
     from holdfast.cli.arguments import StorePlace
 
     found: list[str] = []
@@ -89,7 +91,8 @@ def _found(context: typer.Context, incomplete: str, ask: Callable[[Store], Seque
 
 
 def _asked(where: str, ask: Callable[[Store], Sequence[str]]) -> Sequence[str]:
-    """Ask a store that exists and has the current schema. An older store is not opened, because that would migrate it."""
+    """Read values from a store that exists and has the current schema. For any other store the result is empty: opening an older store
+    would migrate it."""
     from holdfast.model.clock import SystemClock
     from holdfast.model.ids import id_at
     from holdfast.store.backends import open_maintenance, open_store

@@ -34,13 +34,15 @@ class TrustRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     folder: Path
     why: str
+    """What trust in the folder allows, as the question and the errors show it."""
     files: tuple[Path, ...] = ()
+    """The files that are used. Trust is refused if another user could change one of them."""
     needed: bool = True
     """True: the command does not run without trust. False: the command runs, and less of the folder's holdfast.toml applies."""
 
 
 class Consent:
-    """The user's trust in folders during one command."""
+    """The user's trust in folders during one command. `trust` says whether the command was given --trust."""
 
     def __init__(self, *, trust: bool) -> None:
         self._trust = trust
@@ -57,7 +59,8 @@ class Consent:
             return False
 
     def settle(self, requests: Sequence[TrustRequest]) -> None:
-        """Decide all requests with at most one question. Raises TrustNeeded if a needed request is refused."""
+        """Find out whether the user trusts the folders of all requests, with at most one question. Raises TrustNeeded if the user does not
+        trust a folder that is needed, and TrustRefused if such a folder cannot be trusted, because another user could change it."""
         for request in requests:
             if request.needed and (self._trust or self._book.trusts(request.folder)):
                 check_fit(request.folder, request.files)
@@ -75,7 +78,8 @@ class Consent:
         return self._book.trusts(request.folder) and not faults_of(request.folder, request.files)
 
     def _asked(self, requests: Sequence[TrustRequest]) -> bool:
-        """Ask the user, if there is a terminal and at least one folder could be trusted."""
+        """Ask the user one question, and return whether the answer is yes. False, without a question, if there is no terminal, or if no
+        folder could be trusted."""
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             return False
         fit = [request for request in requests if request.needed or not faults_of(request.folder, request.files)]
@@ -124,22 +128,23 @@ def _reasons(requests: Sequence[TrustRequest], folder: str) -> str:
 
 
 def code_request(code: AuthorCode) -> list[TrustRequest]:
-    """The request for the folder of tools that would run outside the sandbox; none for Holdfast's own workers."""
+    """The request for the folder of tools that would run outside the sandbox; empty for Holdfast's own workers."""
     if code.ready:
         return []
     return [TrustRequest(folder=code.folder, why=f"its tools ({shortened(code.told, 400)}) run outside the sandbox", files=code.files)]
 
 
 def store_request(place: StorePlace) -> list[TrustRequest]:
-    """The request for the current folder if its store is used because the command names none: the store decides which calls tools make."""
+    """The request for the current folder, if its store is used because the user named no other; else empty. The folder must be trusted,
+    because the store says which calls of tools are approved."""
     if not place.found:
         return []
-    why = f"{place.where} there (no other store was named) says which calls of tools are approved and which code unfinished runs go on with"
+    why = f"its {place.where} is used (no store was named): it says which calls of tools are approved and what code unfinished runs use"
     return [TrustRequest(folder=Path.cwd(), why=why)]
 
 
 def file_request(files: OperatorFiles) -> list[TrustRequest]:
-    """The request for the current folder if its holdfast.toml has settings that need trust."""
+    """The request for the current folder, if its holdfast.toml has settings that need trust; else empty."""
     if files.local is None or not files.ignored:
         return []
     why = f"its {files.local} applies in full ({shortened(', '.join(files.ignored), 400)})"
@@ -149,7 +154,8 @@ def file_request(files: OperatorFiles) -> list[TrustRequest]:
 def operators_settings(
     isolation: str | None, config: Path | None, consent: Consent, requests: Sequence[TrustRequest] = ()
 ) -> tuple[WorkerSettings, OperatorFiles]:
-    """The operator's settings, after these requests and the one for ./holdfast.toml. Ignored settings of that file are printed."""
+    """Settle these requests and the one for ./holdfast.toml. Return the operator's settings, and the files from which they come. If the
+    current folder is not trusted, the settings of ./holdfast.toml that are ignored are printed."""
     files = operator_files(config)
     consent.settle([*requests, *file_request(files)])
     trusted = files.local is not None and consent.has(Path.cwd()) and not faults_of(Path.cwd(), [files.local])
@@ -166,28 +172,29 @@ def operators_settings(
 
 
 class RunTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """The decisions of consent for one `holdfast run` of a worker."""
+    """What the user's consent allows to one `holdfast run` that runs workers."""
 
     settings: WorkerSettings
     tools: bool
-    """Whether the file has tools, which the user has trusted."""
+    """Whether a worker's file has tools. If so, the user trusts their folder."""
     refusal: str | None = None
-    """Why tools of older code in the store may not run; None if they may."""
+    """Why the tools of code that older runs of the store use may not run; None if they may run."""
 
     def check(self, packages: Iterable[Package]) -> None:
-        """Refuse tools that appeared in the file after the user was asked: another user may own the folder."""
+        """Raise TrustNeeded if no file had tools when consent was settled, and one has tools now: its folder may not be trusted."""
         changed = None if self.tools else next((package for package in packages if package.tools), None)
         if changed is not None:
             raise TrustNeeded(f"{changed.source} changed while it was checked, and has tools now. Nothing was run. Try again.")
 
 
 def run_terms(worker: Path, place: StorePlace, isolation: str | None, config: Path | None, *, trust: bool) -> RunTerms:
-    """Everything that consent decides for a `holdfast run` of a worker."""
+    """Ask for the consent that a `holdfast run` of this worker needs, and return what it allows. Raises as `Consent.settle` does."""
     return run_terms_of([worker], place, isolation, config, trust=trust)
 
 
 def run_terms_of(workers: Sequence[Path], place: StorePlace, isolation: str | None, config: Path | None, *, trust: bool) -> RunTerms:
-    """Everything that consent decides for a `holdfast run` of a durable function that runs these workers."""
+    """Ask for the consent that a `holdfast run` needs which runs these workers, and return what it allows. Raises as `Consent.settle`
+    does."""
     consent = Consent(trust=trust)
     codes = [code for worker in workers if (code := author_code(worker)) is not None]
     requests = [request for code in codes for request in code_request(code)] + (store_request(place) if codes else [])
@@ -196,5 +203,5 @@ def run_terms_of(workers: Sequence[Path], place: StorePlace, isolation: str | No
         return RunTerms(settings=settings, tools=bool(codes))
     folder = Path.cwd().resolve()
     command = shlex.join(["holdfast", "trust", str(folder)])
-    refusal = f"The code of this run lies beside {place.where} of {folder}, which is not trusted: {command}"
+    refusal = f"The code of this run is kept beside {place.where} in {folder}, which is not trusted. To trust it: {command}"
     return RunTerms(settings=settings, tools=False, refusal=refusal)

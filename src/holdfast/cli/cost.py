@@ -39,11 +39,11 @@ def cost(
         typer.Option("--by", metavar="NAMES", help="What to sum by: day, tenant, pipeline, node, worker, model; for one run also run."),
     ] = None,
     since: Annotated[str | None, typer.Option("--since", metavar="DAY|Nd", help="From this UTC day on, or the last N days.")] = None,
-    until: Annotated[str | None, typer.Option("--until", metavar="DAY", help="Up to this UTC day.")] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="DAY", help="Up to and including this UTC day.")] = None,
     tenant: Annotated[
         str | None, typer.Option("--tenant", metavar="NAME", help="Only this tenant.", autocompletion=completion.tenants)
     ] = None,
-    pipeline: Annotated[str | None, typer.Option("--pipeline", metavar="ID", help="Only this pipeline, or the one to estimate.")] = None,
+    pipeline: Annotated[str | None, typer.Option("--pipeline", metavar="ID", help="Only this pipeline, or this one of FILE.")] = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document for machines.")] = False,
     csv_output: Annotated[bool, typer.Option("--csv", help="Print comma-separated values for spreadsheets.")] = False,
     trust: TrustOption = False,
@@ -53,8 +53,8 @@ def cost(
 ) -> None:
     """Show what runs have cost, by the ledger, or what a run may cost before it begins.
 
-    A call whose answer was lost counts with the amount that it had reserved, and is shown separately as unknown. Open calls have begun and
-    not ended.
+    If the answer of a call was lost, its cost is taken to be the amount that it had reserved; such calls are shown under UNKNOWN. Calls
+    under OPEN have begun and have not ended.
     """
     if json_output and csv_output:
         raise InvalidParameter("--json and --csv are two forms of the same answer: give one of them.")
@@ -94,7 +94,7 @@ def _is_file(target: str) -> bool:
 
 def _print_report(report: CostReport) -> None:
     if not report.lines:
-        say("nothing was spent: the ledger has no call that fits")
+        say("nothing was spent: the ledger has no call that matches")
         return
     names = [name.value.upper() for name in report.by]
     columns = (*names, "CALLS", "INPUT", "CACHED", "OUTPUT", "REASONING", "COST", "UNKNOWN", "OPEN")

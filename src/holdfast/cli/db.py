@@ -26,7 +26,7 @@ def _kept(place: StorePlace, codec: PayloadCodec | None = None) -> Maintenance:
 @app.command("migrate")
 def migrate(
     after: Annotated[
-        bool, typer.Option("--after", help="Apply the steps that older code does not support. Only when no process of older code is left.")
+        bool, typer.Option("--after", help="Also apply the steps that older code does not support. First stop every process of older code.")
     ] = False,
     json: JsonOption = False,
     store: StoreOption = None,
@@ -34,8 +34,8 @@ def migrate(
 ) -> None:
     """Update a store of an older release.
 
-    Every program that opens a store's file migrates it. A Postgres store is migrated only by this command, or by a program that asks for
-    it.
+    A SQLite file is also migrated when a program opens it as a store. A Postgres store is migrated only by this command, or by a program
+    that opens it with `migrate=True`.
     """
     place = StorePlace.of(store, codec)
     with working(f"migrating {shown(place.where)}"):
@@ -60,7 +60,8 @@ def check(
     json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Look for damage in a store, while it is in use. Nothing is changed. Prints a line for each finding; then the exit code is 3."""
+    """Look for damage in a store; it may be in use. Nothing is changed. Prints a line for each finding. With findings, the exit code is
+    3."""
     place = StorePlace.of(store, None)
     with working(f"checking {shown(place.where)}"):
         found = _kept(place).check(quick=quick)
@@ -79,11 +80,12 @@ def check(
 
 @app.command("backup")
 def backup(
-    target: Annotated[Path, typer.Argument(metavar="FILE", help="Where the copy goes.")],
+    target: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write the copy to.")],
     force: Annotated[bool, typer.Option("--force", help="Replace the target file if it exists.")] = False,
     store: StoreOption = None,
 ) -> None:
-    """Copy a store as it is now, while it runs, into a file that only its owner may read."""
+    """Copy a SQLite store as it is now into a file that only its owner may read. The store may be in use. For a Postgres store, the error
+    shows the command of pg_dump that copies it."""
     place = StorePlace.of(store, None)
     with working(f"copying {shown(place.where)} to {target}"):
         _kept(place).backup(target, replace=force)
@@ -95,7 +97,8 @@ def restore(
     source: Annotated[Path, typer.Argument(metavar="FILE", help="A copy that `holdfast db backup` or a migration made.")],
     store: StoreOption = None,
 ) -> None:
-    """Replace a store by a copy, while no process has the store open. The old store is kept beside it."""
+    """Replace a SQLite store by a copy, while no process has the store open. The old store is kept beside it. For a Postgres store, the
+    error shows the command of pg_restore that does this."""
     place = StorePlace.of(store, None)
     with working(f"restoring {shown(place.where)} from {source}"):
         aside = _kept(place).restore(source)

@@ -14,12 +14,12 @@ import msgspec
 from holdfast.model.errors import HoldfastError
 
 PATIENCE_SECONDS: Final = 20.0
-"""A check that takes longer is given up."""
+"""If a check takes longer, `made` stops waiting for it and reports a problem."""
 _AGAIN: Final = "holdfast doctor"
 
 
 class Level(StrEnum):
-    """How bad it is."""
+    """How bad the result of a check is."""
 
     OK = "ok"
     WARNING = "warning"
@@ -27,18 +27,19 @@ class Level(StrEnum):
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
-    """One line of the doctor."""
+    """One line of the output of `holdfast doctor`: the result of a check."""
 
     check: str
+    """The name of the check."""
     level: Level
     said: str
-    """One sentence."""
+    """The result in one sentence."""
     mend: str | None = None
-    """The command that mends it. None if all is well."""
+    """The command that mends what is wrong. None if all is well."""
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user asks the doctor about."""
+    """What the checks look at."""
 
     where: str
     """The store's path or address."""
@@ -47,8 +48,9 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     config: Path | None
     environment: Mapping[str, str]
     began_wall: int
-    """The wall clock when the command began, in milliseconds."""
+    """The wall clock when the command began, in milliseconds since 1970."""
     began_monotonic: float
+    """The monotonic clock at the same moment, in seconds."""
 
     @property
     def is_file(self) -> bool:
@@ -104,6 +106,6 @@ def made(name: str, check: Check, question: Question, seconds: float = PATIENCE_
 
 
 def sentence(text: str) -> str:
-    """A message on one line, with a full stop."""
+    """A message on one line, with a full stop if it does not end with `.`, `!` or `?`."""
     told = " ".join(text.split())
     return told if told.endswith((".", "!", "?")) else f"{told}."

@@ -47,7 +47,10 @@ def doctor(
     config: Annotated[
         Path | None,
         typer.Option(
-            "--config", metavar="FILE", help="The operator's file. Without it: $HOLDFAST_CONFIG, else holdfast.toml of this folder."
+            "--config",
+            metavar="FILE",
+            help="The operator's file. Without it: $HOLDFAST_CONFIG, else ./holdfast.toml, else holdfast.toml of your configuration"
+            " folder.",
         ),
     ] = None,
     json_output: JsonOption = False,
@@ -55,7 +58,8 @@ def doctor(
 ) -> None:
     """Look at the store, the machine and the configuration. Nothing is changed.
 
-    Each line has a word (ok, warning or problem), a sentence, and the command that mends it. The exit code is 3 if there is a problem.
+    Each line has a word (ok, warning or problem) and a sentence. A line of a warning or a problem also has the command that mends it. The
+    exit code is 3 if there is a problem.
     """
     question = Question(
         where=StorePlace.of(store, None).where,
@@ -80,7 +84,7 @@ def doctor(
 
 
 def _print(found: Sequence[Diagnosis]) -> None:
-    """One line for each diagnosis. In a terminal its word has a colour, too."""
+    """Print one line for each diagnosis. In a terminal, its first word has a colour."""
     console = Console(highlight=False, soft_wrap=True)
     for one in found:
         mend = "" if one.mend is None else f" Mend it with: {one.mend}"

@@ -42,7 +42,8 @@ def _read(question: Question) -> Path:
 
 
 def _local(question: Question, files: OperatorFiles) -> Diagnosis:
-    """The file of the current folder applies in full only if the folder is trusted and no other user could change it."""
+    """The diagnosis of the file of the current folder. Settings that need trust apply only if the folder is trusted and no other user could
+    change it."""
     assert files.local is not None
     folder = Path.cwd().resolve()
     faults = faults_of(folder, [files.local])

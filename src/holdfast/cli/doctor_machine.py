@@ -31,13 +31,13 @@ _WITHOUT_JAIL: Final = "holdfast run FILE --isolation process"
 _BODY_MB: Final = Jail(package=Path(), entry="").memory_mb
 _DRIFT_MS: Final = 250
 _SANE_MS: Final = 1_735_689_600_000
-"""The first moment of 2025, before which no copy of this code was made."""
+"""The first moment of 2025, in milliseconds since 1970. This code is newer, so a clock that shows an earlier time is wrong."""
 _ZONES: Final = ("Europe/Berlin", "America/New_York", "Asia/Kolkata")
 _ANSWER_SECONDS: Final = 2.0
 
 
 def user(question: Question) -> Iterator[Diagnosis]:
-    """Warn if this runs as root, because a fault in what runs could change anything."""
+    """Does this run as root? Then a fault in what runs could change anything on the machine."""
     if os.geteuid() == 0:
         yield warning(
             "user", "This runs as root: a fault in what it runs could change anything on the machine.", "sudo -u USER holdfast doctor"
@@ -47,7 +47,8 @@ def user(question: Question) -> Iterator[Diagnosis]:
 
 
 def sandbox(question: Question) -> Iterator[Diagnosis]:
-    """Does the kernel have what the jail of a worker needs? The check tries it in the same way as a worker's stub."""
+    """Does the kernel have what the jail of a worker needs? The check starts the process that makes the jail of a worker, and asks it which
+    features it found."""
     with tempfile.TemporaryDirectory(prefix="holdfast-doctor-") as folder:
         try:
             features = asyncio.run(find_kernel_features(Path(folder)))
@@ -79,9 +80,9 @@ def _mend_of_namespaces() -> str:
 
 
 def cgroups(question: Question) -> Iterator[Diagnosis]:
-    """How limits are kept, and whether the memory of the machine or the container is enough for one body."""
+    """How are the limits of workers enforced, and is the memory of the machine or of its container enough for one body?"""
     group = "cgroup v2 is here and not used" if cgroup_v2() else "there is no cgroup v2, and none is needed"
-    yield ok("cgroups", f"Keepers watch the limits of workers every {PERIOD_MS} ms; {group}.")
+    yield ok("cgroups", f"The limits of workers are checked every {PERIOD_MS} ms; {group}.")
     memory = machine_memory_mb()
     if memory // 2 < _BODY_MB:
         said = f"The machine or its container has {memory:,} MB, so all workers together may use {memory // 2:,} MB, and one may ask for"
@@ -91,7 +92,7 @@ def cgroups(question: Question) -> Iterator[Diagnosis]:
 
 
 def port(question: Question) -> Iterator[Diagnosis]:
-    """Can a server listen there?"""
+    """Can a server listen on the host and port of the question, or does one of Holdfast listen there already?"""
     place = f"{question.host}:{question.port}"
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(question.host, question.port, type=socket.SOCK_STREAM)[0]
@@ -111,7 +112,7 @@ def port(question: Question) -> Iterator[Diagnosis]:
 
 
 def _is_ours(question: Question) -> bool:
-    """Whether the program that listens there is a server of Holdfast."""
+    """Whether the program that listens on the host and port of the question is a server of Holdfast."""
     connection = http.client.HTTPConnection(question.host, question.port, timeout=_ANSWER_SECONDS)
     try:
         connection.request("GET", "/health")
@@ -124,7 +125,7 @@ def _is_ours(question: Question) -> bool:
 
 
 def clock(question: Question) -> Iterator[Diagnosis]:
-    """Does the wall clock tell a possible time, does it run evenly, and was the store written before now?"""
+    """Is the time of the wall clock possible, did the clock not jump while the command ran, and was the store's file written before now?"""
     now = SystemClock().now()
     passed = round((monotonic() - question.began_monotonic) * 1000)
     drift = abs((now - question.began_wall) - passed)
@@ -141,7 +142,7 @@ def clock(question: Question) -> Iterator[Diagnosis]:
 
 
 def _newest(question: Question) -> int:
-    """When the store's file was last written, in milliseconds; 0 if there is none."""
+    """When the store's file was last written, in milliseconds since 1970; 0 if there is no file."""
     try:
         return os.stat(question.where).st_mtime_ns // 1_000_000 if question.is_file else 0
     except OSError:

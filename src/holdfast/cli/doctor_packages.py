@@ -38,10 +38,12 @@ class Requirement(msgspec.Struct, frozen=True):
 
     name: str
     least: str | None
+    """The oldest version that is new enough; None: any version."""
     extra: str | None
+    """The extra that needs the package; None: Holdfast itself needs it."""
 
     def fault(self, find: Finder) -> str | None:
-        """Why it is not fulfilled; None if it is."""
+        """Says that the package is missing or too old; None if it is installed and new enough. `find` returns the installed version."""
         version = find(self.name)
         if version is None:
             return f"{self.name} is not installed"
@@ -51,7 +53,7 @@ class Requirement(msgspec.Struct, frozen=True):
 
 
 def installed(name: str) -> str | None:
-    """The version of an installed package."""
+    """The version of an installed package; None if it is not installed."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -59,7 +61,7 @@ def installed(name: str) -> str | None:
 
 
 def requirements() -> list[Requirement]:
-    """What the package's own metadata says, for this system."""
+    """The packages that the metadata of the installed Holdfast lists, without those for other operating systems."""
     found = []
     for line in metadata.requires("holdfast") or ():
         said = _REQUIREMENT.match(line)
@@ -75,7 +77,7 @@ def requirements() -> list[Requirement]:
 
 
 def versions(question: Question) -> Iterator[Diagnosis]:
-    """Python, SQLite and the packages of the core."""
+    """Are Python, SQLite and the packages that Holdfast always needs installed and new enough?"""
     from holdfast.store.sqlite.connection import library_version
 
     running = ".".join(map(str, sys.version_info[:3]))
@@ -95,13 +97,15 @@ def _core(find: Finder | None = None) -> Iterator[Diagnosis]:
     needed = [requirement for requirement in requirements() if requirement.extra is None]
     faults = [fault for requirement in needed if (fault := requirement.fault(find or installed))]
     if faults:
-        yield problem("packages", f"Holdfast needs packages that are not there: {', '.join(faults)}.", "pip install --upgrade holdfast")
+        yield problem(
+            "packages", f"Holdfast needs packages that are missing or too old: {', '.join(faults)}.", "pip install --upgrade holdfast"
+        )
     else:
         yield ok("packages", f"All {len(needed)} packages that Holdfast needs are installed.")
 
 
 def extras(question: Question, find: Finder | None = None) -> Iterator[Diagnosis]:
-    """Which extras are installed, and which of the missing ones this store or this configuration needs."""
+    """Which extras are installed? A missing extra is a problem if the store needs it."""
     wanted = {} if question.is_file else {"postgres": "the store is in Postgres"}
     by_extra: dict[str, list[Requirement]] = {}
     for requirement in requirements():
@@ -122,6 +126,6 @@ def extras(question: Question, find: Finder | None = None) -> Iterator[Diagnosis
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """The numbers of a version, as far as they can be compared."""
+    """The numbers at the beginning of a version, to compare it with another: (3, 11) for `3.11rc1`."""
     found = re.match(r"\d+(?:\.\d+)*", version)
     return tuple(map(int, found[0].split("."))) if found else ()

@@ -1,4 +1,4 @@
-"""The doctor's checks of a store: can it be opened, its schema, its size, the free disk, its permissions, its clock."""
+"""The doctor's checks of a store: whether it can be opened, its schema, its size, the free disk space, its permissions, its clock."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from holdfast.model.errors import ExtraMissing, HoldfastError, NotPrivate, Store
 from holdfast.model.ids import id_at
 from holdfast.service.trust import configuration_folder
 from holdfast.store.backends import open_maintenance, shown
-from holdfast.store.maintenance import StoreLook
+from holdfast.store.maintenance import StoreReport
 
 _FILES: Final = ("", "-wal", "-shm", "-journal", "-holdfast")
 _FOLDERS: Final = (".functions", ".logs", ".workers", ".sample")
@@ -31,7 +31,7 @@ _COMMAND: Final = re.compile(r"`([^`]+)`")
 
 
 def store(question: Question) -> Iterator[Diagnosis]:
-    """Can the store be opened, which schema has it, how large is it, and what time is it there? Nothing is changed or migrated."""
+    """Can the store be opened, which schema does it have, how large is it, and is its clock right? Nothing is changed or migrated."""
     where = shown(question.where)
     if question.is_file and (exposed := _exposed(question)):
         names = ", ".join(path.name for path, _, _ in exposed)
@@ -56,7 +56,7 @@ def store(question: Question) -> Iterator[Diagnosis]:
 
 
 def _missing(question: Question) -> Iterator[Diagnosis]:
-    """There is no store yet. Could one be made?"""
+    """The diagnosis if there is no store yet: could one be made?"""
     where = shown(question.where)
     if not question.is_file:
         yield ok("store", f"There is no store at {where} yet; the first process that opens the address makes it.")
@@ -70,7 +70,7 @@ def _missing(question: Question) -> Iterator[Diagnosis]:
         yield ok("store", f"There is no store at {where} yet; the first execution makes it.")
 
 
-def _looked(question: Question, look: StoreLook) -> Iterator[Diagnosis]:
+def _looked(question: Question, look: StoreReport) -> Iterator[Diagnosis]:
     where = shown(question.where)
     yield ok("store", f"{where} can be opened and has {look.bytes:,} bytes.")
     told = f"{where} has schema version {look.numbers.version}"
@@ -101,7 +101,7 @@ def _skew(where: str, ahead_ms: int) -> Diagnosis:
 
 
 def disk(question: Question) -> Iterator[Diagnosis]:
-    """Is there room for the store to grow, and for a copy of it?"""
+    """Is there room on the disk for the store to grow, and for a copy of it? No diagnosis for a database."""
     if not question.is_file:
         return
     folder = Path(question.where).absolute().parent
@@ -119,7 +119,7 @@ def disk(question: Question) -> Iterator[Diagnosis]:
 
 
 def permissions(question: Question) -> Iterator[Diagnosis]:
-    """Are the files 0600 and the folders 0700, of this user, and where no other user can replace them?"""
+    """Do the files and folders of the store belong to this user, can no other user use them, and can no other user replace them?"""
     exposed = _exposed(question)
     for path, said, mend in exposed:
         yield problem("permissions", f"{path} {said}.", mend)
@@ -134,7 +134,8 @@ def permissions(question: Question) -> Iterator[Diagnosis]:
 
 
 def _exposed(question: Question) -> list[tuple[Path, str, str]]:
-    """The files and folders that other users can read: each with what is wrong, and the command that mends it."""
+    """The files and folders that belong to another user, or that other users can use: each as its path, what is wrong, and the command that
+    mends it."""
     home = configuration_folder(question.environment)
     paths = [home / "trusted.json"]
     if question.is_file:
@@ -159,6 +160,6 @@ def _chmod(mode: str, path: Path) -> str:
 
 
 def _named_command(error: NotPrivate, question: Question) -> str:
-    """The first command that the error itself names."""
+    """The first command that the error itself names; if it names none, a command that lists the folder of the store."""
     named = _COMMAND.findall(str(error))
     return named[0] if named else shlex.join(["ls", "-la", str(Path(question.where).absolute().parent)])

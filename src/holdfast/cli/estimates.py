@@ -45,7 +45,7 @@ class Estimated(msgspec.Struct, frozen=True):
             _print_estimate(told)
 
     async def _told(self, settings: WorkerSettings) -> Estimate:
-        """The estimate. Nothing is run, and no tool: so neither the file's folder nor the store's needs trust."""
+        """Make the estimate. No worker and no tool runs, so neither the folder of the file nor the folder of the store must be trusted."""
         from holdfast.service.engines import open as open_engine
 
         opening = open_engine(self.place.where, workers=[self.file], worker_settings=settings, codec=self.place.codec())
@@ -58,14 +58,14 @@ class Estimated(msgspec.Struct, frozen=True):
 
 
 def money_of(nanos: int | None) -> str:
-    """An amount of money in dollars; None is not known."""
+    """An amount in billionths of a dollar as a text, such as `$0.0125`; `unknown` for None."""
     from holdfast.service.costs import dollars
 
     return "unknown" if nanos is None else f"${dollars(nanos)}"
 
 
 def _print_estimate(told: Estimate) -> None:
-    """The estimate as a table, and what is not in it."""
+    """Print the estimate as a table, then what is unknown, and where a person may allow another try."""
     rows = []
     for node in told.nodes:
         usual = node.usual
@@ -77,7 +77,7 @@ def _print_estimate(told: Estimate) -> None:
     for gap in told.gaps:
         say(f"unknown: {printable(gap.node)}: {printable(gap.why)}")
     for name in told.people:
-        say(f"note: a person may let {printable(name)} try again, which costs once more")
+        say(f"note: a person may let {printable(name)} try again, which costs the same amount again")
 
 
 def _amount(amount: Amount) -> str:

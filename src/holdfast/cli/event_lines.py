@@ -18,7 +18,7 @@ class EventLines:
     def __init__(self, write: Callable[[str], object]) -> None:
         self._write = write
         self._call: tuple[Any, ...] | None = None
-        """The call whose text the open line shows, and how many characters of it are shown."""
+        """The call of a model whose text the open line shows, and how many characters of the text are shown; None: no line is open."""
 
     def tell(self, event: str, data: Any) -> None:
         """Write one event."""
@@ -41,7 +41,7 @@ class EventLines:
             self.end()
             begun = "" if offset == 0 else "... "
             self._write(f"{printable(f'tokens{_part(data)}')}: {begun}")
-        # Each line of the text is indented: a text cannot look like an event.
+        # Each further line of the text is indented, so that it cannot look like an event.
         self._write(f"\n{_INDENT}".join(printable(line) for line in text.split("\n")))
         self._call = (*call, offset + len(text))
 
@@ -82,7 +82,7 @@ def _line(event: str, data: Any) -> str:
 
 
 def _part(data: Mapping[str, Any]) -> str:
-    """Which part of a pipeline it is about."""
+    """The node of a pipeline, and the item of a map, that an event is about; empty if the event names no node."""
     item = "" if data.get("item") is None else f" item {data['item']}"
     return "" if data.get("node") is None else f" of node {data['node']}{item}"
 

@@ -21,9 +21,10 @@ _MOST_NAMES = 20
 
 def restart(
     execution: ExecutionArgument,
-    target: Annotated[str, typer.Argument(metavar="FILE[:FUNCTION]", help="Today's code: a durable function as for `holdfast run`.")],
+    target: Annotated[str, typer.Argument(metavar="FILE[:FUNCTION]", help="The code to run: a durable function as for `holdfast run`.")],
     operation: Annotated[
-        str, typer.Option("--from", metavar="OPERATION", help="The operation that runs again: its name, or its id if others have the name.")
+        str,
+        typer.Option("--from", metavar="OPERATION", help="The operation that runs again: its name, or its id if several have this name."),
     ],
     input_: Annotated[
         str | None, typer.Option("--input", metavar="JSON|@FILE|-", help="Another event for the new execution. Without it: the same.")
@@ -33,12 +34,11 @@ def restart(
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Restart an execution from an operation: a new execution that begins with the history before that operation.
+    """Restart an execution from an operation: start a new execution that begins with the history before that operation.
 
-    The command runs the code on that part of the history first; no step's body runs then. If the code does not match the records, nothing
-    starts. Operations that had ended before this one are kept. This operation, those after it and those that were still open run again. The
-    old
-    execution stays, superseded by the new one, which a runner that hosts the function takes.
+    The command runs the code on that part of the history first; no step's body runs then. If the code does not match the history, nothing
+    starts. Operations that had ended before this one are kept. This operation, those after it, and those that were still open run again.
+    The old execution stays, superseded by the new one. A runner that hosts the function runs the new execution.
     """
     from holdfast.service.function_loader import load
 

@@ -41,7 +41,9 @@ def list_(
         str | None,
         typer.Option("--function", metavar="NAME", help="Only executions of this function.", autocompletion=completion.functions),
     ] = None,
-    version: Annotated[str | None, typer.Option("--version", metavar="VERSION", help="Only executions of this version of it.")] = None,
+    version: Annotated[
+        str | None, typer.Option("--version", metavar="VERSION", help="Only executions of this version: a number, or $LATEST.")
+    ] = None,
     status: Annotated[
         list[str] | None,
         typer.Option("--status", metavar="STATUS", help=f"Only executions with this status: {_STATUSES}. May be given several times."),
@@ -54,18 +56,20 @@ def list_(
         str | None, typer.Option("--queue", metavar="NAME", help="Only executions of this queue.", autocompletion=completion.queues)
     ] = None,
     started_after: Annotated[
-        str | None, typer.Option("--started-after", metavar="TIME", help="Only executions started after this time (ISO 8601, UTC).")
+        str | None,
+        typer.Option("--started-after", metavar="TIME", help="Only executions started after this time: ISO 8601, UTC without a zone."),
     ] = None,
     started_before: Annotated[
-        str | None, typer.Option("--started-before", metavar="TIME", help="Only executions started before this time (ISO 8601, UTC).")
+        str | None,
+        typer.Option("--started-before", metavar="TIME", help="Only executions started before this time: ISO 8601, UTC without a zone."),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most this many.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most this many executions.")] = 50,
     oldest_first: Annotated[bool, typer.Option("--oldest-first", help="Oldest first. Without it: newest first.")] = False,
     json_lines: LinesOption = False,
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """List executions, newest first."""
+    """List executions, newest first unless --oldest-first is given."""
     wanted = Filter(
         function=function,
         version=version,
@@ -94,7 +98,7 @@ def _statuses(given: list[str]) -> tuple[ExecutionStatus, ...]:
 
 
 def _time(option: str, text: str | None) -> int | None:
-    """A time in milliseconds since 1970. Without a zone it is UTC, like all times that we print."""
+    """The time that an ISO 8601 text names, in milliseconds since 1970; None for None. A time without a zone is in UTC."""
     if text is None:
         return None
     try:
@@ -141,7 +145,7 @@ def export(
     execution: ExecutionArgument,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write it to this file, readable for you alone. Without it: stdout."),
+        typer.Option("--output", "-o", metavar="FILE", help="Write to this file, which only you may read. Without it: to stdout."),
     ] = None,
     without_data: Annotated[
         bool, typer.Option("--without-data", help="Leave inputs, results and errors out. Such a document can be read, but not replayed.")
@@ -151,7 +155,7 @@ def export(
 ) -> None:
     """Export an execution as one JSON document, for `executions import` and `replay`.
 
-    It contains inputs, results and errors as plain text, also if the store encrypts them.
+    The document contains inputs, results and errors as plain text, also if the store encrypts them, unless --without-data is given.
     """
     with working("exporting"), StorePlace.of(store, codec).client() as client:
         document = client.export(execution, include_data=not without_data)
@@ -192,7 +196,7 @@ def stop(
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Stop an execution now, with the status STOPPED. An execution that is over does not change."""
+    """Stop an execution now, with the status STOPPED. An execution that has ended does not change."""
     with StorePlace.of(store, codec).client() as client:
         header, ended = client.stop(execution, Failure(message=error_message, type=error_type))
     if json_output:
@@ -213,7 +217,7 @@ def release(
         typer.Option(
             "--function",
             metavar="NAME",
-            help="Instead of one: all quarantined executions of this function.",
+            help="Instead of one execution: all quarantined executions of this function.",
             autocompletion=completion.functions,
         ),
     ] = None,
@@ -221,7 +225,10 @@ def release(
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Let a quarantined execution run again, or all of a function. Repair the cause first: `executions show` names it."""
+    """Let a quarantined execution run again, or all quarantined executions of a function.
+
+    Repair the cause first: `executions show` names it. One execution that waits for its next try after its runners died is also released.
+    """
     if (execution is None) is (function is None):
         raise InvalidParameter("Name one execution, or say --function NAME for all quarantined executions of a function.")
     with StorePlace.of(store, codec).client() as client:

@@ -39,7 +39,8 @@ MEANINGS: Final[Mapping[ExitCode, ExitMeaning]] = {
     ExitCode.UNSUCCESSFUL: ExitMeaning(
         "The command did its work, and the result is not a success. The execution ended as FAILED, TIMED_OUT or STOPPED, the worker's "
         "response is `permanent_error`, the code does not do what it did before, two runs differ, or some of many items were refused.",
-        "`run`, `replay`, `runs compare`, `executions restart`, `queues push`, `queues redrive`, `approvals approve` and `reject` of many",
+        "`run`, `replay`, `runs compare`, `executions restart`, `queues push`, `queues redrive`, `approvals approve`, `reject` and "
+        "`answer` of many",
         "Read the line on stderr: the same command gives the same result again.",
     ),
     ExitCode.MISTAKE: ExitMeaning(

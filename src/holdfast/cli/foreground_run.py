@@ -34,7 +34,8 @@ from holdfast.store.seam import Filter
 
 _LOOK_SECONDS = 0.2
 _LOOK_SHARE = 20
-"""The command reads the execution's state for at most one part in this many of the time, however large the execution grows."""
+"""After it has read the execution's state, the command waits at least this many times as long as the read took. So a large execution is
+read less often."""
 
 
 class WorkerOptions(msgspec.Struct, frozen=True):
@@ -55,17 +56,18 @@ class RunOptions(msgspec.Struct, frozen=True):
     name: str | None
     place: StorePlace
     again: bool = False
-    """Whether the name is started again if its execution failed."""
+    """Whether to start the name again if its execution failed, timed out or was stopped."""
     workers: WorkerOptions = WorkerOptions()
 
     @property
     def on_failed(self) -> str:
-        """The value of `on_failed` for a start."""
+        """The argument `on_failed` for `engine.start`."""
         return "restart" if self.again else "find"
 
 
 def follow(order: RunOptions, loaded: LoadedFunction) -> Description:
-    """Run the execution and return its description at the end. An interrupt leaves it in the store, and prints how to go on."""
+    """Run the execution and return its description at the end. If the user interrupts the command, it prints the command that continues the
+    execution, and raises typer.Exit; the execution stays in the store."""
     following = _ForegroundRun(order, loaded)
     try:
         return asyncio.run(following.to_the_end())
@@ -103,7 +105,8 @@ class _ForegroundRun:
             return self._not_aside(await self._last(engine, execution))
 
     def _opening(self) -> Opening:
-        """The engine with the functions of the file, and with the workers that they run, if there are any."""
+        """An engine, not open yet, with the functions of the file, and with the workers that they run, if there are any. May ask the user
+        for trust."""
         place, options = self._order.place, self._order.workers
         files = [*options.files, *self._named()]
         queues = declared_together(queues_beside(self._loaded.beside, self._loaded.module), {})
@@ -123,9 +126,10 @@ class _ForegroundRun:
         return opening
 
     def _named(self) -> Sequence[Path]:
-        """The files of the workers that functions of the target file run (`context.run("…")`), without the files that the caller gave.
+        """The files of the workers and pipelines that functions of the target file run (`context.run("…")`), without the files that the
+        caller gave. Empty if the target is a module.
 
-        A file without `.run(` has none; then Holdfast's code for workers is not imported.
+        A file without the text `.run(` runs no worker. For such a file this function does not import Holdfast's code for workers.
         """
         file = Path(self._order.target.partition(":")[0])
         if file.suffix != ".py" or not file.is_file() or b".run(" not in file.read_bytes():
@@ -143,7 +147,11 @@ class _ForegroundRun:
         return told
 
     async def _begun(self, engine: OpenEngine, name: str) -> OpenExecution:
-        """Without an input: the execution that has this name. With an input: the execution that a start finds or makes."""
+        """Find or start the execution. If the user gave a name, but neither an input nor --again, and there is an execution of this name,
+        it is returned. Otherwise `engine.start` finds or makes it.
+
+        Raises FunctionNotFound if the execution was started with a version that the file does not have.
+        """
         order, function = self._order, self._loaded.function
         if order.payload is None and order.name is not None and not order.again:
             for found in await engine.list(Filter(function=function.name, name=order.name, limit=1)):
@@ -156,14 +164,15 @@ class _ForegroundRun:
         return await engine.start(function, codec.loads(payload), name=name, on_failed=order.on_failed)
 
     async def _input_before(self, engine: OpenEngine, name: str) -> str | None:
-        """The input of the execution with this name. Without another input, `--again` starts the name with it."""
+        """The input of the execution with this name; None if there is no such execution. `--again` without an input starts the name with
+        this input."""
         for found in await engine.list(Filter(function=self._loaded.function.name, name=name, limit=1)):
             return codec.dumps((await (await engine.get(found.id)).describe()).input)
         return None
 
     async def _watch(self, execution: OpenExecution, show: Callable[[str], None]) -> None:
-        """Print the state of the execution until this is cancelled. Raises if the execution is quarantined, because then it cannot
-        end here."""
+        """Show the state of the execution until this task is cancelled. Raises ExecutionQuarantined if the execution is quarantined,
+        because it does not end then."""
         while True:
             began = monotonic()
             told = await execution.describe()
@@ -172,14 +181,15 @@ class _ForegroundRun:
             await asyncio.sleep(max(_LOOK_SECONDS, _LOOK_SHARE * (monotonic() - began)))
 
     def _not_aside(self, told: Description) -> Description:
-        """Refuse a quarantined execution, with the command that releases it."""
+        """The description itself. Raises ExecutionQuarantined, with the command that releases the execution, if it is quarantined."""
         if told.state == State.QUARANTINED:
             again = self._order.place.command("executions", "release", f"{told.function}/{told.name}")
             raise ExecutionQuarantined(f"{told.function}/{told.name}: {told.why} Then: {again}", told.quarantine)
         return told
 
     def _tell_waits(self, told: Description) -> None:
-        """Print what only a person can do: answer a callback, or release an execution that this one invoked."""
+        """If the execution is suspended, print what only a person can do: answer a callback, decide an approval, or release an execution
+        that this one invoked. Each is printed once."""
         if told.state != State.SUSPENDED:
             return
         for pending in told.waits_for:
@@ -212,7 +222,8 @@ async def _end(execution: OpenExecution) -> None:
 
 @contextlib.contextmanager
 def _status(name: str) -> Iterator[Callable[[str], None]]:
-    """A status line in a terminal; without a terminal nothing, so that logs stay short and stable."""
+    """A function that shows a text in a status line of the terminal. Without a terminal the function does nothing, so that logs stay short
+    and always the same."""
     if not sys.stderr.isatty():
         yield lambda why: None
         return

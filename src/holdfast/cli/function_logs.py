@@ -13,10 +13,11 @@ from holdfast.model.ids import Arn
 
 
 class FunctionLogHandler(logging.Handler):
-    """Prints lines for people: the execution, the operation, the message. Of other loggers it prints only warnings, as Python does."""
+    """Prints the log records of functions as lines: the execution, the operation, the message. From other loggers it prints only records of
+    level WARNING or above, as Python does by default."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Accept records of functions, and every warning."""
+        """Accept records of functions, and all records of level WARNING or above."""
         said = hasattr(record, "executionArn") or record.name == plain.log.name
         return said or record.levelno >= logging.WARNING
 

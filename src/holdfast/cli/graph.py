@@ -44,15 +44,15 @@ def graph(
     pipeline: Annotated[str | None, typer.Option("--pipeline", metavar="ID", help="Which pipeline, if the file declares several.")] = None,
     isolation: Annotated[
         str | None,
-        typer.Option("--isolation", metavar="LEVEL", help="How the file is locked in while it builds: all (the default) or process."),
+        typer.Option("--isolation", metavar="LEVEL", help="How the file is isolated while it builds: all (the default) or process."),
     ] = None,
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Draw a pipeline: its nodes, what each needs, and its loops; of a run also the states.
+    """Draw a pipeline: its nodes, what each needs, and its loops. The drawing of a run also has the states of the nodes.
 
     A Python file is built in the sandbox. A text that is too wide for the terminal becomes a list with a line for each node. `--as page`
-    writes the pipeline as a pipeline.md: the same graph, which `holdfast check`, `run` and `serve` take.
+    writes the pipeline as a pipeline.md with the same graph, which `holdfast check`, `run` and `serve` accept.
     """
     chosen, views = _of_run(target, store, codec) if _is_run(target) else (_of_file(Path(target), pipeline, isolation), None)
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() and out is None else _WIDE
@@ -99,9 +99,9 @@ def _of_file(file: Path, pipeline: str | None, isolation: str | None) -> Built:
 
     graphs = {one.graph.pipeline_id: one for one in built_of(file, isolation)}
     if not graphs:
-        raise InvalidParameter(f'{file} declares no pipeline: write p = Pipeline("page.md") at its top.')
+        raise InvalidParameter(f'{file} declares no pipeline: write p = Pipeline("page.md") outside of functions.')
     if pipeline is None and len(graphs) > 1:
         raise InvalidParameter(f"{file} declares {', '.join(graphs)}. Choose one with --pipeline ID.")
     if pipeline is not None and pipeline not in graphs:
-        raise InvalidParameter(f"{file} declares {', '.join(graphs)}, and not {pipeline}.")
+        raise InvalidParameter(f"{file} declares no pipeline {pipeline!r:.100}. --pipeline must be one of: {', '.join(graphs)}.")
     return graphs[pipeline or next(iter(graphs))]

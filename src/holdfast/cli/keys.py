@@ -30,24 +30,28 @@ _ROLES = ", ".join(Role)
 
 @app.command("create")
 def create(
-    role: Annotated[list[str], typer.Option("--role", metavar="ROLE", help=f"What it may do: {_ROLES}. May be given several times.")],
+    role: Annotated[list[str], typer.Option("--role", metavar="ROLE", help=f"What the key may do: {_ROLES}. May be given several times.")],
     token: Annotated[
-        bool, typer.Option("--token", help="A bearer token, for anything but AWS's clients. Without it: an access key, for those.")
+        bool, typer.Option("--token", help="Make a bearer token, for clients other than AWS's. Without it: an access key, for AWS's.")
     ] = False,
     tenant: Annotated[
-        str | None, typer.Option("--tenant", metavar="TENANT", help="It sees and starts only executions of this tenant.")
+        str | None, typer.Option("--tenant", metavar="TENANT", help="The key sees and starts only executions of this tenant.")
     ] = None,
     note: Annotated[str, typer.Option("--note", metavar="TEXT", help="A note for people, such as the owner.")] = "",
     person: Annotated[
         str | None,
-        typer.Option("--person", metavar="NAME", help="The person who holds it. In approvals, all keys of one person count as one person."),
+        typer.Option(
+            "--person", metavar="NAME", help="The person who holds the key. In approvals, all keys of one person count as one person."
+        ),
     ] = None,
-    days: Annotated[int | None, typer.Option("--days", metavar="N", help="How many days it is valid. Without it: until revoked.")] = None,
+    days: Annotated[
+        int | None, typer.Option("--days", metavar="N", help="For how many days the key is valid. Without it: until revoked.")
+    ] = None,
     json: JsonOption = False,
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Make a credential and print its secret, this once."""
+    """Make a credential and print its secret. The secret cannot be printed again."""
     roles, place = checked_roles(role), StorePlace.of(store, codec)
     with _opened(place, create=True) as (opened, clock):
         given: dict[str, Any] = {"tenant": tenant, "note": note, "days": days, "person": person}
@@ -98,7 +102,7 @@ def assign(
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Say which person holds a credential. It stays valid. Running servers know the person within about a second."""
+    """Store which person holds a credential. The credential stays valid. Running servers know the person within about a second."""
     place, name = StorePlace.of(store, codec), checked_person(person)
     with _opened(place) as (opened, clock):
         found = next((one for one in opened.credentials() if one.id == credential), None)
@@ -129,7 +133,7 @@ def rotate(
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Seal every access key with the current secret. Keys stay valid: only their sealed form in the store changes.
+    """Seal (encrypt) every access key with the current secret. Keys stay valid: only their sealed form in the store changes.
 
     To change the secret, set HOLDFAST_KEYS_SECRET to the new one and HOLDFAST_KEYS_SECRET_BEFORE to the old one.
     """
@@ -141,7 +145,7 @@ def rotate(
         count = len(access_keys(opened.credentials()))
         opened.note(local_actor().did("rotate keys", f"{count} access keys", f"sealed anew: {secrets.says()}", clock.now()))
     for credential in revoked:
-        say(f"revoked {credential}, which could not be opened")
+        say(f"revoked {credential}, which no secret here opens")
     say(f"{count} access keys are sealed with the current secret; {secrets.says()}" if count else "there are no access keys")
 
 
@@ -156,7 +160,8 @@ def _revoke_lost(opened: Store, secrets: KeysSecrets, clock: Clock) -> list[str]
 
 @contextlib.contextmanager
 def _opened(place: StorePlace, *, create: bool = False) -> Iterator[tuple[Store, Clock]]:
-    """The store, and its clock."""
+    """The store, open until the block is left, and its clock. Raises StoreNotFound if the store's file does not exist, unless `create` is
+    set."""
     if not create and "://" not in place.where and not Path(place.where).exists():
         raise StoreNotFound(f"There is no store at {place.where}. `holdfast keys create` or the first execution makes it.")
     clock = SystemClock()

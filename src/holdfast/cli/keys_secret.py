@@ -1,7 +1,5 @@
-"""The operator's secret that opens access keys. It is removed from the environment at the start of the program.
-
-Otherwise functions in this process could read it, and processes that this process starts would inherit it.
-"""
+"""The operator's secret, with which the access keys in the store are decrypted. It is removed from the environment at the start of the
+program: else functions in this process could read it, and processes that this process starts would inherit it."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def limits(
 ) -> None:
     """Show what tenants have spent today (in UTC), compared with their caps.
 
-    Caps are set in holdfast.toml: [policy.caps] for every tenant, [policy.tenant_caps.NAME] for one. Only what has a cap is counted.
+    Caps are set in holdfast.toml: [policy.caps] for every tenant, [policy.tenant_caps.NAME] for one. Only amounts with a cap are shown.
     """
     from holdfast.cli.consent import Consent, operators_settings
 

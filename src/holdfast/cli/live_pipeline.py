@@ -21,38 +21,38 @@ from holdfast.pipelines.graph.graph import kind_of
 
 if TYPE_CHECKING:
     from holdfast.pipelines.graph.graph import Graph
-    from holdfast.pipelines.record.states import NodeStanding
+    from holdfast.pipelines.record.states import NodeStatus
     from holdfast.service.pipeline_view import PipelineView
 
 _LOOK_SECONDS = 0.25
 _MOST_DETAIL = 160
-Look = Callable[[], "Awaitable[PipelineView | None]"]
+ReadView = Callable[[], "Awaitable[PipelineView | None]"]
 
 
 @contextlib.asynccontextmanager
-async def shown_nodes(look: Look) -> AsyncIterator[None]:
-    """Show the nodes of a run until the block is left. `look` reads the run as it is now."""
+async def shown_nodes(read_view: ReadView) -> AsyncIterator[None]:
+    """Show the nodes of a run until the block is left. `read_view` reads the run as it is now; if it returns None, nothing is shown."""
     console = Console(stderr=True)
     live = Live(console=console, auto_refresh=False) if sys.stderr.isatty() else None
     lines = NodeLines()
     with live or contextlib.nullcontext():
-        watching = asyncio.create_task(_watch(look, live, lines))
+        watching = asyncio.create_task(_watch(read_view, live, lines))
         try:
             yield
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
-            await _show(look, live, lines)
+            await _show(read_view, live, lines)
 
 
-async def _watch(look: Look, live: Live | None, lines: NodeLines) -> None:
+async def _watch(read_view: ReadView, live: Live | None, lines: NodeLines) -> None:
     while True:
-        await _show(look, live, lines)
+        await _show(read_view, live, lines)
         await asyncio.sleep(_LOOK_SECONDS)
 
 
-async def _show(look: Look, live: Live | None, lines: NodeLines) -> None:
-    view = await look()
+async def _show(read_view: ReadView, live: Live | None, lines: NodeLines) -> None:
+    view = await read_view()
     if view is None:
         return
     if live is None:
@@ -71,20 +71,20 @@ class NodeLines:
         """Print what is new."""
         for ended in view.history:
             self._say(view, ended, ended.state)
-        for standing in view.nodes:
-            if any(question.startswith("a_") for question in standing.waits_for):
-                self._say(view, standing, " ".join(standing.waits_for))
+        for node_status in view.nodes:
+            if any(question.startswith("a_") for question in node_status.waits_for):
+                self._say(view, node_status, " ".join(node_status.waits_for))
 
-    def _say(self, view: PipelineView, standing: NodeStanding, what: str) -> None:
-        key = (standing.node, standing.round, what)
+    def _say(self, view: PipelineView, node_status: NodeStatus, what: str) -> None:
+        key = (node_status.node, node_status.round, what)
         if key not in self._told:
             self._told.add(key)
-            say(f"{_name(standing)}: {_line(msgspec.structs.replace(view.view_of(standing), cost=None))}")
+            say(f"{_name(node_status)}: {_line(msgspec.structs.replace(view.view_of(node_status), cost=None))}")
 
 
-def _name(standing: NodeStanding) -> str:
-    again = f" (round {standing.round})" if standing.round > 1 else ""
-    return f"{printable(standing.node)}{again}"
+def _name(node_status: NodeStatus) -> str:
+    again = f" (round {node_status.round})" if node_status.round > 1 else ""
+    return f"{printable(node_status.node)}{again}"
 
 
 def _line(view: NodeView) -> str:
@@ -100,16 +100,16 @@ def table_of(graph: Graph, view: PipelineView, now: int) -> Table:
     table.add_column("TOKENS", no_wrap=True, justify="right")
     table.add_column("TOOK", no_wrap=True, justify="right")
     table.add_column("", overflow="fold")
-    for standing, node in zip(view.nodes, graph.nodes, strict=True):
-        shown = view.view_of(standing)
-        look = STATES.get(shown.state)
+    for node_status, node in zip(view.nodes, graph.nodes, strict=True):
+        shown = view.view_of(node_status)
+        style = STATES.get(shown.state)
         detail = shown.detail or (f"{kind_of(node)} {about(node)}" if shown.state in ("waiting", "running") else "")
-        tokens = view.costs[standing.node].tokens if standing.node in view.costs else 0
+        tokens = view.costs[node_status.node].tokens if node_status.node in view.costs else 0
         table.add_row(
-            Text(_name(standing)),
-            Text(state_line(shown), style="" if look is None else look.dark),
+            Text(_name(node_status)),
+            Text(state_line(shown), style="" if style is None else style.dark),
             Text(f"{tokens:,}" if tokens else ""),
-            Text("" if standing.began_at is None else span_of((standing.ended_at or now) - standing.began_at)),
+            Text("" if node_status.began_at is None else span_of((node_status.ended_at or now) - node_status.began_at)),
             Text(printable(shortened(detail, _MOST_DETAIL)), style="dim"),
         )
     return table

@@ -19,7 +19,9 @@ from holdfast.model.clock import monotonic
 from holdfast.model.errors import HoldfastError, Rejected, Unsuccessful
 
 _PATIENCE_SECONDS = 1.0
-_MISUSE: Final[Any] = typer.BadParameter.__mro__[2]  # what every error of a command line is; its module differs between releases of typer
+_MISUSE: Final[Any] = typer.BadParameter.__mro__[
+    2
+]  # the base class of all mistakes in a command line; its module differs between releases of typer
 
 COMMANDS: Final = (
     "run",
@@ -49,7 +51,8 @@ COMMANDS: Final = (
 
 
 def program(*commands: str) -> typer.Typer:
-    """The program with these commands, or with all. Loading takes most of a short command's time, so other commands are not loaded."""
+    """The program with these commands; with all, if none is given. Only these are imported, because imports take most of the time of a
+    short command."""
     app = typer.Typer(
         name="holdfast",
         help="Run durable functions and bounded workers that survive crashes, and look after them.",
@@ -123,7 +126,8 @@ def _exit_code() -> int:
 
 
 def _misused(error: Any) -> int:
-    """The command line means nothing: one line with what is wrong and how the command is written, or its help."""
+    """Print what is wrong with the command line, and how the command is written; for a group without a command, print its help. Returns the
+    exit code."""
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
         return ExitCode.MISTAKE
@@ -137,21 +141,23 @@ def _misused(error: Any) -> int:
 
 
 def _unprinted(error: OSError) -> int:
-    """Standard output failed. The command's work stays done, but its output is lost; Python must not try to flush it again at exit."""
+    """Print that standard output could not be written, and return the exit code. What the command did stays done, but its output is lost.
+    Standard output becomes /dev/null, so that Python does not fail again when it flushes at exit."""
     say(f"error[output_failed]: Standard output cannot be written: {error.strerror}.")
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return ExitCode.TROUBLE
 
 
 def exit_code_of(error: HoldfastError) -> int:
-    """The exit code: the execution failed (1), the caller must change something (2), or the store has a problem (3)."""
+    """The exit code of an error: 1 if an execution did not succeed, 2 if the caller must change something, 3 for every other error."""
     if isinstance(error, Unsuccessful):
         return ExitCode.UNSUCCESSFUL
     return ExitCode.MISTAKE if isinstance(error, Rejected) else ExitCode.TROUBLE
 
 
 def _leave(code: int) -> NoReturn:
-    """End the process now, also if a handler's thread still runs: the next runner repeats what that thread has not written."""
+    """End the process. It waits at most a second for threads that run handlers. If one still runs then, the process ends all the same: the
+    next runner repeats what that thread has not written."""
     deadline = monotonic() + _PATIENCE_SECONDS
     handlers = [thread for thread in threading.enumerate() if thread.name.startswith("holdfast") and not thread.daemon]
     for thread in handlers:

@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 
 
 def meant_worker(served: Mapping[str, Mapping[str, Served]], file: Path) -> str:
-    """The worker to use if the command names only a file: its only pipeline, else its only worker."""
+    """The worker to use if the command names only a file: its only pipeline, else its only worker. Raises InvalidParameter if the file has
+    several."""
     pipelines = [worker for worker, versions in served.items() if list(versions.values())[-1].kind is Kind.PIPELINE]
     for found in (pipelines, list(served)):
         if len(found) == 1:
             return found[0]
-    raise InvalidParameter(f"{file} has several workers ({', '.join(served)}): say which, as {file}:WORKER_ID.")
+    raise InvalidParameter(f"{file} has several workers ({', '.join(served)}). Choose one: {file}:WORKER_ID.")

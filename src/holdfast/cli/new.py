@@ -19,7 +19,7 @@ from holdfast.cli.terminal import printable, say
 from holdfast.model.errors import InvalidParameter
 from holdfast.service.trust import TrustBook, TrustRefused
 
-app = typer.Typer(help="Begin something new.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Make the files of a new worker or pipeline.", no_args_is_help=True, rich_markup_mode=None)
 
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _WORKER, _PIPELINE = "page-facts", "town-notices"
@@ -35,9 +35,9 @@ def worker(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The worker's id: letters, digits, - and _. The folder is called the same.")],
     folder: Annotated[Path, typer.Option("--in", metavar="DIR", help="Where to make its folder. Without it: here.")] = Path(),
 ) -> None:
-    """Make a folder with a worker that runs: its page, its function, a case to run it on, a test, and recorded answers.
+    """Make a folder with a worker that runs: its page, its function, an example input, a test, and recorded answers.
 
-    No file is overwritten: an existing folder of that name is refused. The new folder is trusted, because you have just made its files.
+    No file is overwritten: an existing folder of that name is refused. The new folder is trusted, unless another user could change it.
     """
     made = _made(_checked(name, "worker"), folder, "worker", _WORKER)
     module, here = _module(name), shlex.quote(str(made))
@@ -53,9 +53,9 @@ def pipeline(
     ],
     folder: Annotated[Path, typer.Option("--in", metavar="DIR", help="Where to make its folder. Without it: here.")] = Path(),
 ) -> None:
-    """Make a folder with a pipeline that runs: its page, two workers, a step, a case to run it on, and a test.
+    """Make a folder with a pipeline that runs: its page, two workers, a step, an example input, and a test.
 
-    No file is overwritten: an existing folder of that name is refused. The new folder is trusted, because you have just made its files.
+    No file is overwritten: an existing folder of that name is refused. The new folder is trusted, unless another user could change it.
     """
     made = _made(_checked(name, "pipeline"), folder, "pipeline", _PIPELINE)
     here = shlex.quote(str(made))
@@ -65,7 +65,8 @@ def pipeline(
 
 
 def _made(name: str, folder: Path, template: str, called: str) -> Path:
-    """Make the folder from a template, print its files, and trust it."""
+    """Make the folder from a template, print its files, and trust it. If it cannot be trusted, a warning is printed. `called` is the name
+    in the template, which `name` replaces."""
     made = _written(name, folder, template, called)
     for file in sorted(made.iterdir()):
         print(file)
@@ -79,12 +80,12 @@ def _made(name: str, folder: Path, template: str, called: str) -> Path:
 def _checked(name: str, what: str) -> str:
     if not _NAME.fullmatch(name):
         raise InvalidParameter(
-            f"{name!r:.100} is not a valid name of a {what}: it begins with a letter, then letters, digits, - and _, 64 at most."
+            f"{name!r:.100} is not a valid name of a {what}: it begins with a letter, then letters, digits, - and _, 64 characters at most."
         )
     module = _module(name)
     if keyword.iskeyword(module) or module in sys.stdlib_module_names or module == "holdfast":
         raise InvalidParameter(
-            f"A {what} called {name!r} would need a file {module}.py, and that is a name of Python's own or of Holdfast. Take another."
+            f"A {what} called {name!r} would need a file {module}.py, but Python or Holdfast uses this name. Choose another name."
         )
     return name
 
@@ -94,12 +95,10 @@ def _module(name: str) -> str:
 
 
 def _written(name: str, folder: Path, template: str, called: str) -> Path:
-    """Make the new folder. It appears complete or not at all."""
+    """Make the new folder, with all its files or not at all. Raises InvalidParameter if it exists or cannot be made."""
     target = folder / name
     if target.exists() or target.is_symlink():
-        raise InvalidParameter(
-            f"There is something called {target} already; nothing was written. Take another name, or another folder with --in."
-        )
+        raise InvalidParameter(f"{target} exists already; nothing was written. Choose another name, or another folder with --in.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder))
@@ -122,7 +121,7 @@ def _files(name: str, template: str, called: str) -> dict[str, str]:
     kept = resources.files("holdfast.cli") / "templates" / template
     files = {renamed(file.name).removesuffix(_KEPT_AS_TEXT): renamed(file.read_text(encoding="utf-8")) for file in kept.iterdir()}
     if len(files) < len(list(kept.iterdir())):
-        raise InvalidParameter(f"{name} is the name of another file of the new folder. Take another.")
+        raise InvalidParameter(f"{name} is the name of another file of the new folder. Choose another name.")
     return {file: _drawn(text) if _DRAWING in text else text for file, text in files.items()}
 
 

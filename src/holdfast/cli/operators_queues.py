@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 
 def operators_queues(config: Path | None, *, trust: bool) -> Mapping[str, QueueTable]:
-    """The tables `[queues.NAME]` that apply. A file without such tables is not asked for trust, and its other settings are not read."""
+    """The tables `[queues.NAME]` that apply, by name. If no file of the operator mentions queues, the result is empty, and the user is not
+    asked for trust."""
     if not any(_mentions_queues(path) for path in _places(config)):
         return {}
     from holdfast.cli.consent import Consent, operators_settings  # most commands need no module of workers

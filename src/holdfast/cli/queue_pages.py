@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.cli.terminal import distance, print_table, printable, say, shortened, span_of
-from holdfast.service.queue_desk import ParkedRun, QueueView
 from holdfast.service.queue_documents import settings_document
 from holdfast.service.queue_settings import MEMBERS
+from holdfast.service.store_queues import ParkedRun, QueueView
 
 
 def queues_table(found: Sequence[QueueView], now: int) -> None:
@@ -20,12 +20,12 @@ def queues_table(found: Sequence[QueueView], now: int) -> None:
         (
             view.row.name,
             view.row.mode.value,
-            f"{view.standing.waiting:,}",
-            f"{view.standing.delayed:,}",
-            f"{view.standing.held:,}{'' if view.settings.limits.at_once is None else f' of {view.settings.limits.at_once:,}'}",
-            "-" if view.standing.oldest_at is None else span_of(max(now - view.standing.oldest_at, 0)),
-            f"{view.standing.per_minute:,.0f}/min",
-            f"{view.standing.parked:,}",
+            f"{view.state.waiting:,}",
+            f"{view.state.delayed:,}",
+            f"{view.state.held:,}{'' if view.settings.limits.at_once is None else f' of {view.settings.limits.at_once:,}'}",
+            "-" if view.state.oldest_at is None else span_of(max(now - view.state.oldest_at, 0)),
+            f"{view.state.per_minute:,.0f}/min",
+            f"{view.state.parked:,}",
         )
         for view in found
     ]
@@ -34,16 +34,16 @@ def queues_table(found: Sequence[QueueView], now: int) -> None:
 
 def queue_page(view: QueueView, now: int) -> None:
     """Everything about one queue: its counts, the declared and the operator's settings side by side, and its lanes."""
-    standing = view.standing
-    oldest = "nothing waits" if standing.oldest_at is None else f"enqueued {distance(standing.oldest_at, now)}"
+    state = view.state
+    oldest = "nothing waits" if state.oldest_at is None else f"enqueued {distance(state.oldest_at, now)}"
     print(f"queue {view.row.name}, {view.row.mode.value}")
     facts = [
-        ("waiting", f"{standing.waiting:,}, and {standing.delayed:,} delayed"),
+        ("waiting", f"{state.waiting:,}, and {state.delayed:,} delayed"),
         ("oldest", oldest),
-        ("held", f"{standing.held:,} slots{_of(view.settings.limits.at_once)}"),
-        ("drains", f"{standing.per_minute:,.1f} a minute, {standing.admitted:,} admitted in all"),
+        ("held", f"{state.held:,} slots{_of(view.settings.limits.at_once)}"),
+        ("drains", f"{state.per_minute:,.1f} a minute, {state.admitted:,} admitted in all"),
         ("next admission", view.next_admission),
-        ("parked", f"{standing.parked:,}"),
+        ("parked", f"{state.parked:,}"),
     ]
     for name, value in facts:
         print(f"  {name:<14}  {value}")

@@ -68,7 +68,7 @@ class PushCommand(msgspec.Struct, frozen=True, kw_only=True):
         config: Path | None = None,
         trust: bool = False,
     ) -> PushCommand:
-        """Make a push from the options. Raises an error if they contradict each other."""
+        """Make a push from the options. Raises InvalidParameter if a value is not allowed, or if there is no such file."""
         if same not in [word.value for word in Same]:
             raise InvalidParameter(f"--same is {same!r:.50}; it must be existing, replace or refuse.")
         options = PushOptions(
@@ -85,7 +85,7 @@ class PushCommand(msgspec.Struct, frozen=True, kw_only=True):
         return cls(target=target, file=_file_of(inputs), place=place, options=options, config=config, trust=trust)
 
     def run(self, *, json_output: bool) -> int:
-        """Push everything. Returns the exit code: 1 if lines were refused."""
+        """Push everything. Returns the exit code: 0, or 1 if lines were refused. Raises QueueFull if the queue is full."""
         counted = _Counted()
         target, queues = self._target()
         with contextlib.ExitStack() as stack:
@@ -185,7 +185,7 @@ class _Counted:
 
 
 def _code_of(error: HoldfastError) -> str:
-    """The code of a refused line; a worker's contract has its own."""
+    """The code of the error of a refused line: its `error_code` if it has one, as errors of a worker's contract do, else its `code`."""
     return str(getattr(error, "error_code", error.code))
 
 

@@ -84,7 +84,9 @@ def push(
     same: Annotated[
         str, typer.Option("--same", metavar="WORD", help="What to do if a key was pushed before: existing, replace or refuse.")
     ] = "existing",
-    delay: Annotated[float, typer.Option("--delay", metavar="SECONDS", help="How long the runs are kept out of their lanes.")] = 0.0,
+    delay: Annotated[
+        float, typer.Option("--delay", metavar="SECONDS", help="How long the runs are delayed before they enter their lanes.")
+    ] = 0.0,
     ttl: Annotated[float | None, typer.Option("--ttl", metavar="SECONDS", help="How long a run may wait before it expires.")] = None,
     head_start: Annotated[
         float, typer.Option("--head-start", metavar="SECONDS", help="Admit the runs as if they had been enqueued this much earlier.")
@@ -96,12 +98,12 @@ def push(
     codec: CodecOption = None,
 ) -> None:
     """Push many runs into a queue: up to a thousand in each commit, of a worker or pipeline up to two hundred. A line with a mistake is
-    named by its number, and the others go in.
+    named by its number, and the others are pushed.
 
     Queues that the target's file and the operator's file declare are written into the store first. Nothing is run, and no schedule is
     declared.
 
-    If the command is interrupted, give it again: with --key-field it finds what it has pushed.
+    If the command is interrupted, run it again: with --key-field it finds what it has pushed.
     """
     from holdfast.cli.queue_push import PushCommand
 
@@ -163,7 +165,7 @@ def set_(
     queue: QueueArgument,
     settings: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME=VALUE...]", help="at_once=5 per_tenant.at_once=2 rates=100/m … `none` takes a limit away."),
+        typer.Argument(metavar="[NAME=VALUE...]", help="at_once=5 per_tenant.at_once=2 rates=100/m … `none` removes a limit."),
     ] = None,
     reset: Annotated[
         list[str] | None,
@@ -200,7 +202,7 @@ def parked(
         str | None, typer.Argument(metavar="[QUEUE]", help="Only runs of this queue.", autocompletion=completion.queues)
     ] = None,
     error: Annotated[str | None, typer.Option("--error", metavar="CODE", help="Only runs that failed with this code.")] = None,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most this many.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most this many runs.")] = 50,
     json_lines: LinesOption = False,
     store: StoreOption = None,
     codec: CodecOption = None,
@@ -223,12 +225,13 @@ def redrive(
         str | None, typer.Option("--queue", metavar="QUEUE", help="With --all: only runs of this queue.", autocompletion=completion.queues)
     ] = None,
     error: Annotated[str | None, typer.Option("--error", metavar="CODE", help="With --all: only runs that failed with this code.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count them.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the runs.")] = False,
     json_output: JsonOption = False,
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Start parked runs again, under the same keys and in the same queues. It counts them first; the parked ones stay, superseded."""
+    """Start parked runs again, under the same keys and in the same queues. Prints how many first. The parked runs stay, superseded by the
+    new ones."""
     if every is bool(runs):
         raise InvalidParameter("Name parked runs, or say --all for all of them (of --queue, with --error).")
     if (queue or error) and not every:

@@ -19,7 +19,7 @@ _TRIES: Final = 10
 """How often in a row a connection may fail before the command gives up."""
 _AGAIN_SECONDS: Final = 1.0
 _SILENT_SECONDS: Final = 60.0
-"""A server sends something at least every 15 seconds. After this time the connection counts as lost."""
+"""A server sends something at least every 15 seconds. If nothing comes for this many seconds, the connection is taken to be lost."""
 _MOST_LINE: Final = 32 * 1024 * 1024
 
 
@@ -32,12 +32,17 @@ class RemoteEvent(msgspec.Struct, frozen=True):
 
     @property
     def is_last(self) -> bool:
-        """Whether no event follows."""
+        """Whether no event of the run follows."""
         return self.event in ("done", "quarantined")
 
 
 def remote_events(url: str, run: str, token: str | None, after: str | None) -> Iterator[RemoteEvent]:
-    """The events of a run, until it is over."""
+    """The events of a run, until it is over; with `after`, only those after the event with this id. If the connection is lost, it is made
+    again.
+
+    Raises Overloaded if the connection fails 10 times in a row. If the server refuses, raises ExecutionNotFound (404), AccessRefused (401
+    and 403), or InvalidParameter (other statuses).
+    """
     if urlsplit(url).scheme not in ("http", "https"):
         raise InvalidParameter(f"--url: {url!r:.100} is not the address of a server, such as http://127.0.0.1:8080.")
     address = f"{url.rstrip('/')}/v1/runs/{quote(run, safe='')}/events"
@@ -48,7 +53,7 @@ def remote_events(url: str, run: str, token: str | None, after: str | None) -> I
             try:
                 with client.stream("GET", address, headers=headers | ({} if after is None else {"last-event-id": after})) as response:
                     if response.status_code == 204:
-                        return  # the run is over, and the last event came
+                        return  # the run is over, and there is no event after `after`
                     _check(response, run)
                     for event in _events(response):
                         failed, after = 0, after if event.id is None else str(event.id)
@@ -64,7 +69,7 @@ def remote_events(url: str, run: str, token: str | None, after: str | None) -> I
 
 def _lost(url: str, run: str, error: Exception) -> HoldfastError:
     why = str(error).strip().rstrip(".") or type(error).__name__
-    return Overloaded(f"The server at {url} could not be reached {_TRIES} times in a row: {why}. The run {run} is not touched by that.")
+    return Overloaded(f"The server at {url} could not be reached {_TRIES} times in a row: {why}. This does not change the run {run}.")
 
 
 def _check(response: httpx.Response, run: str) -> None:
@@ -82,7 +87,7 @@ def _check(response: httpx.Response, run: str) -> None:
 
 
 def _said(response: httpx.Response) -> str:
-    """The message of a refusal, as far as it can be read."""
+    """The message in the body of a refusal, at most 500 characters; empty if there is none, or if it cannot be read."""
     try:
         document = codec.loads(response.read())
     except HoldfastError:
@@ -93,7 +98,7 @@ def _said(response: httpx.Response) -> str:
 
 
 def _events(response: httpx.Response) -> Iterator[RemoteEvent]:
-    """The events of one connection."""
+    """The events that the server sends on one connection."""
     fields: dict[str, str] = {}
     for line in _lines(response):
         name, _, value = line.partition(":")

@@ -36,11 +36,11 @@ def replay(
         str | None,
         typer.Argument(
             metavar="[FILE[:FUNCTION]]",
-            help="The code of today: a durable function as for `holdfast run`, or a worker's file. Without it: what the run was pinned to.",
+            help="The code to run: a durable function as for `holdfast run`, or a worker's file. Without it: the code that the run used.",
         ),
     ] = None,
     isolation: Annotated[
-        str | None, typer.Option("--isolation", metavar="LEVEL", help="How a worker is locked in, as for `holdfast run`.")
+        str | None, typer.Option("--isolation", metavar="LEVEL", help="How a worker is isolated, as for `holdfast run`.")
     ] = None,
     json_output: JsonOption = False,
     trust: TrustOption = False,
@@ -82,7 +82,7 @@ def _replay_run(what: str, target: str | None, isolation: str | None, place: Sto
     document = Path(what)
     if document.is_file():
         if target is None:
-            raise InvalidParameter(f"{what} is a document: say which code to run over it, as `holdfast replay {what} FILE`.")
+            raise InvalidParameter(f"{what} is a document: name the code to run on it, as `holdfast replay {what} FILE`.")
         finished = exported_run(document)
     else:
         with place.client() as client:

@@ -33,7 +33,7 @@ _CODES = {"FAILED": "execution_failed", "TIMED_OUT": "execution_timed_out", "STO
 IsolationOption = Annotated[
     str | None,
     typer.Option(
-        "--isolation", metavar="LEVEL", help="How a worker is locked in: all (the default), process, or inline, which is not at all."
+        "--isolation", metavar="LEVEL", help="How a worker is isolated: all (the default), process, or inline, which is no isolation."
     ),
 ]
 
@@ -96,7 +96,7 @@ def run(
     user: Annotated[str | None, typer.Option("--user", metavar="NAME", help="The user for whom a worker runs.")] = None,
     again: AgainOption = False,
     estimate: EstimateOption = False,
-    detach: Annotated[bool, typer.Option("--detach", help="Write the execution, print its ARN, and leave it for a later runner.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Store the execution, print its ARN, and leave it for a later runner.")] = False,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document about the execution, however it ended.")] = False,
     trust: TrustOption = False,
     config: ConfigOption = None,
@@ -106,7 +106,7 @@ def run(
     """Run a durable function or a worker to its end and print its result as JSON.
 
     If the command is killed or interrupted, the execution stays in the store: the same command with the same --name continues it.
-    Meanwhile the program hosts every durable function of the file. Their output goes to stderr, because stdout is for the result.
+    While it runs, the program hosts every durable function of the file. Their output goes to stderr, because stdout is for the result.
     Their logs through context.logger go to stderr too, unless the file configures logging.
     """
     place = StorePlace.of(store, codec_address)
@@ -133,15 +133,15 @@ def _check_again(again: bool, name: str | None, *, is_worker: bool, estimate: bo
     if estimate and not is_worker:
         raise InvalidParameter("--estimate is for workers and pipelines: their contracts have caps. A durable function has none.")
     if again and is_worker:
-        raise InvalidParameter("--again is for durable functions. Ask for a worker's run again with another --key.")
+        raise InvalidParameter("--again is for durable functions. To run a worker again, give another --key.")
     if again and name is None:
         raise InvalidParameter("--again needs --name: without a name every run is a new execution.")
 
 
 def _left(order: RunOptions, loaded: LoadedFunction) -> tuple[Execution, bool]:
-    """Write the execution for a later runner. Returns it, and whether it is new."""
+    """Write the execution for a later runner, or find the one that has this name. Returns it, and whether it is new."""
     if order.place.where == ":memory:":
-        raise InvalidParameter("A store in memory ends with this program: there is nothing to leave an execution in.")
+        raise InvalidParameter("--detach needs a store that stays: a store in memory ends with this program. Name a file with --store.")
     function = loaded.function
     with order.place.client(create=True) as client:
         payload = order.payload

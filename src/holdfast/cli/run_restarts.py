@@ -1,5 +1,5 @@
-"""`holdfast runs retry`, `restart` and `compare`. A restart is planned, the user is asked, then it is started. A runner that serves the
-pipeline runs it."""
+"""`holdfast runs retry`, `restart` and `compare`. The command plans a restart, asks the user, and starts a new run. A runner that serves
+the pipeline runs it."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def retry(
 
     The command says first what is reused and what runs again, and asks. The old run stays, superseded by the new one. A runner that serves
     the pipeline takes the new run: `holdfast serve` or `holdfast runner`. The command acts for the operator and reads no holdfast.toml. So
-    the start does not count against a daily cap of runs or a rate, and `policy.estimate` does not refuse it. The calls of the run are
-    counted.
+    the start does not count against a daily cap of runs or a rate, and `policy.estimate` does not refuse it. The calls that the new run
+    makes do count.
     """
     from holdfast.service.run_restarts import RETRY
 
@@ -60,7 +60,7 @@ def restart(
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Restart a run of a pipeline from a node, in a new run. The node and everything below it run again.
+    """Restart a run of a pipeline, in a new run. The nodes of --from and everything below them run again.
 
     Every other node is reused if its inputs, its worker and the worker's code are the same. Writes that earlier runs made are not made
     again; if a write has other arguments now, a person is asked. The command says first what it will do, and asks. As with `holdfast runs
@@ -80,13 +80,13 @@ def restart(
 
 def _restarted(run: str, asked: RestartAsked, words: list[str], place: StorePlace, *, yes: bool, json_output: bool) -> None:
     with place.client() as client:
-        desk = client.restarts
+        restarts = client.restarts
         with working("looking at the run"):
-            prepared = desk.prepare(client.find(run).id, asked)
+            prepared = restarts.prepare(client.find(run).id, asked)
         say_plan(prepared.plan)
         if not yes:
             agreed("Start the new run?", place.command(*words, "--yes"))
-        header = desk.restart(prepared)
+        header = restarts.restart(prepared)
     if json_output:
         print_document({"run_id": header.id, "restarts": prepared.header.id, "plan": prepared.plan.document()})
         return
@@ -95,7 +95,7 @@ def _restarted(run: str, asked: RestartAsked, words: list[str], place: StorePlac
 
 
 def agreed(question: str, command: str) -> None:
-    """Ask the user at the terminal. Without a terminal, or without a yes, nothing happens."""
+    """Ask the user at the terminal. Raises ConfirmationNeeded if there is no terminal, or if the answer is not yes."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise ConfirmationNeeded(f"Nothing was started. To start it: {printable(command)}")
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
@@ -104,7 +104,7 @@ def agreed(question: str, command: str) -> None:
 
 
 def say_plan(plan: Plan) -> None:
-    """Say what a restart will do, for people."""
+    """Print to stderr what a restart will do: for each node whether it is reused or runs again, and the costs."""
     width = max((len(one.node) for one in plan.nodes), default=0)
     for one in plan.nodes:
         cost = f" (cost {one.cost_usd} USD last time)" if one.cost_usd and one.what != "reused" else ""
@@ -126,7 +126,10 @@ def compare(
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Compare two runs node by node: state, inputs, outputs, verdicts, time and cost. The exit code is 1 if something differs."""
+    """Compare two runs node by node: state, inputs, outputs, verdicts, time and cost.
+
+    The exit code is 1 if they differ in something else than time and cost.
+    """
     with working("comparing"), StorePlace.of(store, codec).client() as client:
         told = client.restarts.compare(client.find(a).id, client.find(b).id)
     if json_output:

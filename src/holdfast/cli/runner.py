@@ -31,8 +31,8 @@ from holdfast.service.drain import drained
 from holdfast.service.engines import Opening
 from holdfast.service.engines import open as open_engine
 from holdfast.service.function_signals import FunctionSignals
-from holdfast.service.queue_desk import meant_queue
 from holdfast.service.settings import Settings
+from holdfast.service.store_queues import meant_queue
 from holdfast.store.backends import shown
 from holdfast.store.seam import Hosted, Store
 
@@ -167,7 +167,7 @@ def runner(
 
 
 def _found(order: RunnerOptions) -> FoundTargets:
-    """The functions and workers of the targets. Functions of templates run in processes that only a server has."""
+    """The functions and workers of the targets. Raises InvalidParameter if a target is a template: only a server runs its functions."""
     from holdfast.lambda_api.templates.targets import find_all
 
     with contextlib.redirect_stdout(sys.stderr):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from holdfast.service.pipeline_view import PipelineView
     from holdfast.workers.calls import Try
     from holdfast.workers.events import RunEvent
-    from holdfast.workers.run_lookup import RunStanding
+    from holdfast.workers.run_lookup import RunView
 
 app = typer.Typer(
     help="Look at runs of workers and pipelines; follow, cancel, retry, restart and compare them.",
@@ -40,9 +40,9 @@ app.command("compare")(run_restarts.compare)
 @app.command("list")
 def list_(
     worker: Annotated[str | None, typer.Option("--worker", metavar="WORKER_ID", help="Only runs of this worker.")] = None,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most this many.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most this many runs.")] = 50,
     parent: Annotated[
-        str | None, typer.Option("--of", metavar="RUN", help="The runs that the nodes of this pipeline's run have asked for.")
+        str | None, typer.Option("--of", metavar="RUN", help="Only the runs that the nodes of this pipeline's run have asked for.")
     ] = None,
     queue: Annotated[
         str | None, typer.Option("--queue", metavar="NAME", help="Only runs of this queue.", autocompletion=completion.queues)
@@ -51,38 +51,38 @@ def list_(
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """List runs, newest first. Runs that a pipeline asked for are listed with --of."""
+    """List runs, newest first. Runs that a pipeline asked for are listed only with --of or --worker."""
     with StorePlace.of(store, codec).client() as client:
         found = list(client.runs(worker, limit, parent, queue))
     if json_lines:
-        for standing in found:
-            print_line(_line(standing))
+        for run_view in found:
+            print_line(_line(run_view))
     elif not found:
-        say("no worker has run here")
+        say("no runs found")
     else:
         print_table(
             ("RUN", "WORKER", "STATUS", "CODE", "KEY", "STARTED", "TOOK"),
-            [_row(standing) for standing in found],
+            [_row(run_view) for run_view in found],
             folds="KEY",
         )
 
 
 @app.command("show")
 def show(run: RunArgument, json_output: JsonOption = False, store: StoreOption = None, codec: CodecOption = None) -> None:
-    """Show a run: its request, its response or what it waits for, and every call that it made; of a pipeline the graph with states."""
+    """Show a run: its request, its response or what it waits for, and every call that it made; for a pipeline also its graph."""
     with StorePlace.of(store, codec).client() as client:
-        standing, view, place = client.run(run), client.view(run), client.place(run)
+        run_view, view, place = client.run(run), client.view(run), client.place(run)
     if json_output:
         stands = {"place": None if place is None else msgspec.to_builtins(place)}
-        print_document(_document(standing) | stands | ({} if view is None else {"nodes": view.document()["nodes"]}))
+        print_document(_document(run_view) | stands | ({} if view is None else {"nodes": view.document()["nodes"]}))
         return
-    for name, value in [*_told(standing), *((name, value) for name, value in queue_facts(place) if value)]:
+    for name, value in [*_told(run_view), *((name, value) for name, value in queue_facts(place) if value)]:
         print(f"  {name:<9} {printable(value)}" if name else printable(value))
     if view is not None:
         print_nodes(view)
-    if standing.calls:
+    if run_view.calls:
         print()
-        print_table(("CALL", "ATTEMPT", "ARGUMENTS", "CAME TO"), [_call_row(call) for call in standing.calls], folds="ARGUMENTS")
+        print_table(("CALL", "ATTEMPT", "ARGUMENTS", "CAME TO"), [_call_row(call) for call in run_view.calls], folds="ARGUMENTS")
 
 
 def print_nodes(view: PipelineView) -> None:
@@ -117,8 +117,8 @@ def follow(
 ) -> None:
     """Print the events of a run as they happen, until it is over. The run goes on when this command is interrupted.
 
-    The store has states of nodes, attempts, tools and approvals, whichever process has the run. Progress, log lines and the text of models
-    are not on disk: only a server that runs the worker can send them, with --url. The server's token is $HOLDFAST_TOKEN.
+    The store has the states of nodes, attempts, tools and approvals, whichever process runs the worker. Progress, log lines and the text of
+    models are not on disk: only a server that runs the worker can send them, with --url. The server's token is $HOLDFAST_TOKEN.
     """
     url = url or (None if store else os.environ.get("HOLDFAST_URL")) or None
     if url is not None:
@@ -147,47 +147,47 @@ def _print_events(events: Iterable[RunEvent | RemoteEvent], json_lines: bool) ->
 def cancel(run: RunArgument, json_output: JsonOption = False, store: StoreOption = None, codec: CodecOption = None) -> None:
     """Cancel a run. Its body is killed; a call in flight may still record its result. A run that is over does not change."""
     with StorePlace.of(store, codec).client() as client:
-        standing, ends = client.cancel(run)
+        run_view, ends = client.cancel(run)
     if json_output:
-        print_document(_line(standing))
+        print_document(_line(run_view))
     elif ends:
-        say(f"cancelled: {standing.header.function} run {standing.header.id} ends as soon as a runner takes it")
+        say(f"cancelled: {run_view.header.function} run {run_view.header.id} ends as soon as a runner takes it")
     else:
-        say(f"nothing to cancel: {standing.header.function} run {standing.header.id} is over ({standing.response.status.value})")
+        say(f"nothing to cancel: {run_view.header.function} run {run_view.header.id} is over ({run_view.response.status.value})")
 
 
-def _line(standing: RunStanding) -> dict[str, Any]:
-    header, response = standing.header, standing.response
-    over = standing.state == "done"
+def _line(run_view: RunView) -> dict[str, Any]:
+    header, response = run_view.header, run_view.response
+    over = run_view.state == "done"
     return {
         "run_id": header.id,
         "worker_id": header.function,
-        "version": standing.accepted.version,
-        "state": standing.state,
+        "version": run_view.accepted.version,
+        "state": run_view.state,
         "status": response.status.value if over or response.approvals else None,
         "error_code": response.error.error_code if response.error is not None and (over or response.approvals) else None,
-        "tenant": standing.accepted.tenant,
-        "idempotency_key": standing.accepted.request.idempotency_key,
+        "tenant": run_view.accepted.tenant,
+        "idempotency_key": run_view.accepted.request.idempotency_key,
         "queue": None if header.place is None else header.place.queue,
         "parked": header.parked,
-        "restarts": standing.accepted.before[-1] if standing.accepted.before else None,
+        "restarts": run_view.accepted.before[-1] if run_view.accepted.before else None,
         "restarted_as": header.superseded_by,
         "started_at": moment(header.started_at),
         "ended_at": moment(header.ended_at),
     }
 
 
-def _document(standing: RunStanding) -> dict[str, Any]:
+def _document(run_view: RunView) -> dict[str, Any]:
     from holdfast.contract.protocol import response_document
 
     return {
-        **_line(standing),
-        "inputs": standing.accepted.request.inputs,
-        "requested_by": standing.accepted.requested_by,
-        "package": standing.accepted.package,
-        "occurrence": occurrence_json(standing.occurrence),
-        "response": response_document(standing.response),
-        "calls": [_call(call) for call in standing.calls],
+        **_line(run_view),
+        "inputs": run_view.accepted.request.inputs,
+        "requested_by": run_view.accepted.requested_by,
+        "package": run_view.accepted.package,
+        "occurrence": occurrence_json(run_view.occurrence),
+        "response": response_document(run_view.response),
+        "calls": [_call(call) for call in run_view.calls],
     }
 
 
@@ -214,33 +214,33 @@ def _outcome(call: Try) -> str:
     return "done" if call.receipt.error is None else "failed"
 
 
-def _row(standing: RunStanding) -> tuple[str, ...]:
-    line = _line(standing)
-    started = standing.header.started_at
-    ended = standing.header.ended_at or SystemClock().now()
-    status = line["status"] or standing.state
+def _row(run_view: RunView) -> tuple[str, ...]:
+    line = _line(run_view)
+    started = run_view.header.started_at
+    ended = run_view.header.ended_at or SystemClock().now()
+    status = line["status"] or run_view.state
     key = shortened(line["idempotency_key"] or "-", 40)
     return line["run_id"], line["worker_id"], status, line["error_code"] or "-", key, seconds(started), span_of(ended - started)
 
 
-def _told(standing: RunStanding) -> list[tuple[str, str]]:
-    accepted, response = standing.accepted, standing.response
-    line = _line(standing)
-    told = [("", f"{line['worker_id']} {accepted.version}, run {line['run_id']}"), ("state", standing.state)]
+def _told(run_view: RunView) -> list[tuple[str, str]]:
+    accepted, response = run_view.accepted, run_view.response
+    line = _line(run_view)
+    told = [("", f"{line['worker_id']} {accepted.version}, run {line['run_id']}"), ("state", run_view.state)]
     if line["status"] is not None:
         error = response.error
         told.append(("status", line["status"] if error is None else f"{line['status']}: {error.error_code}: {error.message}"))
     told += [("key", accepted.request.idempotency_key or "-"), ("tenant", f"{accepted.tenant}, asked by {accepted.requested_by}")]
     told += [("restarts", line["restarts"])] if line["restarts"] else []
     told += [("restarted", f"as {line['restarted_as']}")] if line["restarted_as"] else []
-    if standing.occurrence is not None:
-        told.append(("schedule", occurrence_line(standing.occurrence)))
+    if run_view.occurrence is not None:
+        told.append(("schedule", occurrence_line(run_view.occurrence)))
     told += [("started", str(line["started_at"])), ("ended", line["ended_at"] or "-")]
     told.append(("inputs", shortened(texts.dumps(accepted.request.inputs), 400)))
     if response.outputs is not None:
         told.append(("outputs", shortened(texts.dumps(response.outputs), 400)))
     usage = response.observability.usage
-    if standing.state == "done" and usage.tool_calls:
+    if run_view.state == "done" and usage.tool_calls:
         told.append(("spent", f"{usage.tokens.input + usage.tokens.output:,} tokens, {usage.cost_usd} USD, {usage.tool_calls} calls"))
     told += [("waits for", f"{approval['approval_id']} {approval['question'] or approval['tool']}") for approval in response.approvals]
     return told

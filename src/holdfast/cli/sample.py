@@ -1,7 +1,8 @@
 """The sample of `holdfast dev`: the vendor-research pipeline. A recorded model and a small local web server make it run without a key and
 without a network.
 
-In a wheel the sample lies beside this file. In a clone it is the folder of the examples, from which the wheel takes it.
+In a wheel the sample is in the folder `samples` beside this file. In a clone of the repository it is `examples/vendor_research`, which the
+build copies into the wheel.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ class Sample(msgspec.Struct, frozen=True):
         return InvalidParameter(f"{self.folder / 'case.json'} cannot be used: {why}. Correct it, or remove {self.folder} to begin anew.")
 
     def fill(self) -> None:
-        """Copy the sample to its folder. An existing copy is kept, because the user may have changed it."""
+        """Copy the sample to its folder. An existing copy is kept, because the user may have changed it. Raises InvalidParameter if the
+        folder cannot be written."""
         source = source_folder()
         if (self.folder / "vendor_research.py").exists():
             return
@@ -77,7 +79,8 @@ class Sample(msgspec.Struct, frozen=True):
 
     @contextlib.contextmanager
     def _written(self) -> Iterator[None]:
-        """Whatever is written into the copy: if it cannot be, the user chooses another place for the store."""
+        """A block that writes into the copy. If it raises OSError, this raises InvalidParameter, which advises another place for the
+        store."""
         try:
             yield
         except OSError as error:
@@ -86,7 +89,8 @@ class Sample(msgspec.Struct, frozen=True):
 
     @contextlib.contextmanager
     def web(self) -> Iterator[str]:
-        """Run the sample's web server in a thread of this process. The addresses in the copy are changed to those of this server."""
+        """Run the sample's web server in a thread of this process until the block is left. Yields its address. The addresses in the copy
+        are changed to this one."""
         site = _site(self.port)
         serving = threading.Thread(target=site.serve_forever, kwargs={"poll_interval": 0.1}, name="sample-web", daemon=True)
         serving.start()
@@ -106,12 +110,12 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 def sample_of(store: str) -> Sample:
-    """The sample of a store: beside its file; for a database, in the current folder."""
+    """The sample of a store: in a folder beside the store's file; for a database or a store in memory, in the current folder."""
     return Sample(Path("holdfast.sample").absolute() if "://" in store or store == ":memory:" else Path(f"{store}.sample").absolute())
 
 
 def source_folder() -> Path:
-    """The folder from which the sample is copied."""
+    """The folder from which the sample is copied. Raises InvalidParameter if this installation has none."""
     found = next((place for place in _PLACES if (place / "vendor_research.py").is_file()), None)
     if found is None:
         raise InvalidParameter("This installation has no sample. Name a target: `holdfast new worker NAME`, then `holdfast dev NAME`.")

@@ -1,5 +1,5 @@
-"""`holdfast schedules`: what starts at which time. The commands only write to the store. The runners that host the functions read
-it there."""
+"""`holdfast schedules`: what starts at which time. These commands start nothing: they read and write schedules in the store. The runners
+that host the functions start what is due."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def add(
     jitter: Annotated[
         str | None, typer.Option("--jitter", metavar="DURATION", help="Begin at a random moment, at most this much later.")
     ] = None,
-    start: Annotated[str | None, typer.Option("--start", metavar="TIME", help="Nothing before: 2026-03-01T00:00:00Z.")] = None,
-    end: Annotated[str | None, typer.Option("--end", metavar="TIME", help="Nothing after.")] = None,
+    start: Annotated[str | None, typer.Option("--start", metavar="TIME", help="Start nothing before: 2026-03-01T00:00:00Z.")] = None,
+    end: Annotated[str | None, typer.Option("--end", metavar="TIME", help="Start nothing after.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Change the schedule if there is one of this name.")] = False,
     json: JsonOption = False,
     store: StoreOption = None,
@@ -162,7 +162,7 @@ def resume(
 
 @app.command("run-now")
 def run_now(name: NameArgument, store: StoreOption = None, codec: CodecOption = None) -> None:
-    """Start one run now, also if another one still runs or the schedule is paused."""
+    """Ask for one run now, also if another one still runs or the schedule is paused. A runner that hosts the target starts it."""
     with StorePlace.of(store, codec).client() as client:
         state = client.schedules.run_now(name)
     say(f"asked for one run of {state.definition.function}: a runner that hosts it starts it")
@@ -176,7 +176,8 @@ def backfill(
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Start what was due in a span of time, by the expression that was in force then. What ran already is not started again.
+    """Ask for what was due in a span of time, by the expression that was in force then. What ran already, and is still in the store, is not
+    started again. A runner that hosts the target starts the runs.
 
     A date such as 2026-03-01 is midnight in the schedule's zone: FROM 2026-03-01 TO 2026-03-08 is the first seven days of March.
     """

@@ -48,7 +48,7 @@ _ANSWER_SECONDS: Final = 2
 _HARD_SPACE: Final = "\u00a0"
 """The character with which Lambda indents tracebacks."""
 _KEPT_VERSIONS: Final = 20
-"""The most old versions that --reload keeps, besides versions that are still needed."""
+"""--reload keeps at most this many old versions of a function, and also older ones that are still needed."""
 _EXTRA: Final = "`holdfast serve` needs packages that are installed on request: pip install 'holdfast[server]'."
 
 
@@ -183,7 +183,7 @@ def read_parameters(given: Sequence[str]) -> dict[str, str]:
 
 
 async def _serve(order: ServeOptions, found: FoundTargets, workers: ServeWorkers | None, schedules: Sequence[Schedule]) -> None:
-    from holdfast.console.serving import open_console
+    from holdfast.console.console import open_console
     from holdfast.lambda_api.logs.segments import LogRetention
     from holdfast.lambda_api.routes.app import make_app
     from holdfast.lambda_api.serving import open_serving
@@ -298,7 +298,7 @@ def cannot_listen(host: str, port: int, error: OSError, option: str = "--port") 
 
 
 def _find(order: ServeOptions, warned: Sequence[str] = ()) -> FoundTargets:
-    """The functions and workers of the targets. A warning is printed only once."""
+    """The functions and workers of the targets. Prints warnings about them, except those in `warned`."""
     from holdfast.lambda_api.templates.targets import find_all
 
     with contextlib.redirect_stdout(sys.stderr):
@@ -374,7 +374,7 @@ async def _until(
 
 
 def url_of(host: str, port: int) -> str:
-    """The address of a server, as a browser on this machine takes it."""
+    """The address at which a browser on this machine reaches a server with this host and port."""
     reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://[{reached}]:{port}" if ":" in reached else f"http://{reached}:{port}"
 

@@ -18,7 +18,7 @@ _REGION: Final = "us-east-1"
 
 
 def print_served(where: str, service: Serving, url: str, gate: Gate, workers: ServeWorkers | None, *, deploys: bool) -> None:
-    """Print the address of the server, what it serves, who may ask, and how to try it."""
+    """Print the address of the server, what it serves, who may use it, and how to try it."""
     print(f"serving on {url} from {shown(where)}")
     functions = workers is None or deploys or bool(service.lookup.all())
     if functions:

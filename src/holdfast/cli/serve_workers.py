@@ -36,7 +36,7 @@ IsolationOption = Annotated[
     typer.Option(
         "--isolation",
         metavar="LEVEL",
-        help="How workers are locked in: all (the default), process, or inline, which is not at all. Without it: as holdfast.toml says.",
+        help="How workers are isolated: all (the default), process, or inline, which is no isolation. Without it: as holdfast.toml says.",
     ),
 ]
 _EXAMPLES = {"string": "…", "integer": 1, "number": 1, "boolean": True, "array": [], "object": {}}
@@ -54,8 +54,11 @@ class ServeWorkers:
 
     @classmethod
     def of(cls, found: FoundTargets, place: StorePlace, isolation: str | None, config: Path | None, *, trust: bool) -> ServeWorkers | None:
-        """The workers of the targets; None if there are none. They run inline only if the operator asks for it, by option or in
-        holdfast.toml."""
+        """The workers of the targets; None if the targets have none. May ask the user for trust.
+
+        Raises ToolsNotAllowed, TrustNeeded or TrustRefused if a worker has tools that may not run, and DuplicateFunction if several targets
+        have the same name.
+        """
         if not found.workers:
             return None
         from holdfast.cli.allowed_tools import AllowedTools, check_allowed, serve_settings
@@ -73,7 +76,7 @@ class ServeWorkers:
         names = [*ids, *(one.name for one in found.deployed), *{one.name for one in found.inline}]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise DuplicateFunction(f"Several targets have a worker and a function {', '.join(twice)}. Serve one of them.")
+            raise DuplicateFunction(f"Several targets have a worker or a function {', '.join(twice)}. Serve only one of them.")
         for package in runtime.packages:
             provided = [f"`{tool.name}` is not a built-in tool" for tool in package.tools]
             for warning in package.warnings:
@@ -87,7 +90,7 @@ class ServeWorkers:
         return cls(runtime, settings, allowing)
 
     def routes(self, service: Serving, limits: Limits) -> Sequence[Route]:
-        """The routes of the worker protocol. It also begins to start a spare process."""
+        """The routes of the worker protocol. This call also begins to prepare a process for each worker, in a task."""
         from holdfast.server.protocol.routes import worker_routes
         from holdfast.server.protocol.served import ServedWorkers
 
@@ -100,18 +103,22 @@ class ServeWorkers:
         return self._settings.queues
 
     def metrics_text(self) -> str:
-        """The metrics of workers."""
+        """The metrics of workers, in the text format of Prometheus."""
         return self.runtime.signals.metrics_text()
 
     async def _warm(self) -> None:
-        """Make a spare before the first request. If that fails, the operator sees the reason now, and each client gets it in its answer."""
+        """Prepare a process for each worker, so that the first request need not wait for it. If that fails, print the reason as a
+        warning."""
         try:
             await self.runtime.warm()
         except HoldfastError as error:
             say(f"warning: error[{error.code}]: {error}")
 
     async def renew(self) -> None:
-        """Reload changed files. A folder that another user could change by now is not read, and calls of a new tool are refused."""
+        """Reload changed files of workers. Calls of a new tool are refused if `[tools] allow` did not name it when the server started.
+
+        Raises TrustRefused, and reloads nothing, if a worker has tools and another user could now change its folder.
+        """
         from holdfast.cli.allowed_tools import not_allowed
 
         await in_thread(Purpose.HOUSE, self._allowing.check)
@@ -122,7 +129,7 @@ class ServeWorkers:
         await self._warm()
 
     async def leave(self) -> None:
-        """Stop starting the spare process."""
+        """Stop preparing processes for workers, if that still goes on."""
         if self._warming is not None:
             self._warming.cancel()
             await asyncio.gather(self._warming, return_exceptions=True)
@@ -130,7 +137,7 @@ class ServeWorkers:
     # --- output
 
     def print(self) -> None:
-        """Print the served workers."""
+        """Print the served workers and pipelines, and the limits of the server."""
         contracts = [package.contract for package in self.runtime.packages]
         rows = [(one.worker_id, one.version, self._isolation, _limited(one)) for one in contracts]
         if rows:
@@ -180,7 +187,7 @@ def _limited(contract: Contract) -> str:
 
 
 def _example(schema: dict[str, Any]) -> dict[str, Any]:
-    """Example inputs with the right names, for the user to fill in."""
+    """Example values for the required inputs, for the user to change."""
     known = schema.get("properties")
     required = schema.get("required")
     if not isinstance(known, dict) or not isinstance(required, list):

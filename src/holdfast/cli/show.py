@@ -28,7 +28,7 @@ _PATCH = "Patch"  # the sub-type of a `context.patched` record, written here bec
 
 
 def execution_json(header: Execution, trouble: Trouble | None = None) -> dict[str, Any]:
-    """An execution in a list, as JSON."""
+    """An execution as JSON, as `executions list` prints it."""
     return {
         "id": header.id,
         "arn": arn_of(header),
@@ -48,7 +48,7 @@ def execution_json(header: Execution, trouble: Trouble | None = None) -> dict[st
 
 
 def queue_facts(place: QueuePlace | None) -> list[tuple[str, str]]:
-    """The place of an execution or run in its queue, for people."""
+    """The place of an execution or run in its queue, as pairs of a label and a text. A text may be empty. No pairs if it is in no queue."""
     if place is None:
         return []
     facts = [("queue", place.queue), ("lane", place.lane), ("position", place.told()), ("limit", place.limit or "")]
@@ -60,7 +60,7 @@ def _trouble_json(trouble: Trouble | None) -> dict[str, Any] | None:
 
 
 def executions_table(found: Sequence[tuple[Execution, Trouble | None]], now: int) -> None:
-    """A table for people. It has a column for failures only if an execution has failures."""
+    """Print a table of executions. It has the column TROUBLE only if the latest invocations of an execution failed."""
     if not found:
         say("no executions")
         return
@@ -97,7 +97,7 @@ def _next_try(trouble: Trouble, now: int) -> str:
 
 
 def _state(header: Execution) -> str:
-    """The state, with details that the state alone does not show."""
+    """The state of an execution, with why it is quarantined, how often its runner died, or whether it is parked or superseded."""
     reason = reason_of(header)
     if reason is not None:
         return f"{header.state.value}: {reason}"
@@ -109,7 +109,7 @@ def _state(header: Execution) -> str:
 
 
 def description_json(told: Description, operations: Sequence[Operation]) -> dict[str, Any]:
-    """Everything about one execution, as JSON."""
+    """Everything about one execution, as JSON, as `executions show` prints it."""
     document: dict[str, Any] = msgspec.to_builtins(told)
     document["started_at"], document["ended_at"] = moment(told.started_at), moment(told.ended_at)
     document["trouble"] = _trouble_json(told.trouble)
@@ -126,7 +126,7 @@ def description_json(told: Description, operations: Sequence[Operation]) -> dict
 
 
 def description_page(told: Description, operations: Sequence[Operation], place: StorePlace, now: int) -> None:
-    """Everything about one execution, for people."""
+    """Print everything about one execution, and the commands that continue it."""
     print(f"{told.function}/{told.name}")
     state = "" if told.state == State.CLOSED else f" ({told.state})"
     facts = [
@@ -163,18 +163,18 @@ def description_page(told: Description, operations: Sequence[Operation], place: 
 
 
 def occurrence_line(occurrence: Occurrence) -> str:
-    """The schedule that started an execution, and why."""
+    """The schedule that started an execution, whether the run was due, asked for or backfilled, and the time."""
     why = {How.DUE: "due", How.NOW: "asked for", How.BACKFILL: "backfill, due"}[occurrence.how]
     return f"{occurrence.schedule}, {why} {seconds(occurrence.at)}"
 
 
 def occurrence_json(occurrence: Occurrence | None) -> dict[str, Any] | None:
-    """The same as JSON."""
+    """The occurrence of a schedule that started an execution, as JSON; None if no schedule started it."""
     return None if occurrence is None else {**msgspec.to_builtins(occurrence), "at": moment(occurrence.at)}
 
 
 def _print_failed_branches(operations: Sequence[Operation]) -> None:
-    """Print which items of a map failed, and their errors."""
+    """Print which branches of each map and parallel failed, at most 10 of each, with their errors."""
     for batch, failed in failed_branches(operations):
         print(f"\nFailed in {printable(described(batch))}")
         _print_facts([(op.name or _kind(op), _error(msgspec.to_builtins(op.error or Failure()))) for op in failed[:_SHOWN_BRANCHES]], "  ")
@@ -218,7 +218,7 @@ def _due(pending: Pending, now: int) -> str:
 
 
 def history_table(events: Sequence[HistoryEvent], trouble: Trouble | None = None) -> None:
-    """A history for people; long data is cut, `--json` has it whole."""
+    """Print a history as a table. Long data is cut; `--json` prints all of it."""
     failures = _failures_in_a_row(events)
     rows = [
         (
@@ -234,8 +234,8 @@ def history_table(events: Sequence[HistoryEvent], trouble: Trouble | None = None
 
 
 def _failures_in_a_row(events: Sequence[HistoryEvent]) -> dict[int, int]:
-    """The events of failed invocations, by number, each with its place in a row of failures: 1 for the first. Any other event ends the
-    row."""
+    """For each event that ends a failed invocation: its number, and its place in a row of failures, 1 for the first. An event that does
+    not end an invocation ends the row."""
     found: dict[int, int] = {}
     row = 0
     for event in events:

@@ -1,4 +1,5 @@
-"""Terminal output: results on stdout, everything else on stderr; plain and stable when the output is not a terminal."""
+"""Terminal output: results on stdout, everything else on stderr. If the output is not a terminal, it has no colours, and no line is
+folded."""
 
 from __future__ import annotations
 
@@ -37,10 +38,11 @@ def say(text: str) -> None:
 
 @contextlib.contextmanager
 def working(what: str, *, only_in_terminal: bool = False) -> Iterator[None]:
-    """Show that a command works: in a terminal a spinner on stderr, which is gone afterwards; else one line, if it takes long.
+    """Show that a command works while the block runs: in a terminal a spinner on stderr, which is removed at the end; else one line on
+    stderr, if the block takes longer than a second.
 
-    With `only_in_terminal` there is never such a line: it is for commands whose output programs compare, and which may take a second on a
-    busy machine.
+    With `only_in_terminal` the line is never printed: it is for commands whose output is compared by programs, and which may take a second
+    on a busy machine.
     """
     told = f"{printable(what)} …"
     if sys.stderr.isatty():
@@ -71,7 +73,7 @@ def print_document(value: object) -> None:
 
 
 def write_private(path: Path, value: object) -> None:
-    """Write one JSON document to a file that only the user may read."""
+    """Write one JSON document to a file that only the user may read. Raises InvalidParameter if the file cannot be written."""
     text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
     try:
         with os.fdopen(private.open_given(path, os.O_WRONLY), "wb") as file:
@@ -109,35 +111,36 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, folds:
 
 
 def printable(text: str) -> str:
-    """Untrusted text on one line, without characters that control a terminal."""
+    """The text on one line. Every character that cannot be printed is escaped as in JSON, so that untrusted text cannot control a
+    terminal."""
     return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
 
 
 def shortened(text: str, limit: int = 100) -> str:
-    """The beginning of a long text."""
+    """The text itself; if it has more than `limit` characters, its beginning and `...`."""
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
 def moment(at: int | None) -> str | None:
-    """A time in ISO 8601, in UTC."""
+    """A time, given in milliseconds since 1970, as ISO 8601 in UTC with milliseconds; None for None."""
     if at is None:
         return None
     return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def seconds(at: int) -> str:
-    """A time for a table, to the second."""
+    """A time, given in milliseconds since 1970, as ISO 8601 in UTC without fractions of a second."""
     return datetime.fromtimestamp(at // 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def distance(at: int, now: int) -> str:
-    """A time relative to now: `in 5 min`, `2 h ago`."""
+    """A time relative to now, such as `in 5 min` or `2 h ago`. Both times are in milliseconds since 1970."""
     span = span_of(abs(at - now))
     return f"in {span}" if at > now else f"{span} ago"
 
 
 def span_of(milliseconds: int) -> str:
-    """A duration in its two largest units."""
+    """A duration in its largest one or two units: `2 h 5 min`, `40 s`, `704 ms`."""
     parts = []
     for size, unit in _UNITS:
         count, milliseconds = divmod(milliseconds, size)

@@ -18,18 +18,18 @@ from holdfast.service.trust import TrustBook, check_fit
 
 def trust(
     paths: Annotated[
-        list[Path] | None, typer.Argument(metavar="PATH...", help="Folders, or workers' files, whose folders are meant.")
+        list[Path] | None, typer.Argument(metavar="PATH...", help="Folders. For a worker's file, the folder of the file is used.")
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="Print the trusted folders.")] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Trust these folders no longer.")] = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Trust folders: their workers' tools run outside the sandbox, and their holdfast.toml applies in them.
+    """Trust folders: tools of workers in them run outside the sandbox, and their holdfast.toml applies in full.
 
-    Only a folder that no other user can change is trusted. Folders in it are not trusted with it.
+    A folder that another user could change is refused. Folders inside a trusted folder are not trusted with it.
     """
     if list_ == bool(paths):
-        raise InvalidParameter("Name a folder to trust, as `holdfast trust PATH`, or use --list.")
+        raise InvalidParameter("Name folders, as `holdfast trust PATH` or `holdfast trust --remove PATH`, or use --list without a folder.")
     book = TrustBook()
     if list_:
         _print_list(book, json_output=json_output)
@@ -46,7 +46,7 @@ def trust(
 
 def _added(book: TrustBook, path: Path) -> Path:
     if not path.exists():
-        raise InvalidParameter(f"There is no {path}.")
+        raise InvalidParameter(f"There is no file or folder {path}.")
     if path.is_dir():
         return book.add(path)
     code = author_code(path)
@@ -56,7 +56,8 @@ def _added(book: TrustBook, path: Path) -> Path:
 
 
 def _print_list(book: TrustBook, *, json_output: bool) -> None:
-    """Print each folder with its faults. A folder with faults counts as not trusted until they are repaired."""
+    """Print each trusted folder with its faults: why another user could change it. A folder with faults is not trusted until they are
+    repaired."""
     found = [(folder, faults_of(folder) if folder.is_dir() else ["there is no such folder"]) for folder in book.folders()]
     if json_output:
         print_document([{"folder": str(folder), "faults": faults} for folder, faults in found])

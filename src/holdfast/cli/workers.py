@@ -51,7 +51,8 @@ class WorkerRunOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def declares_workers(target: str) -> bool:
-    """Whether a target is the file of a worker or a pipeline, or the id of a ready worker. A file is read, not run."""
+    """Whether a target is the file of a worker or a pipeline, or the id of a ready worker. False for `FILE:NAME` if NAME is a durable
+    function of the file. A file is read, not run."""
     file = Path(target.partition(":")[0])
     if not file.exists() and find(str(file)) is not None:
         return True
@@ -76,7 +77,7 @@ def run_worker(order: WorkerRunOptions, *, json_output: bool, detach: bool = Fal
     from holdfast.contract.protocol import response_document
 
     if detach:
-        raise InvalidParameter("--detach is for durable functions. A worker that is left alone goes on with the same command and --key.")
+        raise InvalidParameter("--detach is for durable functions. A run of a worker continues with the same command and the same --key.")
     if not isinstance(order.inputs, dict):
         raise InvalidParameter("--input of a worker must be a JSON object: its inputs by name.")
     if not isinstance(order.constraints, dict | None):
@@ -128,7 +129,8 @@ async def _ran(order: WorkerRunOptions, terms: RunTerms) -> tuple[Response, Limi
 
 
 def _version(served: Mapping[str, Mapping[str, Served]], worker: str) -> tuple[Kind, Limits | None]:
-    """The kind and the limits of the version that a request gets; a worker that is not served is refused by the engine."""
+    """The kind and the limits of the version that a request gets. If the worker is not served, WORKER and None: the engine refuses the
+    request later."""
     versions = served.get(worker)
     if not versions:
         return Kind.WORKER, None
@@ -151,7 +153,8 @@ async def _ran_pipeline(engine: OpenEngine, pipeline: str, inputs: Any, asking: 
 
 
 class _ProgressPrinter(RunObserver):
-    """Prints the progress of a run. A call is printed when it is made; a body that runs again after a crash prints its progress again."""
+    """Prints the progress of a run on stderr. A call is printed when it begins. A body that runs again after a crash prints its progress
+    again."""
 
     def __init__(self) -> None:
         self._failed: str | None = None
@@ -194,7 +197,7 @@ def _phrase(message: str) -> str:
 
 
 def summary(response: Response, limits: Limits | None = None) -> str:
-    """The response in one line."""
+    """The response in one line. If it asks for approvals, one line for each, and a line with the command that decides the first."""
     from holdfast.pipelines.draw.captions import money
 
     seen, error = response.observability, response.error
@@ -228,12 +231,12 @@ def summary(response: Response, limits: Limits | None = None) -> str:
 
 
 def call_of(tool: str, arguments: Mapping[str, Any]) -> str:
-    """A call for people to read. Long arguments are shortened, with a mark that shows it."""
+    """A call as text, such as `refund(cents=1900)`. Long arguments are cut, and end with `...`."""
     return f"{tool}({', '.join(f'{name}={shortened(repr(value), 60)}' for name, value in arguments.items())})"
 
 
 def exit_code(response: Response) -> int:
-    """The exit code of a response, from the table of statuses."""
+    """The exit code of a response: that of its error code, if the code is known and has the response's status; else that of the status."""
     from holdfast.contract.codes import CODES, ending_of
 
     known = None if response.error is None else CODES.get(response.error.error_code)

@@ -1,9 +1,10 @@
-"""How many runs each queue admitted in the last five minutes, as this console saw it. The store keeps only the total number of admissions
-of a queue; the console reads that number when a page shows the queue, and the difference between two readings is what was admitted between
-them.
+"""How many runs each queue admitted in the last five minutes, as far as this console has seen it.
 
-The time is cut into spans of ten seconds. If no page showed a queue for a while, all its admissions of that time count in the span of the
-next reading.
+The store has only the total number of admissions of a queue. The console reads that number when a page shows the queue. The difference
+between two readings is the number of admissions between them.
+
+The time is cut into spans of ten seconds. If no page showed a queue for a while, all its admissions of that time are counted in the span of
+the next reading.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ class AdmissionCounts:
         self._seen: OrderedDict[str, deque[tuple[int, int]]] = OrderedDict()
         self._lock = threading.Lock()
         self.since: int | None = None
-        """When this console read a queue for the first time."""
+        """When this console read a queue for the first time, in milliseconds; None before that."""
 
     def look(self, queue: str, admitted: int, now: int) -> tuple[int, ...]:
-        """Keep the total number of admissions of a queue, and return its admissions in each span, the newest last."""
+        """Remember `admitted`, the total number of admissions of a queue at the time `now`. Return the admissions in each of the last SPANS
+        spans, the newest last."""
         span = now // SPAN_MS
         with self._lock:
             self.since = now if self.since is None else self.since

@@ -1,6 +1,7 @@
 """Jobs of the console that act on many runs, one after the other, in a thread of their own.
 
-The jobs live in the memory of this process: when the process ends, a job does not go on. The newest twenty jobs are kept.
+The jobs are in the memory of this process: when the process ends, its jobs end, and no other process continues them. The newest twenty jobs
+are kept.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ log = logging.getLogger("holdfast.console")
 
 KEPT: Final = 20
 MOST_AT_ONCE: Final = 3
-"""At most this many jobs of one tenant run at the same time, so that one tenant leaves room for the others. Callers without a tenant count
-as one tenant."""
+"""At most this many jobs of one tenant run at the same time, so that other tenants can start jobs too. All callers without a tenant are
+counted as one tenant."""
 MOST_OF_ALL: Final = 12
 MOST_FAILURES: Final = 100
-"""A job keeps the reasons of at most this many failures. It counts all failures."""
+"""A job remembers the reasons of at most this many failures. It counts all failures."""
 PACE_SECONDS: Final = 0.02
-"""How long a job pauses after each run, so that the runners can go on with their work."""
+"""How long a job pauses after each run, so that the runners can do their own work."""
 _END_SECONDS: Final = 5.0
 
 
@@ -58,17 +59,18 @@ class Job:
 
     @property
     def state(self) -> str:
-        """running, cancelled or done."""
+        """`running`; `done` if the job acted on all runs; `cancelled` if it ended before that, also because of an error."""
         if self.ended_at is None:
             return "running"
         return "cancelled" if self.left else "done"
 
     def may_see(self, tenant: str | None) -> bool:
-        """Whether a caller of this tenant may look at the job."""
+        """Whether a caller of this tenant may look at the job. None is a caller who may see all tenants."""
         return tenant is None or tenant == self.source.tenant
 
     def run(self, clock: Clock, pace: float) -> None:
-        """Act on one run after the other, until all are done or the job is cancelled."""
+        """Act on one run after the other, until all are done or the job is cancelled. Then write a line to the audit log. Runs in the
+        thread of the job."""
         try:
             for item in self.items:
                 if self.cancelled.is_set():
@@ -103,14 +105,17 @@ class BulkJobs:
         self._lock = threading.Lock()
 
     def start(self, source: BulkSource, verb: Verb, items: Sequence[Item], *, question: str, reason: str) -> Job:
-        """Begin a job. It is refused if too many jobs run already."""
+        """Start a job in a thread of its own, and return without waiting for it. Raises InvalidParameter if too many jobs run already."""
         now = self._clock.now()
         job = Job(self._new_name(now), source, verb, items, question=question, reason=reason, now=now)
         thread = threading.Thread(target=job.run, args=(self._clock, self._pace), name="holdfast-bulk", daemon=True)
         with self._lock:
             going_on = [one.source.tenant for one, _ in self._jobs.values() if one.ended_at is None]
             if going_on.count(source.tenant) >= MOST_AT_ONCE or len(going_on) >= MOST_OF_ALL:
-                raise InvalidParameter("Too many actions on many runs are running already. Wait until one has ended, or cancel one.")
+                raise InvalidParameter(
+                    f"Too many actions on many runs are running already: at most {MOST_AT_ONCE} for one tenant, and {MOST_OF_ALL} in all. "
+                    "Wait until one has ended, or cancel one."
+                )
             self._jobs[job.name] = (job, thread)
             over = [name for name, (one, _) in self._jobs.items() if one.ended_at is not None]
             for name in over[: max(0, len(self._jobs) - KEPT)]:
@@ -119,7 +124,7 @@ class BulkJobs:
         return job
 
     def find(self, name: str, tenant: str | None) -> Job | None:
-        """The job of this name, if a caller of this tenant may see it."""
+        """The job of this name; None if there is none, or if a caller of this tenant may not see it."""
         with self._lock:
             found = self._jobs.get(name)
         return found[0] if found is not None and found[0].may_see(tenant) else None
@@ -130,7 +135,7 @@ class BulkJobs:
             return [job for job, _ in reversed(self._jobs.values()) if job.may_see(tenant)]
 
     def close(self) -> None:
-        """Cancel all jobs, and wait for their threads. Blocks."""
+        """Cancel all jobs, and wait at most 5 seconds for each of their threads. Blocks."""
         with self._lock:
             jobs = list(self._jobs.values())
         for job, _ in jobs:

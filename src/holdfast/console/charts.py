@@ -25,11 +25,11 @@ class Slice(msgspec.Struct, frozen=True):
     title: str
     """The text that a person reads when the pointer is on the bar."""
     parts: tuple[tuple[str, float], ...]
-    """Each part as (kind, value). The kind, a standing or `cost`, chooses the colour."""
+    """Each part as (kind, value). The kind, a status or `cost`, chooses the colour."""
 
     @property
     def total(self) -> float:
-        """The sum of all parts."""
+        """The sum of the values of all parts. A negative value is counted as 0."""
         return sum(max(0.0, value) for _, value in self.parts)
 
 
@@ -56,12 +56,12 @@ def _bar(one: Slice, x: int, highest: float, height: int) -> str:
 
 
 def _heights(one: Slice, highest: float, room: float) -> list[tuple[str, float]]:
-    """How tall each part is. Very small parts are drawn taller than their value; if the bar gets too high by that, the tallest part is
-    drawn shorter."""
+    """The kind and the height of each part whose value is above 0. A very small part is drawn taller than its value. If this makes the bar
+    too high, its tallest part is drawn shorter."""
     told = []
     for kind, value in one.parts:
         if _KIND.fullmatch(kind) is None:
-            raise ValueError(f"{kind!r:.50} is not a kind of a part")
+            raise ValueError(f"{kind!r:.50} is not a kind of a part. A kind has 1 to 20 small letters, a to z")
         if value > 0:
             told.append((kind, max(_LEAST, value / highest * room)))
     over = sum(tall for _, tall in told) - room

@@ -1,6 +1,6 @@
 """JSON as a page shows it: indented, coloured by kind, and cut where it is too long or too deep.
 
-The server renders it, because a browser would lose digits of large numbers. A text that is not JSON is shown as it is.
+The server renders it, because a browser would lose digits of large numbers. A text that is not JSON is shown as plain text.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ class _Number(str):
 
 
 class _Full(Exception):
-    """Raised when the page may show no more lines."""
+    """Raised when the value has more lines than the page may show."""
 
 
 def json_html(text: str | None, most_lines: int = _MOST_LINES) -> Markup:
-    """A JSON text as HTML."""
+    """A JSON text as HTML, cut after `most_lines` lines. None is shown as the word "nothing". A text that is not JSON or is too long is
+    shown as plain text."""
     if text is None:
         return Markup('<span class="muted">nothing</span>')
     if len(text) > _MOST_CHARACTERS:
@@ -43,7 +44,7 @@ def json_html(text: str | None, most_lines: int = _MOST_LINES) -> Markup:
 
 
 def value_html(value: Any, most_lines: int = _MOST_LINES) -> Markup:
-    """A value that was read from JSON, as HTML."""
+    """A value that was read from JSON, as HTML, cut after `most_lines` lines."""
     writer = _Writer(most_lines)
     try:
         writer.value(value, 0)

@@ -1,4 +1,4 @@
-"""Logging in and out: a person gives a token once, and the browser keeps a cookie."""
+"""Logging in and out: a person types a token once, and from then on the browser sends a cookie instead."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 from collections import OrderedDict
 from typing import Final
 
+from holdfast.console.page_request import PageRequest
 from holdfast.console.rendering import Rendering
 from holdfast.console.site import Site, is_secure
-from holdfast.console.visit import Visit
 from holdfast.model.clock import monotonic
 from holdfast.model.credentials import Credential
 from holdfast.model.threads import Purpose, in_thread
@@ -23,7 +23,8 @@ from holdfast.web.routing import Route
 
 _FORM_BYTES: Final = 4096
 _BACK: Final = re.compile(r"(?!log(?:in|out)\b)[A-Za-z0-9_~%-][A-Za-z0-9_~%/-]{0,300}(?:\?[A-Za-z0-9._~%/&=+:,@!$'()*;-]{0,999})?")
-"""The paths to which a login may lead back: a page of this console, but no other site, no `..`, and neither the login nor the logout."""
+"""A login sends the browser to the path in the field `next`, if it matches this: a page of this console. Another site, `..`, the login and
+the logout do not match; then the browser is sent to the first page."""
 _UNKNOWN: Final = "This server does not know the token: it was typed wrongly, or it was revoked."
 _TRIES: Final = 10
 _TRIES_SECONDS: Final = 60.0
@@ -31,7 +32,7 @@ _MOST_ADDRESSES: Final = 10_000
 
 
 class Login:
-    """The handlers of the login. They need no credential. A caller who is not logged in learns only that a token is wrong."""
+    """The handlers for logging in and out. They need no credential."""
 
     def __init__(self, site: Site, rendering: Rendering, gate: Gate) -> None:
         self._site = site
@@ -50,28 +51,32 @@ class Login:
         ]
 
     async def form(self, request: Request) -> Reply:
-        """The page with the form."""
-        return self._page(self._site.visit(request))
+        """The page with the login form."""
+        return self._page(self._site.page_request(request))
 
     async def log_in(self, request: Request) -> Reply:
-        """Begin a session if the token belongs to a credential."""
-        visit = self._site.visit(request)
-        visit.read_form()
+        """Begin a session if the token in the form belongs to a credential, and send the browser to the page in the field `next`.
+
+        On a server that needs no credentials, no session begins. For a token that is refused, and after too many tries, the reply is the
+        login page with the problem (status 401 or 429).
+        """
+        page_request = self._site.page_request(request)
+        page_request.read_form()
         if not self._tries.take(request.origin, monotonic()):
-            return self._page(visit, "Too many tries from this address. Wait a minute.", 429)
+            return self._page(page_request, "Too many tries from this address. Wait a minute.", 429)
         try:
-            credential = await self._gate.log_in(request, visit.field("token"))
+            credential = await self._gate.log_in(request, page_request.field("token"))
         except Denied as refused:
-            return self._page(visit, _UNKNOWN if refused.why is Denial.UNKNOWN else str(refused), 401)
-        headers = [(b"location", self._back(visit).encode()), (b"cache-control", b"no-store")]
+            return self._page(page_request, _UNKNOWN if refused.why is Denial.UNKNOWN else str(refused), 401)
+        headers = [(b"location", self._back(page_request).encode()), (b"cache-control", b"no-store")]
         if credential is not None:
-            headers.append(await in_thread(Purpose.CONSOLE, self._begun, credential, visit))
+            headers.append(await in_thread(Purpose.CONSOLE, self._begun, credential, page_request))
         return Reply(303, headers=headers)
 
-    def _begun(self, credential: Credential, visit: Visit) -> tuple[bytes, bytes]:
-        begun = self._gate.sessions.begin(credential, visit.now)
-        seconds = (begun.session.expires_at - visit.now) // 1000
-        return cookie_header(begun.cookie, seconds=seconds, secure=is_secure(visit.request))
+    def _begun(self, credential: Credential, page_request: PageRequest) -> tuple[bytes, bytes]:
+        begun = self._gate.sessions.begin(credential, page_request.now)
+        seconds = (begun.session.expires_at - page_request.now) // 1000
+        return cookie_header(begun.cookie, seconds=seconds, secure=is_secure(page_request.http))
 
     async def log_out(self, request: Request) -> Reply:
         """End the session. The form needs no CSRF token, because the browser does not send the cookie with a form of another site."""
@@ -79,17 +84,18 @@ class Login:
         gone = cookie_header("", seconds=0, secure=is_secure(request))
         return Reply(303, headers=[(b"location", b"login"), (b"cache-control", b"no-store"), gone])
 
-    def _page(self, visit: Visit, problem: str = "", status: int = 200) -> Reply:
-        back = visit.text("next") or visit.form.get("next", "")
-        return self._rendering.page(visit, "login.html", status, problem=problem, next=back, needed=self._gate.needs_credentials)
+    def _page(self, page_request: PageRequest, problem: str = "", status: int = 200) -> Reply:
+        back = page_request.text("next") or page_request.form.get("next", "")
+        return self._rendering.page(page_request, "login.html", status, problem=problem, next=back, needed=self._gate.needs_credentials)
 
-    def _back(self, visit: Visit) -> str:
-        back = visit.form.get("next", "")
+    def _back(self, page_request: PageRequest) -> str:
+        back = page_request.form.get("next", "")
         return back if _BACK.fullmatch(back) else "./"
 
 
 class Tries:
-    """Limits how often one address may try to log in: `most` times within `seconds`. It remembers a bounded number of addresses."""
+    """Limits how often one address may try to log in: `most` times within `seconds` after its first try. It remembers at most 10,000
+    addresses, and forgets the one that tried longest ago."""
 
     def __init__(self, most: int, seconds: float) -> None:
         self._most = most
@@ -97,7 +103,7 @@ class Tries:
         self._begun: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def take(self, address: str, now: float) -> bool:
-        """Count one more try; False if the address has made too many."""
+        """Count one more try of this address. True if the try is allowed, False if the address has made too many. `now` is in seconds."""
         began, count = self._begun.pop(address, (now, 0))
         if now - began >= self._seconds:
             began, count = now, 0

@@ -1,7 +1,8 @@
 """The question that the list of runs answers. People type it in this form, and the address of the page has it in the same form:
 `status:failed worker:web-scrape since:24h acme`.
 
-A word with a colon is a qualifier. A value with spaces stands in `"…"`. Every other word is the beginning of a name or an id. Pure.
+A word with a colon is a qualifier. A value with spaces is written in `"…"`. All other words together are one text: an id, or the beginning
+of an id or of a name. Pure.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from typing import Final
 import msgspec
 
 from holdfast.model.errors import InvalidParameter
-from holdfast.model.standing import Standing
-from holdfast.store.browsing import Browse
+from holdfast.model.shown_status import ShownStatus
+from holdfast.store.browse import Browse
 
 LONGEST: Final = 1000
 MOST_WORDS: Final = 50
 FACETS: Final[Mapping[str, str]] = {
-    "status": "standing",
+    "status": "status",
     "worker": "worker",
     "pipeline": "pipeline",
     "function": "function",
@@ -29,7 +30,8 @@ FACETS: Final[Mapping[str, str]] = {
     "error": "error_code",
     "version": "version",
 }
-"""The qualifiers that a person can also set with the facets at the left of the list, each with the field by which the store counts."""
+"""The qualifiers that a person can also set with the facets at the left of the list. Each has the name of the field whose values the store
+counts (store.browsing.Facet)."""
 TIMES: Final = ("since", "until")
 _WORD: Final = re.compile(r'(?:(\w+):)?(?:"((?:[^"\\]|\\.)*)"|(\S+))')
 _SPAN: Final = re.compile(r"(\d{1,5})([smhdw])")
@@ -37,14 +39,15 @@ _UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w":
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
-    """A question: the values of each qualifier, the times, and the text."""
+    """A question: pairs of a qualifier and a value, the two times, and the text."""
 
     values: tuple[tuple[str, str], ...] = ()
     since: str = ""
     until: str = ""
     text: str = ""
     everything: bool = False
-    """Whether the list also has executions that other executions started."""
+    """True for `is:any`: the list also has executions that other executions started. The list also has them if the question gives a worker,
+    a pipeline or a text."""
 
     def of(self, key: str) -> tuple[str, ...]:
         """The values that the question gives for a qualifier."""
@@ -57,7 +60,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, values=values)
 
     def without(self, key: str) -> Query:
-        """The question without a qualifier."""
+        """The same question without this qualifier: without all its values, or without this time (`since`, `until`)."""
         if key in TIMES:
             return msgspec.structs.replace(self, **{key: ""})
         return msgspec.structs.replace(self, values=tuple(one for one in self.values if one[0] != key))
@@ -69,9 +72,10 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         return " ".join([*words, *([self.text] if self.text else [])])
 
     def browse(self, now: int) -> Browse:
-        """The question in the form that a store answers."""
+        """The question in the form that the store reads. `now`, in milliseconds, is the time from which a span such as 24h is counted
+        back."""
         return Browse(
-            standings=tuple(map(Standing, self.of("status"))),
+            statuses=tuple(map(ShownStatus, self.of("status"))),
             functions=self.of("worker") + self.of("function"),
             pipelines=self.of("pipeline"),
             queues=self.of("queue"),
@@ -86,16 +90,17 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def query_from(text: str) -> Query:
-    """Read a question from a text. The error for a wrong qualifier names the qualifiers that exist."""
+    """Read a question from a text. Raises InvalidParameter if the text is too long, or has an unknown qualifier, status or time. The error
+    names what is allowed."""
     if len(text) > LONGEST:
-        raise InvalidParameter(f"A question has at most {LONGEST} characters.")
+        raise InvalidParameter(f"A question has at most {LONGEST} characters, but this one has {len(text)}.")
     values: list[tuple[str, str]] = []
     times = {"since": "", "until": ""}
     free: list[str] = []
     everything = False
     words = list(_WORD.finditer(text))
     if len(words) > MOST_WORDS:
-        raise InvalidParameter(f"A question has at most {MOST_WORDS} words.")
+        raise InvalidParameter(f"A question has at most {MOST_WORDS} words, but this one has {len(words)}.")
     for found in words:
         key, value = found[1], found[3] if found[2] is None else re.sub(r"\\(.)", r"\1", found[2])
         if key is None:
@@ -109,7 +114,9 @@ def query_from(text: str) -> Query:
             everything = True
         else:
             known = ", ".join([*FACETS, *TIMES])
-            raise InvalidParameter(f"{key!r:.50} is not a qualifier. There are {known}, and is:any. Put a text with a colon in quotes.")
+            raise InvalidParameter(
+                f"{key!r:.50} is not a qualifier. The qualifiers are {known}, and is:any. If a text has a colon, put it in double quotes."
+            )
     return Query(values=tuple(dict.fromkeys(values)), text=" ".join(free), everything=everything, **times)
 
 
@@ -119,8 +126,8 @@ def quoted(key: str, value: str) -> str:
 
 
 def _checked(key: str, value: str) -> str:
-    if key == "status" and value not in set(Standing):
-        raise InvalidParameter(f"{value!r:.50} is not a status. There are {', '.join(Standing)}.")
+    if key == "status" and value not in set(ShownStatus):
+        raise InvalidParameter(f"{value!r:.50} is not a status. The statuses are {', '.join(ShownStatus)}.")
     return value
 
 
@@ -132,7 +139,8 @@ def _quoted(value: str) -> str:
 
 
 def moment_of(text: str, now: int) -> int:
-    """A time: a span before now such as 24h, or a date or time in ISO 8601, in UTC where it names no zone."""
+    """The time that a text names, in milliseconds: a span before `now` such as 24h, or a date or a time in ISO 8601. A time without a zone
+    is in UTC. Raises InvalidParameter for another text."""
     span = _SPAN.fullmatch(text)
     if span is not None:
         return now - int(span[1]) * _UNIT_MS[span[2]]
@@ -140,4 +148,6 @@ def moment_of(text: str, now: int) -> int:
         at = datetime.fromisoformat(text)
         return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
     except (ValueError, OverflowError):
-        raise InvalidParameter(f"{text!r:.50} is not a time. Write 15m, 24h, 7d, or 2026-01-31, or 2026-01-31T12:00.") from None
+        raise InvalidParameter(
+            f"{text!r:.50} is not a time. Write a span such as 15m, 24h or 7d, or a time such as 2026-01-31 or 2026-01-31T12:00."
+        ) from None

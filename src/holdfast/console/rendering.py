@@ -1,5 +1,5 @@
-"""Rendering: templates become pages. Every value is escaped. Texts of strangers are also cut, and lose the characters that hide other
-characters.
+"""Rendering: templates become pages. Every value is escaped. The filter `visible` is for texts that a stranger may have written: it also
+cuts them, and writes an invisible character as its code.
 
 Pages allow only the console's own scripts and styles: each script carries the page's nonce, and no page has a `style` attribute.
 """
@@ -18,10 +18,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from holdfast.console.json_view import json_html, value_html
+from holdfast.console.page_request import PageRequest
 from holdfast.console.query import quoted
-from holdfast.console.visit import Visit
 from holdfast.model.error_text import brief_class
-from holdfast.model.standing import LOOKS, Standing
+from holdfast.model.shown_status import STATUS_STYLES, ShownStatus
 from holdfast.web.page_errors import SAFE_HEADERS
 from holdfast.web.plain_html import shown
 from holdfast.web.refusals import Header
@@ -63,16 +63,16 @@ class Rendering:
         }
         self._environment.globals |= {
             "product": product,
-            "looks": LOOKS,
-            "standings": tuple(Standing),
+            "looks": STATUS_STYLES,
+            "statuses": tuple(ShownStatus),
             "address": address,
             "quoted": quoted,
         }
 
-    def page(self, visit: Visit, template: str, status: int = 200, **values: Any) -> Reply:
-        """Render a template as the reply to a visit."""
-        text = self._environment.get_template(template).render(visit=visit, root=visit.root, **values)
-        return Reply(status, text.encode("utf-8", "replace"), (*SAFE_HEADERS, policy_of(visit.nonce)))
+    def page(self, request: PageRequest, template: str, status: int = 200, **values: Any) -> Reply:
+        """Render a template with these values, and return the page as a reply."""
+        text = self._environment.get_template(template).render(request=request, root=request.root, **values)
+        return Reply(status, text.encode("utf-8", "replace"), (*SAFE_HEADERS, policy_of(request.nonce)))
 
 
 def policy_of(nonce: str) -> Header:
@@ -94,14 +94,14 @@ def policy_of(nonce: str) -> Header:
 
 
 def visible(text: object, most: int = 2_000) -> Markup:
-    """A text that a stranger may have written, made safe to show: escaped, cut, and without characters that hide others or change the
-    direction of text."""
+    """A text that a stranger may have written, made safe to show: escaped, and cut after `most` characters. Characters that are invisible,
+    or that change the direction of text, are written as their codes."""
     whole = str(text)
     return Markup(shown(whole if len(whole) <= most else f"{whole[:most]}… ({len(whole):,} characters)"))
 
 
 def span(ms: float | None) -> str:
-    """A length of time as a short text."""
+    """A length of time in milliseconds as a short text, such as `340 ms`, `12.5 s` or `3 h 20 m`; empty for None."""
     if ms is None:
         return ""
     ms = max(0, ms)
@@ -118,7 +118,7 @@ def span(ms: float | None) -> str:
 
 
 def usd(nanos: int | None) -> str:
-    """An amount in dollars, from billionths of one."""
+    """An amount of money, given in billionths of a dollar, as a text such as `$1.20`; empty for None."""
     if nanos is None:
         return ""
     if nanos and abs(nanos) < _NANOS // 100:
@@ -127,24 +127,24 @@ def usd(nanos: int | None) -> str:
 
 
 def moment(ms: int | None) -> str:
-    """A time for people, in UTC."""
+    """A time in milliseconds since 1970 as a text for people, such as `2026-01-31 12:00:00`, in UTC; empty for None."""
     return "" if ms is None else datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def iso(ms: int | None) -> str:
-    """A time for programs."""
+    """A time in milliseconds since 1970 as a text for programs, such as `2026-01-31T12:00:00.000Z`; empty for None."""
     return "" if ms is None else datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def address(path: str, **fields: object) -> str:
-    """The address of a page with its query; fields without a value are left out."""
+    """The address of a page with its query. A field whose value is None, False, 0 or an empty text is left out."""
     given: Mapping[str, object] = {name: value for name, value in fields.items() if value not in (None, "", False)}
     return f"{path}?{urlencode({name: str(value) for name, value in given.items()})}" if given else path
 
 
 def pretty(text: str) -> str:
-    """A JSON text, indented, so that a person can edit it. A text that is not JSON, is too large, or has numbers with too many digits is
-    returned unchanged."""
+    """A JSON text, indented, so that a person can edit it. A text that is not JSON, is too long, or has a fraction with more digits than a
+    float keeps, is returned unchanged."""
     if len(text) > _MOST_INDENTED:
         return text
     try:
@@ -154,7 +154,7 @@ def pretty(text: str) -> str:
 
 
 def _exact(digits: str) -> float:
-    if len(digits) > _MOST_DIGITS or not isfinite(float(digits)):  # Decimal refuses some exponents
+    if len(digits) > _MOST_DIGITS or not isfinite(float(digits)):  # before Decimal, which raises another error for huge exponents
         raise ValueError("a float would lose digits")
     if Decimal(digits) != Decimal(repr(float(digits))):
         raise ValueError("a float would lose digits")

@@ -1,6 +1,6 @@
 """Writes a Python test from a recorded run: the input, the answers that the run got from tools, workers and people, and its result. Pure.
 
-Secrets are taken out before (sources/run_tests.py); this module writes down every value that it is given. It writes each value as a Python
+Another module takes the secrets out first (sources/run_tests.py). This module does not look for secrets. It writes each value as a Python
 literal, so that a text of a stranger cannot become code.
 """
 
@@ -14,13 +14,13 @@ from typing import Any, Final
 import msgspec
 
 MOST_CHARACTERS: Final = 50_000
-"""A larger value is left out of the test, and a comment in the test says so."""
+"""A larger value is left out: the test has None instead. If it is the whole input or output, a comment in the test says so."""
 _WIDTH: Final = 100
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 
 
 class Gave(msgspec.Struct, frozen=True, kw_only=True):
-    """One recorded answer: a value, or an error with a code."""
+    """One recorded answer: a value, or an error with a code. `given` is what the run asked."""
 
     given: Any = None
     value: Any = None
@@ -29,7 +29,7 @@ class Gave(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Called(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer that a callback got."""
+    """An answer that a callback got: a text, or an error. `name` is the callback's name; None if it has none."""
 
     name: str | None
     text: str | None = None
@@ -37,7 +37,7 @@ class Called(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that the test of one run is made of."""
+    """Everything that is written into the test of one run."""
 
     kind: str
     """function, worker or pipeline."""
@@ -49,14 +49,14 @@ class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):
     file: str = ""
     inputs: Any = None
     workers: Mapping[str, Sequence[Gave]] = {}
-    """The answers of workers, by id."""
+    """The answers of workers, by worker id."""
     functions: Mapping[str, Sequence[Gave]] = {}
     """The answers of functions that were invoked, by name."""
     tools: Mapping[str, Sequence[Gave]] = {}
-    """The answers of tools, in the order of the calls."""
+    """The answers of tools, by the name of the tool, in the order of the calls."""
     callbacks: Sequence[Called] = ()
     decisions: Mapping[str, Sequence[Any]] = {}
-    """What people decided, by node, tool or question."""
+    """What people decided, by the name of the node, the tool or the question."""
     status: str = ""
     outputs: Any = None
     compares: bool = True
@@ -117,7 +117,7 @@ def _imports(one: RecordedRun) -> Iterator[str]:
         yield "from holdfast.workers.tools.seam import ToolFailed"
     if one.kind != "function":
         yield ""
-        yield f"FILE = {one.file!r}  # change this: the file that declares it, from where pytest runs"
+        yield f"FILE = {one.file!r}  # change this: the path of its file, from the folder in which pytest runs"
 
 
 def _function(one: RecordedRun) -> Iterator[str]:
@@ -180,7 +180,7 @@ def _recorded_answer() -> Iterator[str]:
     yield ""
     yield ""
     yield "def recorded(answers: Sequence[tuple[Any, Any]]) -> Callable[[Any], Any]:"
-    yield '    """Answers as the run was answered: by what was asked."""'
+    yield '    """Make a function that gives the recorded answer to the same question."""'
     yield ""
     yield "    def answer(asked: Any) -> Any:"
     yield "        gave = next((gave for given, gave in answers if given == asked), None)"
@@ -221,7 +221,8 @@ def _value(name: str, value: Any) -> Iterator[str]:
 
 
 def _literal(value: Any, indent: int = 0) -> str:
-    """A JSON value as a Python literal. A value that is too large or too deep is left out: a comment says so."""
+    """A JSON value as a Python literal. A value that is too large or too deep becomes None. A comment says so if the value is too large and
+    `indent` is 0."""
     try:
         size = len(repr(value))
         if size > MOST_CHARACTERS:

@@ -1,8 +1,8 @@
 """JSON Schemas for people: a table that describes the properties of a value, and a form with which a person makes such a value. Pure.
 
 A form has a field for each property of an object. A property that does not fit a plain field gets a field in which a person types JSON. A
-schema that is not an object with properties gets one such field for the whole value. The form does not check the contract: it only turns
-what a person typed into JSON. The contract checks the inputs when the run starts.
+schema without properties, with too many of them, or with `anyOf`, `oneOf`, `allOf` or `if`, gets one such field for the whole value. The
+form only turns what a person typed into JSON. The contract checks the inputs when the run starts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MOST_CHOICES: Final = 200
 _LONG: Final = 200
 _MARKS: Final = ("writeOnly", "x-redact")
 WHOLE: Final = "inputs"
-"""The name of the one field that has the whole value."""
+"""The name of the field in which a person types the whole value as JSON."""
 _PREFIX: Final = "in."
 _BOUNDS: Final = {
     "minimum": "at least {}",
@@ -52,7 +52,7 @@ class FormField(msgspec.Struct, frozen=True, kw_only=True):
     """One field of a form."""
 
     name: str
-    """The property."""
+    """The name of the property."""
     kind: str
     """text, long, number, boolean, choice, secret or json."""
     required: bool
@@ -85,7 +85,8 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rows_of(schema: Mapping[str, Any]) -> tuple[tuple[SchemaRow, ...], bool]:
-    """The rows for the properties of an object and of the objects inside it, and whether rows were left out."""
+    """The rows for the properties of an object and of the objects inside it, down to four levels; and True if there are more than MOST_ROWS
+    rows, and some are left out."""
     rows: list[SchemaRow] = []
     _walk(schema, schema, "", 0, rows)
     return tuple(rows[:MOST_ROWS]), len(rows) > MOST_ROWS
@@ -118,7 +119,8 @@ def _walk(schema: Any, root: Mapping[str, Any], above: str, depth: int, rows: li
 
 
 def form_of(schema: Mapping[str, Any], values: Mapping[str, Any] | None = None) -> Form:
-    """The form of a schema. Its fields hold the given values, else the schema's defaults and examples."""
+    """The form of a schema. Its fields contain `values`; if `values` is None, the schema's defaults and examples. A field for a secret is
+    empty."""
     whole = _followed(schema, schema)
     known, required = whole.get("properties"), whole.get("required")
     plain = (
@@ -187,7 +189,8 @@ def filled(form: Form, given: Mapping[str, str]) -> tuple[Form, dict[str, Any] |
 
 
 def with_problems(form: Form, details: Any, message: str) -> Form:
-    """The form with the problems that the contract found: each at its field, those without a field above the form."""
+    """The form with the problems that the contract found (`details`: a list of objects with `path` and `reason`), each at its field. If a
+    problem belongs to no field, `message` is shown above the form."""
     found = [one for one in details if isinstance(one, dict)] if isinstance(details, list) else []
     fields, placed = [], 0
     for field in form.fields:
@@ -200,11 +203,11 @@ def with_problems(form: Form, details: Any, message: str) -> Form:
 
 
 def loads(text: str) -> Any:
-    """Read JSON that a person typed. Words that are not JSON, such as NaN, are refused."""
+    """Read JSON that a person typed. Raises ValueError if it is not JSON, or is nested too deep. NaN and Infinity are not JSON."""
     try:
         return json.loads(text, parse_constant=_refused)
     except RecursionError:
-        raise ValueError("it is nested too deep.") from None
+        raise ValueError("it is nested too deep") from None
 
 
 def dumps(value: Any) -> str:
@@ -213,7 +216,7 @@ def dumps(value: Any) -> str:
 
 
 def _refused(word: str) -> Any:
-    raise ValueError(f"{word} is not JSON.")
+    raise ValueError(f"{word} is not a value of JSON")
 
 
 def _read(field: FormField, text: str) -> Any:
@@ -230,7 +233,8 @@ def _read(field: FormField, text: str) -> Any:
 
 
 def _followed(part: Any, root: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema that a `$ref` of the same document leads to; a schema without one is returned as it is."""
+    """The schema that a `$ref` of the same document leads to, after at most 10 references. A schema without `$ref` is returned as it is.
+    The result is empty if there is no such schema."""
     found, steps = part, 0
     while isinstance(found, dict) and isinstance(found.get("$ref"), str) and steps < 10:
         target: Any = root

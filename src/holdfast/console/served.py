@@ -1,8 +1,8 @@
 """The server in whose process the console runs: its workers and pipelines with their contracts, its functions with their code, and its
-engine's loop.
+engine's event loop.
 
-Pages run in threads of the console. When a page needs something that only the engine's loop may do, it calls `do`, which waits a bounded
-time for the result. `holdfast console` runs without such a server, and its pages get no `Served`.
+Pages run in threads of the console. When a page needs something that only the engine's event loop may do, it calls `do`, which waits a
+bounded time for the result. `holdfast console` runs without such a server, and its pages get no `Served`.
 """
 
 from __future__ import annotations
@@ -58,23 +58,26 @@ class Served:
         return [one.worker.contract for one in list(versions.values())]
 
     def graph(self, name: str) -> Graph | None:
-        """The graph of a pipeline that is served; None for everything else."""
+        """The graph of the last version of a pipeline; None if this server has no pipeline of this name."""
         versions = {} if self.workers is None else self.workers.served.get(name, {})
         newest = list(versions.values())[-1:]
         return newest[0].graph if newest and isinstance(newest[0], ServedPipeline) else None
 
     def function(self, name: str) -> DurableFunction | None:
-        """The code of a function that runs in this process."""
+        """The durable function of this name, with its code; None if this process does not run it."""
         return self._functions.get(name)
 
     def do(self, work: Callable[[], Coroutine[Any, Any, T]], seconds: float = _PATIENCE_SECONDS) -> T:
-        """Run a coroutine on the engine's loop, and wait for its result. Blocks."""
+        """Run a coroutine on the engine's event loop, and block until its result is there. Raises Overloaded after this many seconds, and
+        cancels the coroutine."""
         begun = asyncio.run_coroutine_threadsafe(work(), self._loop)
         try:
             return begun.result(seconds)
         except TimeoutError:
             begun.cancel()
-            raise Overloaded("The server did not answer in time. Look whether the run has begun, then try again.") from None
+            raise Overloaded(
+                "The server did not answer in time. Look in the list of runs whether the run has begun. If it has not, try again."
+            ) from None
 
     def look(self) -> None:
         """Tell the runner that there is work in the store, so that it looks at once and does not wait for its next poll."""

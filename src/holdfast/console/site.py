@@ -1,9 +1,10 @@
 """The site: how the console's pages become routes.
 
-    request → (gate) → visit → page, in a thread of the console's own → reply
+    request → (gate) → page request → page, in a thread of the console's own → reply
 
-A page is a plain function that takes a visit and returns a reply. It reads through `visit.source`, and never runs on the engine's loop. An
-action is a page that changes something: its form must carry the caller's CSRF token, and a read-only console has no actions.
+A page is an ordinary function that gets a page request and returns a reply. It reads through `request.source`, and never runs on the
+engine's event loop. An action is a page that changes something: the request must carry the caller's CSRF token, in the form or in the
+header `x-csrf`. A read-only console has no actions.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ import os
 from collections.abc import Callable
 from typing import Final
 
+from holdfast.console.page_request import PageRequest
 from holdfast.console.rendering import Rendering
 from holdfast.console.source import Source
-from holdfast.console.visit import Visit
 from holdfast.model.clock import Clock
 from holdfast.model.errors import AccessRefused
 from holdfast.model.threads import Purpose, in_thread
@@ -30,11 +31,11 @@ from holdfast.web.routing import Handler, Route
 FORM_BYTES: Final = 1024 * 1024
 _OLD_FORM: Final = "This form is too old, or another site sent it. Open the page again, and send the form again."
 
-View = Callable[[Visit], Reply]
+View = Callable[[PageRequest], Reply]
 
 
 class Site:
-    """Makes a route from each page and each action."""
+    """Makes the routes of the console's pages and actions."""
 
     def __init__(
         self,
@@ -53,25 +54,26 @@ class Site:
         self.read_only = read_only
         self._chance = chance
         self._own_csrf = base64.urlsafe_b64encode(chance(18)).decode()
-        """The CSRF token of all forms on a server where callers do not log in."""
+        """The CSRF token for every caller without a login session. On a server without credentials these are all callers."""
 
     def page(self, path: str, view: View, operation: str, *, needs: Needs = Needs.VIEW, reach: Reach = Reach.HANDLER) -> Route:
-        """A page that shows something. `path` is a regular expression, without the console's prefix."""
+        """The route of a page that shows something. `path` is a regular expression, without the console's prefix. `operation` is the name
+        of the page in errors and in the audit log."""
         return Route("GET", PREFIX + path, self._shown(view), Policy(operation, needs, reach, session=True))
 
     def action(self, path: str, view: View, operation: str, *, needs: Needs, reach: Reach = Reach.HANDLER) -> list[Route]:
-        """The route of a form that changes something. On a read-only console it returns no route."""
+        """The route of a form that changes something, in a list of one element. On a read-only console the list is empty."""
         if self.read_only:
             return []
         policy = Policy(operation, needs, reach, session=True, body_bytes=FORM_BYTES)
         return [Route("POST", PREFIX + path, self._acted(view), policy)]
 
-    def visit(self, request: Request) -> Visit:
-        """Make the visit for a request."""
+    def page_request(self, request: Request) -> PageRequest:
+        """Make the page request of an HTTP request."""
         session = request.session_of_browser
         nonce = base64.b64encode(self._chance(16)).decode()
         csrf = self._own_csrf if session is None else session.csrf
-        return Visit(request, self._sources(request), now=self._clock.now(), csrf=csrf, nonce=nonce, read_only=self.read_only)
+        return PageRequest(request, self._sources(request), now=self._clock.now(), csrf=csrf, nonce=nonce, read_only=self.read_only)
 
     def _shown(self, view: View) -> Handler:
         async def shown(request: Request) -> Reply:
@@ -80,8 +82,9 @@ class Site:
         return shown
 
     def _rotated(self, request: Request, view: View) -> Reply:
-        """The reply of the page. If the caller's session is old enough, the reply also sets a new cookie for it."""
-        reply = view(self.visit(request))
+        """Call the page, and return its reply. If the cookie of the caller's session is older than ROTATE_MS (web/auth/sessions.py), the
+        reply also sets a new cookie."""
+        reply = view(self.page_request(request))
         session = request.session_of_browser
         if session is not None and self._sessions is not None:
             fresh = self._sessions.rotate(session, self._clock.now())
@@ -92,12 +95,12 @@ class Site:
 
     def _acted(self, view: View) -> Handler:
         def act(request: Request) -> Reply:
-            visit = self.visit(request)
-            visit.read_form()
-            given = visit.form.get("csrf") or request.header(b"x-csrf") or ""
-            if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), visit.csrf.encode()):
+            page_request = self.page_request(request)
+            page_request.read_form()
+            given = page_request.form.get("csrf") or request.header(b"x-csrf") or ""
+            if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), page_request.csrf.encode()):
                 return error_page(request, 403, AccessRefused.code, _OLD_FORM)
-            return view(visit)
+            return view(page_request)
 
         async def acted(request: Request) -> Reply:
             return await in_thread(Purpose.CONSOLE, act, request)
@@ -106,10 +109,10 @@ class Site:
 
 
 def is_secure(request: Request) -> bool:
-    """Whether the browser reached the server over TLS. Then the cookie is marked `Secure`: the browser sends it only over TLS."""
+    """Whether the scheme of the request is `https`. If it is, the cookie gets the mark `Secure`: the browser sends it only over HTTPS."""
     return bool(request.scope.get("scheme") == "https")
 
 
-def redirect(visit: Visit, to: str) -> Reply:
+def redirect(page_request: PageRequest, to: str) -> Reply:
     """A reply that sends the browser to another page of the console. `to` is its path without the console's prefix."""
-    return Reply(303, headers=((b"location", f"{visit.root}{to}".encode()), (b"cache-control", b"no-store")))
+    return Reply(303, headers=((b"location", f"{page_request.root}{to}".encode()), (b"cache-control", b"no-store")))

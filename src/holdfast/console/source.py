@@ -21,7 +21,7 @@ from holdfast.console.sources.runners import RunnersSource
 from holdfast.console.sources.runs import RunsSource
 from holdfast.console.sources.schedules import SchedulesSource
 from holdfast.console.sources.signals import SignalsSource
-from holdfast.console.sources.starting import StartingSource
+from holdfast.console.sources.starts import StartSource
 from holdfast.console.sources.timeline import TimelineSource
 from holdfast.console.sources.viewer import Viewer
 
@@ -44,7 +44,7 @@ class Source:
 
     @cached_property
     def home(self) -> HomeSource:
-        """What the first page shows."""
+        """The data of the first page."""
         return HomeSource(self.viewer)
 
     @cached_property
@@ -64,7 +64,7 @@ class Source:
 
     @cached_property
     def runners(self) -> RunnersSource:
-        """The runners, and what they host."""
+        """The runners, and the functions, workers and pipelines that they host."""
         return RunnersSource(self.viewer)
 
     @cached_property
@@ -93,9 +93,9 @@ class Source:
         return CatalogSource(self.viewer)
 
     @cached_property
-    def starting(self) -> StartingSource:
+    def starts(self) -> StartSource:
         """Starts of runs and executions."""
-        return StartingSource(self.viewer)
+        return StartSource(self.viewer)
 
     @cached_property
     def restarts(self) -> RestartSource:
@@ -124,5 +124,5 @@ class Source:
 
     @cached_property
     def run_tests(self) -> RunTestSource:
-        """Runs as tests."""
+        """Tests that are made from recorded runs."""
         return RunTestSource(self.viewer)

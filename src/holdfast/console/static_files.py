@@ -41,7 +41,7 @@ class StaticFiles:
         return [Route("GET", f"{PREFIX}static/([A-Za-z0-9._/-]+)", self.file, Policy("ConsoleFile", Needs.NOTHING, Reach.ALL))]
 
     async def file(self, request: Request) -> Reply:
-        """One file."""
+        """The reply with one file. If the browser has this version of the file already, the reply is 304 without a body."""
         found = self._files.get(request.label)
         if found is None:
             raise Refused(404, "NotFound", "There is no such file.")

@@ -1,7 +1,7 @@
 """Pages of tables, as data: columns, cells of a few kinds, forms of a few fields. One template (table.html) shows them all.
 
-A page says what it shows, and writes no HTML. Rows stand in the order in which the source returns them, by name or by time. Under the last
-row is a link to the next page. Pure.
+A page says what it shows, and writes no HTML. Rows are in the order in which the source returns them, by name or by time. If there are more
+rows, a link to the next page is under the last row. Pure.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
 class Text(msgspec.Struct, frozen=True):
-    """A text. The page cuts a long one; more of it appears when the pointer rests on it."""
+    """A text. The page cuts a long text. While the pointer is on the cell, the page shows `title`, or more of a long text."""
 
     kind: ClassVar[str] = "text"
     text: str
@@ -32,18 +32,18 @@ class Text(msgspec.Struct, frozen=True):
 
 
 class Number(msgspec.Struct, frozen=True):
-    """A number; with a limit it is shown as `3 of 5`."""
+    """A number; with a limit (`of`) it is shown as `3 of 5`. None is shown as a dash."""
 
     kind: ClassVar[str] = "number"
     value: float | None
     of: int | None = None
     unit: str = ""
     quiet: bool = True
-    """Whether zero is shown in a pale colour, so that other numbers stand out."""
+    """Whether a zero without a limit is shown in a pale colour, so that other numbers are easier to see."""
 
 
 class Money(msgspec.Struct, frozen=True):
-    """An amount in billionths of a dollar."""
+    """An amount in billionths of a dollar. None is shown as a dash."""
 
     kind: ClassVar[str] = "money"
     nanos: int | None
@@ -71,7 +71,7 @@ class Until(msgspec.Struct, frozen=True):
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """A standing, with the shape and the colour of `word`. `label`, if given, is shown instead of `word`."""
+    """A status, with the shape and the colour of `word`. `label`, if given, is shown instead of `word`."""
 
     kind: ClassVar[str] = "mark"
     word: str
@@ -80,7 +80,7 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class Link(msgspec.Struct, frozen=True):
-    """A text that leads to a page of the console, by its path without the prefix."""
+    """A link with this text. `to` is the path of a page of the console, without the console's prefix."""
 
     kind: ClassVar[str] = "link"
     text: str
@@ -97,7 +97,7 @@ class Spark(msgspec.Struct, frozen=True):
 
     @property
     def bars(self) -> list[tuple[int, float]]:
-        """The place and the height (0 to 16) of each bar."""
+        """The horizontal position and the height (at most 16) of each bar. A value of 0 has no bar."""
         most = max(self.values, default=0) or 1
         return [(place * 4, round(value / most * 16, 1)) for place, value in enumerate(self.values) if value > 0]
 
@@ -140,23 +140,24 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     type: str = "text"
     """text, number, date, datetime-local, search, select, checks or hidden."""
     options: tuple[tuple[str, str], ...] = ()
-    """Values with their labels, of a select or of checks."""
+    """The options of a select or of checks, each as (value, label)."""
     chosen: tuple[str, ...] = ()
     """The values of the checks that are ticked."""
     hint: str = ""
     placeholder: str = ""
     required: bool = False
     bare: bool = False
-    """Whether the field has no visible label, because it stands in a table under its column's head."""
+    """Whether the field has no visible label, because it is in a table, under the head of its column."""
 
 
 class Button(msgspec.Struct, frozen=True, kw_only=True):
-    """A form of one button, or a link that looks like one."""
+    """A button that sends a form, or a link that looks like a button (`is_link`)."""
 
     label: str
     to: str
     needs: str = ""
-    """The permission that the caller needs. The page shows the button only to callers who have it."""
+    """The permission that the caller needs; empty if every caller may use the button. The page shows the button only to callers who have
+    the permission."""
     style: str = "small"
     fields: Mapping[str, str] = {}
     confirm: str = ""
@@ -181,7 +182,7 @@ class Column(msgspec.Struct, frozen=True):
     label: str
     number: bool = False
     fill: bool = False
-    """Whether the column takes the width that the others leave."""
+    """Whether the column gets the width that the other columns leave free."""
     title: str = ""
 
 
@@ -194,9 +195,9 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     empty: str = "There is nothing."
     hint: str = ""
     first: str = ""
-    """The address of the first page, if this is another one."""
+    """The address of the first page; empty if this is the first page."""
     following: str = ""
-    """The address of the next page, if there is one."""
+    """The address of the next page; empty if this is the last page."""
     following_label: str = "Next"
     narrow: bool = False
     """Whether the table is only as wide as its cells, and not as wide as the page."""
@@ -224,7 +225,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     title: str = ""
     note: str = ""
-    """Words between backticks are shown as code."""
+    """A text below the title. Words between backticks are shown as code."""
     buttons: tuple[Button, ...] = ()
     facts: tuple[tuple[str, Cell], ...] = ()
     table: Table | None = None
@@ -232,7 +233,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     wraps: bool = False
     """Whether the form is around the table, with its fields in the table's cells."""
     live: bool = False
-    """Whether an open page asks for this section again when something changes."""
+    """Whether an open page asks for this section again when the store has changed."""
     every: int = 0
     """An open page asks for this section again after this many seconds; 0: never."""
     secret: str = ""
@@ -247,7 +248,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     """The page's own path with its query, from which an open page asks for its sections again."""
     lead: str = ""
     above: tuple[tuple[str, str], ...] = ()
-    """The pages above it: labels with their paths."""
+    """The pages above this one in the console, each as (label, path)."""
     mark: Mark | None = None
     buttons: tuple[Button, ...] = ()
     tabs: tuple[tuple[str, str, bool], ...] = ()
@@ -259,12 +260,12 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     sections: tuple[Section, ...] = ()
 
     def section(self, wanted: str) -> Section | None:
-        """The section of this id."""
+        """The section with this id; None if the page has no such section."""
         return next((one for one in self.sections if one.id == wanted), None)
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
-    """A table as CSV. A spreadsheet takes no text in it for a formula."""
+    """A table as CSV, in UTF-8. Each cell of the rows is made `harmless`, so that a spreadsheet does not run it as a formula."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\r\n")
     writer.writerow(columns)
@@ -273,6 +274,7 @@ def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
 
 
 def harmless(cell: object) -> str:
-    """A cell that a spreadsheet does not take for a formula. Numbers stay as they are."""
+    """The text of a cell. If a spreadsheet could read the text as a formula, it gets a `'` in front. Numbers stay as they are; None becomes
+    an empty text."""
     text = "" if cell is None else str(cell)
     return f"'{text}" if text.startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text

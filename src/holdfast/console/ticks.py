@@ -1,9 +1,9 @@
 """Ticks: the server tells open pages that something has changed, and each page then asks for its changed part again.
 
-    data: {"id":"0190…","revision":12}      one execution
-    data: {"id":"","revision":3}            anything: for lists
+    data: {"id":"0190…","revision":12}      one execution has changed
+    data: {"id":"","revision":3}            something in the store has changed: for lists
 
-One task looks at the store, at most twice a second, for all pages together. While no page listens, it does not look.
+One task looks at the store, at most twice a second, for all pages together. While no page listens, the task does not run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from holdfast.web.routing import Route
 _PAUSE: Final = 0.5
 _MOST_STREAMS: Final = 500
 _MOST_OF_ONE: Final = 100
-"""At most this many streams of one credential, so that one caller leaves room for the others."""
+"""One credential may have at most this many streams, so that one caller leaves room for the others. A server without credentials does not
+count its callers."""
 _MOST_ID: Final = 100
 _POLICY: Final = Policy("FollowConsole", Needs.VIEW, Reach.HANDLER, waits=Waits.STREAM, session=True)
 
@@ -55,10 +56,11 @@ class Ticks:
             stream.end()
 
     async def stream(self, request: Request) -> Reply:
-        """Ticks of one execution (`?run=`), or of anything."""
+        """A stream of ticks: of one execution (`?run=`), or of every change of the store. The reply is 204, without a stream, if the caller
+        may not see the execution."""
         run = request.text("run") or ""
         if len(run) > _MOST_ID:
-            raise InvalidParameter("run: is too long to be the id of an execution.")
+            raise InvalidParameter(f"run: is too long. The id of an execution has at most {_MOST_ID} characters.")
         who = "" if request.identity == ANYBODY else request.identity.name
         theirs = sum(stream.who == who for stream in self._streams) if who else 0
         if len(self._streams) >= _MOST_STREAMS or theirs >= _MOST_OF_ONE:
@@ -92,7 +94,7 @@ class Ticks:
             self._streams.pop(stream, None)
 
     async def _look(self) -> None:
-        """Look at the store while a page listens."""
+        """Look at the store again and again while a page listens, and offer each change to the streams."""
         while self._streams:
             with contextlib.suppress(HoldfastError):  # if the store cannot be read now, the loop asks it again later
                 if await in_thread(Purpose.CONSOLE, self._store.changed):
@@ -104,8 +106,8 @@ class Ticks:
             await asyncio.sleep(_PAUSE)
 
     def _revisions(self, runs: set[str]) -> dict[str, int]:
-        """The number that each run's tick carries. The page of an open run also shows the runs that it asked for, so any change of the
-        store counts for it; for a run that is over, only its own revision counts."""
+        """The number for the tick of each run. The page of an open run also shows its child runs, so its number is the count of all changes
+        of the store. For a run that has ended it is the revision of the run. A run that is not in the store is left out."""
         found = {run: self._store.find(run) for run in runs}
         return {run: self._changes if header.ended_at is None else header.revision for run, header in found.items() if header is not None}
 

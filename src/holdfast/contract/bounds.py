@@ -1,4 +1,4 @@
-"""The constraints of a page, from its spec and from its JSON: read, compared, and made into limits."""
+"""Reads the constraints of a page from its spec and from its JSON, compares them, and makes limits of them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ class _Read(NamedTuple):
 
 
 def bounds_of(groups: Mapping[str, dict[str, Given]], block: JsonBlock | None, tools: Collection[str], notes: Notes) -> Bounds:
-    """The constraints of the spec's groups and of the JSON together. If both name a constraint, they must agree."""
+    """The constraints of the spec and of the JSON together. An error is noted for a value that is not valid, and if both give different
+    values for one constraint. `tools` are the names of known tools that are not built in."""
     own, other = _given(block, notes)
     read = _agreed(_decoded(groups["constraints"], notes), _decoded(own, notes), notes)
     retries = _agreed(_decoded(groups["retries"], notes), _decoded(other, notes), notes)
@@ -59,7 +60,7 @@ def bounds_of(groups: Mapping[str, dict[str, Given]], block: JsonBlock | None, t
     _compare_tools(read, tools, notes)
     if "rate_limit" in read and values["rate_limit"].was_example:
         rate, given = values["rate_limit"], read["rate_limit"].given
-        holds = f"{rate.count} in {rate.per_seconds:g} s for each {rate.per}"
+        holds = f"{rate.count} runs in {rate.per_seconds:g} s for each {rate.per}"
         told = f"The rate is only an example, and is enforced as {holds}. Write the rate you mean: `10/min per tenant`."
         notes.warning("rate_limit_example", given.section, given.line, told)
     named = {key: values[key] for key in Limits.__struct_fields__ if key in values}
@@ -102,7 +103,7 @@ def _given(block: JsonBlock | None, notes: Notes) -> tuple[dict[str, Given], dic
 def _known(key: str, known: Collection[str], where: str, line: int, notes: Notes) -> bool:
     if key in known:
         return True
-    told = f"`{shown(key)}` is not a field of {where}, and is left out.{meant(key, (*known, 'retries'))}"
+    told = f"`{shown(key)}` is not a field of {where}, and is ignored.{meant(key, (*known, 'retries'))}"
     notes.warning("unknown_field", CONSTRAINTS, line, told)
     return False
 
@@ -143,7 +144,7 @@ def _told(read: _Read) -> str:
 
 
 def _compare_tools(read: Mapping[str, _Read], tools: Collection[str], notes: Notes) -> None:
-    """Note the names of unknown tools, and rules for tools that the worker may not use."""
+    """Warn about names of unknown tools, and about approvals and quotas for tools that the worker may not use."""
     known = BUILT_IN_TOOLS | set(tools)
     allowed = read.get("tools_allowed")
     names = [tool.name for tool in allowed.value] if allowed else []
@@ -159,14 +160,14 @@ def _compare_tools(read: Mapping[str, _Read], tools: Collection[str], notes: Not
                 notes.warning("unknown_tool", read[key].given.section, read[key].given.line, told)
 
 
-# --- one decoder for each kind of value; each raises the end of a sentence that begins with the key -------------------------------
+# --- one decoder for each kind of value; a _Wrong has the end of a sentence that begins with the key ------------------------------
 
 
 def _number(given: Given) -> int | float:
     value = given.value
     if isinstance(value, bool) or not isinstance(value, int | float):
         digits = re.match(r"\d+(\.\d+)?", str(value))
-        raise _Wrong(f"is `{shown(value)}`. Write a bare number{f', {digits.group()} for instance' if digits else ''}.")
+        raise _Wrong(f"is `{shown(value)}`. Write a number without unit or quotes{f', such as {digits.group()}' if digits else ''}.")
     return value
 
 
@@ -180,13 +181,13 @@ def _seconds(given: Given) -> float:
 def _count(given: Given) -> int:
     value = _number(given)
     if value != int(value) or not 0 <= value <= _MOST:
-        raise _Wrong(f"is {shown(value)}. Write a whole number from 0 on.")
+        raise _Wrong(f"is {shown(value)}. Write a whole number from 0 to {_MOST}.")
     return int(value)
 
 
 def _positive(given: Given) -> int:
     if (value := _count(given)) < 1:
-        raise _Wrong("is 0. Write a whole number from 1 on.")
+        raise _Wrong(f"is 0. Write a whole number from 1 to {_MOST}.")
     return value
 
 
@@ -219,7 +220,7 @@ def _grants(given: Given) -> tuple[ToolGrant, ...]:
     for text in _texts(given):
         name, optional = without_optional(text)
         if not _TOOL.fullmatch(name):
-            raise _Wrong(f"holds `{shown(text)}`, which is not a valid name of a tool. Use letters, digits and _.")
+            raise _Wrong(f"contains `{shown(text)}`, which is not a valid name of a tool. Use letters, digits and _ . -")
         grants.setdefault(name, ToolGrant(name, optional))
     return tuple(grants.values())
 
@@ -244,7 +245,7 @@ def _quotas(given: Given) -> dict[str, int]:
     try:
         return {name: _count(Given(count, given.line)) for name, count in pairs.items()}
     except _Wrong as wrong:
-        raise _Wrong(f"holds a number that {wrong}") from None
+        raise _Wrong(f"contains a number that {wrong}") from None
 
 
 def _domains(given: Given) -> tuple[str, ...]:
@@ -252,7 +253,7 @@ def _domains(given: Given) -> tuple[str, ...]:
     for domain in domains:
         if not _DOMAIN.fullmatch(domain):
             raise _Wrong(
-                f"holds `{shown(domain)}`. Write domains, `shop.example` or `*.shop.example`, perhaps with a port: no scheme, no path."
+                f"contains `{shown(domain)}`. Write domains, `shop.example` or `*.shop.example`, perhaps with a port: no scheme, no path."
             )
     return tuple(dict.fromkeys(domains))
 
@@ -265,7 +266,7 @@ def _rate(given: Given) -> RateLimit:
 
 
 def _schedule(given: Given) -> str:
-    """A cron expression and perhaps a zone, or `every` and an interval, in their plain form."""
+    """A cron expression, with or without a time zone, or `every` and an interval, with single spaces. Raises _Wrong if it is not valid."""
     from holdfast.model.timing import Timing, checked  # only a page with a schedule needs it
 
     words = given.value.split() if isinstance(given.value, str) and len(given.value) <= _LONGEST_SCHEDULE else []
@@ -288,7 +289,7 @@ def _backoff(given: Given) -> str:
     return str(given.value)
 
 
-_EMPTY = ("tools_allowed", "egress", "approvals_required")  # an empty list means that none is allowed
+_EMPTY = ("tools_allowed", "egress", "approvals_required")  # an empty value means an empty list, which is not the same as no value
 _DECODERS: Mapping[str, Callable[[Given], Any]] = {
     "timeout_seconds": _seconds,
     "run_timeout_seconds": _seconds,

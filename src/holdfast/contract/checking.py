@@ -1,6 +1,7 @@
-"""Checks values against a schema: JSON Schema draft 2020-12, formats checked, references inside the document only, no network.
+"""Checks values against a JSON Schema of draft 2020-12. Formats are checked, too. References may lead only to parts of the schema itself,
+so there is no network access.
 
-A value that fits costs one pass in native code. Only a value that does not fit is walked again, to tell where and why.
+A value that fits is read once, by native code. Only a value that does not fit is read again, to tell where and why.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from holdfast.model import codec
 MAX_MISMATCHES = 50
 MAX_VALUE_CHARACTERS = 200
 MAX_DEPTH = 200
-"""A value that does not fit and is nested deeper than this is not walked to tell why."""
+"""If a value does not fit and is nested deeper than this, the only mismatch says that it is nested too deep."""
 _KEPT_VALIDATORS = 512
 _LINEAR = jsonschema_rs.RegexOptions(size_limit=128 * 1024, dfa_size_limit=1024 * 1024)
-"""The engine without look-around and back references: a text costs in proportion to its length."""
+"""The regular expressions without look-around and back references: matching takes time in proportion to the length of the text."""
 
 
 class Mismatch(msgspec.Struct, frozen=True):
@@ -36,11 +37,11 @@ class Mismatch(msgspec.Struct, frozen=True):
     """A JSON pointer into the value; empty for the value itself."""
     reason: str
     value: str
-    """The beginning of the value there as JSON, without parts that the schema marks as secret."""
+    """The beginning of the value at this place as JSON, without the parts that the schema marks as secret."""
 
 
 class Checker:
-    """A compiled schema. Raises `SchemaInvalid` if the value is not a schema, or the schema is above a limit."""
+    """A compiled schema. Making one raises `SchemaInvalid` if the schema is not valid, or is above a limit."""
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
@@ -56,14 +57,14 @@ class Checker:
             raise SchemaInvalid((), str(error)) from None
 
     def fits(self, value: Any) -> bool:
-        """Whether the value is what the schema promises."""
+        """Whether the value fits the schema. False for a value that is not JSON."""
         return not self.problems(value)
 
     def problems(self, value: Any, *, patient: bool = False) -> tuple[Mismatch, ...]:
-        """Every place where the value breaks the schema, up to a bound; empty if it fits.
+        """The places where the value does not fit the schema, at most MAX_MISMATCHES; empty if it fits.
 
-        Listing all places takes many times as long as finding the first. If there can be very many, only the first is listed. A `patient`
-        caller, which runs in a process that can be ended, gets more of them.
+        Listing all places takes many times as long as finding the first. If that could take too long, only the first is listed. With
+        `patient` it may take longer; use that in a process that can be ended.
         """
         try:
             if self._validator.is_valid(value):
@@ -76,7 +77,8 @@ class Checker:
             return (Mismatch("", f"the value is not JSON: {error}"[:MAX_VALUE_CHARACTERS], ""),)
 
     def valid(self, value: Any) -> bool:
-        """Whether the value fits, without the reason."""
+        """Whether the value fits the schema. Faster than `fits` for a value that does not fit; raises an error for a value that is not
+        JSON."""
         return bool(self._validator.is_valid(value))
 
     def _mismatches(self, value: Any, shown: Any, patient: bool) -> Iterator[Mismatch]:
@@ -94,7 +96,7 @@ class Checker:
 
 
 class Size(msgspec.Struct, frozen=True):
-    """The size of a value. It may be larger than the real size, never smaller."""
+    """The size of a value: an upper bound of its number of places, and its text."""
 
     places: int
     text: bytes
@@ -102,7 +104,7 @@ class Size(msgspec.Struct, frozen=True):
 
 
 def size_of(value: Any) -> Size:
-    """The size of a value, found at the cost of writing it once."""
+    """The size of a value, which is written as JSON once to find it."""
     try:
         text = codec.compact(value)
     except (TypeError, ValueError, RecursionError):
@@ -111,28 +113,30 @@ def size_of(value: Any) -> Size:
 
 
 def sized(text: bytes) -> Size:
-    """The size of the value of a JSON text."""
+    """The size of the value in a JSON text."""
     return Size(1 + text.count(b",") + text.count(b":") + text.count(b"[") + text.count(b"{"), text)
 
 
 def _invalid(error: jsonschema_rs.ValidationError) -> SchemaInvalid:
     if error.message.endswith('not a "regex"'):
-        return SchemaInvalid(error.instance_path, "the pattern is none, or cannot be matched in linear time", "schema_pattern")
+        return SchemaInvalid(
+            error.instance_path, "the pattern is not a regular expression, or cannot be matched in linear time", "schema_pattern"
+        )
     return SchemaInvalid(error.instance_path, error.message)
 
 
 def problems_of(value: Any, schema: Schema) -> tuple[Mismatch, ...]:
-    """Where a value breaks a schema; empty if it fits. The compiled schema is kept for the next call."""
+    """The places where a value does not fit a schema; empty if it fits. The compiled schema is kept for the next call."""
     return checker_of(schema).problems(value)
 
 
 def told_of(problems: Sequence[Mismatch]) -> str:
-    """All mismatches on one line."""
+    """All mismatches as one text, on one line."""
     return "; ".join(f"{problem.path or '/'}: {problem.reason}" for problem in problems)
 
 
 def checker_of(schema: Schema) -> Checker:
-    """The compiled schema. It is found again by its text, so equal schemas share one."""
+    """The compiled schema. It is cached by its text, so equal schemas share one. Raises SchemaInvalid if the schema is not valid."""
     return _compiled(msgspec.json.encode(schema))
 
 
@@ -142,7 +146,7 @@ def _compiled(text: bytes) -> Checker:
 
 
 def brief(value: Any) -> str:
-    """The beginning of a value as JSON. The rest of the value is never encoded."""
+    """The first MAX_VALUE_CHARACTERS characters of a value as JSON. The rest of the value is not encoded."""
     text = ""
     for chunk in json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_typed).iterencode(_clipped(value)):
         text += chunk
@@ -160,7 +164,7 @@ def _typed(value: object) -> str:
 
 
 def _at(value: Any, path: Sequence[str | int]) -> Any:
-    """The value at a path of its redacted copy. A secret is replaced by a text, which has no inner values."""
+    """The part of a redacted value at this path. If the path leads into a secret, the text that replaces the secret."""
     for part in path:
         try:
             value = value[part]

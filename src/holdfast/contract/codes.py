@@ -1,4 +1,4 @@
-"""The one table of codes: what a code means for the caller, for HTTP, for a script and for the next attempt.
+"""The table of error codes: for each code the status, whether it is retried, the HTTP status and the exit code.
 
 `docs/reference/codes.md` is made from it: `python -m tests.drawings.codes > docs/reference/codes.md`.
 """
@@ -12,7 +12,7 @@ import msgspec
 
 
 class Status(StrEnum):
-    """How a run ended: six statuses, by which a caller decides what to do next."""
+    """How a run ended. A caller decides by the status what to do next."""
 
     OK = "ok"
     RETRYABLE_ERROR = "retryable_error"
@@ -23,7 +23,8 @@ class Status(StrEnum):
 
 
 class Meaning(msgspec.Struct, frozen=True):
-    """What an error code means."""
+    """What an error code means: its status, whether it is retried, the HTTP status, the exit code of the command line, and a
+    description."""
 
     code: str
     status: Status
@@ -34,27 +35,27 @@ class Meaning(msgspec.Struct, frozen=True):
 
 
 class Named(msgspec.Struct, frozen=True):
-    """A code that a contract names among its failure modes, and the rule it gives."""
+    """A code that a contract names in its failure modes, and the rule that the page gives for it."""
 
     code: str
     retryable: bool | None = None
     """Whether the page says that the code is retried; None if it gives no rule."""
     status: Status | None = None
     unless_policy: bool = False
-    """Whether the page leaves the rule to the operator ("non-retryable unless policy allows")."""
+    """Whether the page says that the operator may change the rule ("non-retryable unless policy allows")."""
 
 
 class StatusEnding(msgspec.Struct, frozen=True):
-    """What follows from a status alone, for codes that the table does not know."""
+    """What follows from a status alone, for codes that are not in the table: whether it is retried, the HTTP status and the exit code."""
 
     retryable: bool
     http: int
     exit: int
 
 
-# Exit codes follow the command line's own: 0 it worked, 1 it ended badly, 2 the request must change, 3 this machine must change.
-# 4 waits for a person's decision, 5 is an output that breaks the contract, 75 is EX_TEMPFAIL of sysexits.
-# A request that must not be repeated never gets 429, 502, 503 or 504: clients repeat those by themselves.
+# The exit codes are those of the command line: 0 success, 1 failure, 2 the request must change, 3 this machine must change,
+# 4 a person must decide, 5 an output does not fit the contract, 75 try again later (EX_TEMPFAIL of sysexits).
+# A request that must not be repeated does not get 429, 502, 503 or 504: clients repeat such requests by themselves.
 ENDINGS: Mapping[Status, StatusEnding] = {
     Status.OK: StatusEnding(False, 200, 0),
     Status.RETRYABLE_ERROR: StatusEnding(True, 503, 75),
@@ -74,7 +75,7 @@ _ROWS: tuple[tuple[Status, tuple[tuple[str, int | None, str], ...]], ...] = (
             ("idempotency_conflict", 409, "the key was used before, with other inputs"),
             ("constraint_widened", None, "a constraint of the request asks for more than the contract allows"),
             ("pipeline_invalid", None, "the pipeline cannot be used as it is written; the message says what is wrong and where"),
-            ("missing_diff_context", None, "the change to be looked at came without the text around it"),
+            ("missing_diff_context", None, "the diff to be reviewed is cut off, is not a unified diff, or changes no line"),
         ),
     ),
     (
@@ -88,10 +89,14 @@ _ROWS: tuple[tuple[Status, tuple[tuple[str, int | None, str], ...]], ...] = (
         Status.RETRYABLE_ERROR,
         (
             ("timeout", 504, "the attempt ran longer than `timeout_seconds`"),
-            ("idle_timeout", 504, "the body gave no sign of life for `idle_timeout_seconds`"),
-            ("rate_limited", 429, "over a rate of the contract or of an outside service, or a cap of the day: `retry_after_seconds`"),
-            ("overloaded", None, "too many requests wait here already"),
-            ("worker_crashed", 502, "the body's process died, left an error uncaught, or sent a message that is not allowed"),
+            ("idle_timeout", 504, "the body sent no message for `idle_timeout_seconds`"),
+            (
+                "rate_limited",
+                429,
+                "a rate of the contract or of an outside service, or a limit of the day, is reached; try again after `retry_after_seconds`",
+            ),
+            ("overloaded", None, "too many requests are already waiting on this server"),
+            ("worker_crashed", 502, "the body's process died, its code did not catch an error, or it sent a message that is not allowed"),
             ("tool_timeout", 504, "a tool did not answer in time"),
             ("tool_unavailable", None, "a tool could not be reached"),
             ("fetch_timeout", 504, "a page did not answer in time"),
@@ -113,26 +118,34 @@ _ROWS: tuple[tuple[Status, tuple[tuple[str, int | None, str], ...]], ...] = (
             ("tool_quota_exceeded", None, "the tool was called as often as its quota allows"),
             ("tool_failed", None, "a tool refused the call, and would refuse it again"),
             ("egress_denied", 403, "the contract or the operator does not let the worker reach this address"),
-            ("access_denied", 403, "the other side refused: robots, a login, a permission"),
-            ("memory_exceeded", None, "the body took more than `max_memory_mb`, or had the most when all bodies took too much together"),
-            ("cpu_exceeded", None, "the body took more than `max_cpu_seconds`"),
+            ("access_denied", 403, "an outside server refused access: robots.txt, a login or a permission"),
+            ("memory_exceeded", None, "the body used more than `max_memory_mb`, or used the most when all bodies together used too much"),
+            ("cpu_exceeded", None, "the body used more than `max_cpu_seconds`"),
             ("disk_exceeded", None, "the body filled its scratch space"),
             ("process_limit", None, "the body tried to start a process that it may not start"),
-            ("limits_unreadable", None, "the runner could not measure what the body uses, so it could keep no limit, and ended the body"),
+            (
+                "limits_unreadable",
+                None,
+                "the runner could not measure what the body uses, so it could not enforce the limits, and ended the body",
+            ),
             ("step_limit", None, "the body began more steps than the operator allows (`policy.most.steps`)"),
             ("sandbox_unavailable", 501, "this machine cannot provide the isolation that was asked for; the message names what is missing"),
             ("cancelled", 409, "a caller cancelled the run"),
             ("artifact_not_found", 404, "no artifact of that id belongs to this tenant"),
-            ("artifact_too_large", 413, "an artifact is above the limit, or outputs are above 1 MiB: `ctx.artifact` keeps what is large"),
-            ("artifact_changed", 409, "a file became longer or shorter while it was kept as an artifact"),
+            (
+                "artifact_too_large",
+                413,
+                "an artifact is above the limit, or outputs are above 1 MiB: store large values with `ctx.artifact`",
+            ),
+            ("artifact_changed", 409, "a file became longer or shorter while it was stored as an artifact"),
             ("package_changed", 409, "the worker's code on disk is not the code that the run is pinned to, and is not run"),
-            ("approval_rejected", 403, "a person said no"),
+            ("approval_rejected", 403, "a person rejected the approval"),
             ("approval_expired", 410, "no person decided in time"),
             ("approval_impossible", 409, "more persons must approve than may decide; the message names those who may"),
             ("merge_conflict", 409, "partial results contradict each other"),
-            ("depth_exceeded", None, "the run would stand below too many other runs"),
+            ("depth_exceeded", None, "the run would be nested too deep: a run that a run asked for, and so on"),
             ("run_unavailable", 501, "no worker can be run from a durable function in this process; the message says what to do instead"),
-            ("gate_blocked", 409, "a gate of a pipeline let nothing pass; `details` has its reasons"),
+            ("gate_blocked", 409, "a gate of a pipeline blocked its value; `details` has the reasons"),
             ("route_unknown", None, "a route of a pipeline chose none of its labels, and has no `otherwise`"),
             ("supervise_unknown_choice", None, "a supervisor of a pipeline chose a label that its node does not have"),
             ("supervise_invalid_answer", None, "a supervisor of a pipeline gave no choice, no reason, or finished without outputs"),
@@ -142,23 +155,23 @@ _ROWS: tuple[tuple[Status, tuple[tuple[str, int | None, str], ...]], ...] = (
                 None,
                 "the rules of an `until` of a pipeline did not hold after the last of its runs; `details` has the reasons",
             ),
-            ("expired", 410, "the run waited in a queue for longer than it may"),
-            ("poison_message", None, "a message failed every time it was tried, and is set aside"),
+            ("expired", 410, "the run waited in a queue for longer than it may (`ttl`)"),
+            ("poison_message", None, "a message failed in every attempt, and is not tried again"),
         ),
     ),
     (
         Status.NEEDS_HUMAN,
         (
-            ("unknown_outcome", 202, "a side effect may or may not have happened; a person must look before anything is sent again"),
+            ("unknown_outcome", 202, "it is not known whether a side effect happened; a person must find out before it is tried again"),
             ("receipt_conflict", None, "the same call was made before, with other arguments"),
-            ("approval_required", 202, "a person must approve before the run goes on"),
+            ("approval_required", 202, "a person must approve before the run continues"),
             ("undo_failed", None, "an undo of a pipeline failed, and a person left it as it is; `details` names the nodes"),
         ),
     ),
 )
 _EXITS = {"sandbox_unavailable": 3}
 _FINAL = frozenset({"edge_mismatch"})
-"""Codes of a retryable status that are not retried: the same values would not fit the next time either."""
+"""Codes that are not retried although their status is retryable: the same values would not fit the next time either."""
 
 
 def _table() -> dict[str, Meaning]:
@@ -171,7 +184,7 @@ def _row(code: str, status: Status, http: int | None, what: str) -> Meaning:
 
 
 CODES: Mapping[str, Meaning] = _table()
-"""Every code of the runtime. A contract adds its own; it cannot change these."""
+"""Every code of the runtime. A contract may add codes, but cannot change these."""
 
 
 def meaning_of(
@@ -182,10 +195,11 @@ def meaning_of(
     needs_human: bool = False,
     retryable: bool | None = None,
 ) -> Meaning:
-    """What a code means: by the table, else by the contract's catalogue, else by what its author said when raising it.
+    """What a code means: as the table says, else as the contract says (`deployed`), else as the worker said when it raised the error
+    (`retryable`; None means not retryable).
 
-    `retry_codes` is the operator's rule for each code. It decides between retryable and permanent. It changes nothing for a code that
-    needs a person or another request.
+    `needs_human` changes the status to NEEDS_HUMAN. `retry_codes` are the operator's rules: for a code whose status is retryable or
+    permanent, and for an invalid output, they decide whether it is retried. They change no other code.
     """
     known = CODES.get(code) or _named((deployed or {}).get(code)) or _said(code, retryable)
     if needs_human and known.status is not Status.NEEDS_HUMAN:

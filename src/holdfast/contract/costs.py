@@ -1,12 +1,14 @@
-"""What a schema can cost: counted before anything is compiled, by following its references without writing them out.
+"""How much work a schema can cause: counted before the schema is compiled, by following its references. This file has the limits of
+schemas.
 
-A schema of n places can stand for 2ⁿ evaluations: two references to the next definition, and so on. Each place is counted once and its
-count is used wherever a reference leads to it, so counting costs no more than reading. The limits of every schema are in this file.
+A place is a schema inside the schema, or a value inside a value. A schema with n places can cause 2ⁿ evaluations, if each definition refers
+twice to the next one. Each place is counted once, and its count is used for every reference that leads to it, so counting takes no longer
+than reading.
 
-    evaluations   how many places are evaluated for one place of a value: a value of m places costs at most m times as much
-    numbers       how many more steps a place costs where `multipleOf` divides; the division is exact for numbers of any length
-    text          how many steps one character of a text can cost in patterns and formats
-    unbounded     the cost grows faster than the value: such a schema is evaluated in a process that can be ended
+    evaluations   how many places of the schema are evaluated for one place of a value: a value of m places takes at most m times as many
+    numbers       how many more steps `multipleOf` takes for one place of a value; the division is exact for numbers of any length
+    text          how many steps patterns and formats take for one character of a text
+    unbounded     whether the work can grow faster than the value: such a schema is evaluated in a process that can be ended
 """
 
 from __future__ import annotations
@@ -25,16 +27,16 @@ MAX_BYTES: Final = 64 * 1024
 MAX_DEPTH: Final = 60
 """A schema is nested at most this many levels deep, as written."""
 MAX_CHAIN: Final = 200
-"""At most this many schemas stand inside each other when references are followed."""
+"""When references are followed, a schema is nested at most this many levels deep."""
 MAX_EVALUATIONS: Final = 100_000
-"""A schema has at most this many places when references are followed."""
+"""When references are followed, a schema has at most this many places to evaluate."""
 MAX_PATTERNS: Final = 100
 IN_PLACE: Final = 100_000
-"""The most steps of a check on the event loop, where all other work waits: a few milliseconds."""
+"""The most steps of a check on the event loop, because all other work waits for it: a few milliseconds."""
 LISTED_IN_PLACE: Final = 1_000
-"""The most steps on the event loop when every place where a value does not fit is listed: each step costs many times as much then."""
+"""The most steps on the event loop of a check that lists every place where a value does not fit: each step takes many times as long."""
 LISTED_PATIENTLY: Final = 50_000
-"""The most steps of a check in a process that can be ended: a second or two."""
+"""The most steps of a check that lists every place, in a process that can be ended: a second or two."""
 
 ONE: Final = (
     "additionalProperties", "unevaluatedProperties", "items", "unevaluatedItems", "contains", "propertyNames", "if", "then", "else",
@@ -51,7 +53,8 @@ _MULTIPLE_STEPS: Final = 1_500
 
 
 class SchemaInvalid(Exception):
-    """The schema is not a valid draft 2020-12 schema, or it is above a limit. `code` says which limit, if it is one."""
+    """The schema is not a valid draft 2020-12 schema, or it is above a limit. `code` says which limit; it is `schema_invalid` for no
+    limit."""
 
     def __init__(self, path: Sequence[str | int], reason: str, code: str = "schema_invalid") -> None:
         self.path = tuple(str(part) for part in path)
@@ -61,7 +64,7 @@ class SchemaInvalid(Exception):
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """What a schema can cost."""
+    """How much work a schema can cause. The text of this module explains the fields."""
 
     evaluations: int = 1
     text: int = 0
@@ -69,7 +72,7 @@ class Cost(msgspec.Struct, frozen=True):
     numbers: int = 0
 
     def steps(self, places: int, characters: int) -> int:
-        """The most steps for a value of that size. It is not valid for a schema whose cost is unbounded."""
+        """The most steps for a value with this many places and characters. Not valid if the cost is unbounded."""
         return (self.evaluations + self.numbers) * places + self.text * characters
 
 
@@ -79,12 +82,12 @@ def pointer(path: Sequence[str | int]) -> str:
 
 
 def cost_of(schema: Any) -> Cost:
-    """What a schema can cost. Raises SchemaInvalid, with its code, if the schema is above a limit."""
+    """How much work a schema can cause. Raises SchemaInvalid if the schema is above a limit; `code` of the error says which."""
     if not isinstance(schema, Mapping):
         return Cost()
     size = len(msgspec.json.encode(schema))
     if size > MAX_BYTES:
-        raise SchemaInvalid((), f"the schema has {size} bytes; {MAX_BYTES} are allowed", "schema_too_large")
+        raise SchemaInvalid((), f"the schema has {size} bytes; at most {MAX_BYTES} are allowed", "schema_too_large")
     if codec.too_deep(schema, MAX_DEPTH):
         raise SchemaInvalid((), f"the schema is nested more than {MAX_DEPTH} levels deep", "schema_too_deep")
     return _Counting(schema).cost()
@@ -93,7 +96,7 @@ def cost_of(schema: Any) -> Cost:
 class _Edge(NamedTuple):
     target: int
     deeper: bool
-    """Whether the step leads to a place inside the value."""
+    """Whether the target applies to a place inside the value, and not to the same place."""
 
 
 class _Place:
@@ -137,7 +140,7 @@ class _Counting:
             for pattern, at in _patterns(part):
                 patterns += 1
                 if len(pattern) > MAX_CHARACTERS:
-                    told = f"the pattern has {len(pattern)} characters; {MAX_CHARACTERS} are allowed"
+                    told = f"the pattern has {len(pattern)} characters; at most {MAX_CHARACTERS} are allowed"
                     raise SchemaInvalid((*path, *at), told, "schema_pattern")
                 if patterns > MAX_PATTERNS:
                     raise SchemaInvalid((*path, *at), f"the schema has more than {MAX_PATTERNS} patterns", "schema_pattern")
@@ -148,7 +151,7 @@ class _Counting:
         return _Edge(id(below), word not in _SAME_PLACE)
 
     def _referred(self, word: str, part: Mapping[str, Any], path: Path) -> Iterator[_Edge]:
-        """The places that a reference leads to. A dynamic reference, or one that cannot be followed, may lead to any place."""
+        """The places that a reference leads to. A dynamic reference, and one that cannot be followed, makes the cost unbounded."""
         found = self._references.found(part[word]) if word == "$ref" else []
         self._unbounded |= not found
         for target, at in found:
@@ -158,12 +161,13 @@ class _Counting:
     # --- counting
 
     def _count(self, group: list[int]) -> None:
-        """Count a place whose targets are counted; a group of more than one is a cycle."""
+        """Count the places of a group; the places that they lead to are counted already. A group of several places is a cycle."""
         places = [self._places[key] for key in group]
         inside = set(group)
         within = [[edge for edge in place.edges if edge.target in inside] for place in places]
         if any(within):
-            # A cycle with one way into the value visits each place of the value once. Any other cycle multiplies the cost, or never ends.
+            # A cycle in which each place leads to one other, and which goes deeper into the value, visits each place of the value once.
+            # Any other cycle multiplies the work, or never ends.
             one_way = all(len(edges) == 1 for edges in within) and any(edge.deeper for edges in within for edge in edges)
             self._unbounded |= not one_way
         evaluations = text = numbers = 0
@@ -186,7 +190,7 @@ class _Counting:
 
 
 def _own(part: Mapping[str, Any]) -> tuple[int, int]:
-    """What one place costs by itself, for a place of the value and for a character of a text."""
+    """The steps that one place of the schema takes by itself: for one place of the value, and for one character of a text."""
     steps = 1 + sum(_size(part[word]) for word in ("enum", "const", "required", "dependentRequired") if word in part)
     steps += _UNIQUE_STEPS if part.get("uniqueItems") is True else 0
     names = part.get("properties")
@@ -204,7 +208,8 @@ def _patterns(part: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
 
 
 def _below(part: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], Path]]:
-    """Every schema right inside another that is evaluated with it. What stands under `$defs` is evaluated where it is referred to."""
+    """Every schema directly inside this one that is evaluated with it: its keyword, the schema, and its path. Schemas under `$defs` are
+    left out: they are evaluated where a reference leads to them."""
     for word in ONE:
         if isinstance(part.get(word), Mapping):
             yield word, part[word], (word,)
@@ -217,7 +222,7 @@ def _below(part: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], Pa
 
 
 def _size(value: Any) -> int:
-    """How many values a value holds, itself included."""
+    """How many values a value contains, itself included."""
     count, waiting = 0, [value]
     while waiting:
         part = waiting.pop()
@@ -230,7 +235,8 @@ def _size(value: Any) -> int:
 
 
 def _grouped(root: int, places: Mapping[int, _Place]) -> Iterator[list[int]]:
-    """The places in groups, each after those it leads to; places that lead to each other are one group (Tarjan, without recursion)."""
+    """The places in groups, each after the groups that it leads to. Places that lead to each other are one group (Tarjan's algorithm,
+    without recursion)."""
     order: dict[int, int] = {}
     low: dict[int, int] = {}
     stack: list[int] = []

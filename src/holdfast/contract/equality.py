@@ -1,4 +1,4 @@
-"""Whether two JSON values are the same: 1 and 1.0 are, 1 and true are not, and the order of fields does not matter."""
+"""Whether two JSON values are equal: 1 and 1.0 are, 1 and true are not, and the order of fields does not matter."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def equal(one: Any, other: Any) -> bool:
-    """Whether two values are the same. It does not recurse, and stops at the first difference."""
+    """Whether two values are equal as JSON. It does not recurse, and stops at the first difference."""
     waiting = [(one, other)]
     while waiting:
         left, right = waiting.pop()
@@ -26,13 +26,14 @@ def equal(one: Any, other: Any) -> bool:
 
 
 def _kind(value: Any) -> type:
-    """The type of a value, where 1 and 1.0 have the same."""
+    """The type of a value; float for an int, so that 1 and 1.0 have the same type."""
     kind = type(value)
     return float if kind is int else kind
 
 
 def identity(value: Any) -> Hashable:
-    """A key for a value: two values have the same key exactly if they are equal as JSON. It does not recurse, so depth costs nothing."""
+    """A hashable key of a value: two values have the same key if they are equal as JSON, and different keys if not. It does not recurse, so
+    a value of any depth has one."""
     tokens: list[Hashable] = []
     waiting = [value]
     while waiting:

@@ -1,4 +1,4 @@
-"""The JSON of a page: it is read strictly, with the line of every key, and an error names the line of the mistake."""
+"""Reads the JSON of a page strictly, and notes the lines of its keys, so that an error can name the line."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ Path = tuple[str, ...]
 
 
 class JsonBlock(msgspec.Struct, frozen=True):
-    """A value of the page and where its keys stand."""
+    """A JSON value of the page, the line where it begins, and the lines of its keys by their paths."""
 
     value: Any
     line: int
     places: dict[Path, int]
 
     def at(self, *path: str) -> int:
-        """The line of a key, or of the nearest one above it."""
+        """The line of the key at this path; if it is not known, the line of the nearest key above it, else of the block."""
         while path:
             if path in self.places:
                 return self.places[path]
@@ -42,7 +42,7 @@ class JsonBlock(msgspec.Struct, frozen=True):
 
 
 class _Unfit(ValueError):
-    """A value that JSON can write down and a contract cannot hold."""
+    """A number that a contract cannot contain: NaN, an infinite number, or one that is too large."""
 
 
 def read_json(section: Section, notes: Notes) -> JsonBlock | None:
@@ -80,16 +80,16 @@ class _Block:
             self._told(error)
             return None
         except UnicodeEncodeError:
-            self._failed("json_invalid", 0, "A string holds one half of a surrogate pair. Write the whole character.")
+            self._failed("json_invalid", 0, "A string contains one half of a surrogate pair. Write the whole character.")
             return None
         except (ValueError, RecursionError) as error:
             self._failed("json_invalid", 0, f"The JSON cannot be used: {error}.")
             return None
         for key in dict.fromkeys(self._twice[:_TOLD_TWICE]):
             line = self._line(_last(self._text, key))
-            self._notes.error("json_duplicate_key", self._name, line, f'The key "{shown(key)}" stands twice in one object. Keep one.')
+            self._notes.error("json_duplicate_key", self._name, line, f'The key "{shown(key)}" is there twice in one object. Keep one.')
         if after := _AFTER.match(self._text, end):
-            self._failed("json_invalid", after.end() - 1, "The JSON has ended before this. Is there a brace too many?")
+            self._failed("json_invalid", after.end() - 1, "The JSON ends before this character. Is there a brace too many?")
             return None
         return JsonBlock(value, self._first, places)
 
@@ -102,7 +102,7 @@ class _Block:
         # Python 3.13 reports the comma; older versions report the character after it. The message is the same on each version.
         comma = at if self._text.startswith(",", at) else len(self._text[:at].rstrip()) - 1
         if closing := _TRAILING.match(self._text, comma):
-            at, what, hint = closing.end() - 1, f"a comma before {closing[1]}", " Take away the comma."
+            at, what, hint = closing.end() - 1, f"a comma before {closing[1]}", " Remove the comma."
         elif self._text[at : at + 1] == "'":
             hint = " Write strings with \", not with '."
         elif self._text.startswith(("//", "/*", "#"), at):
@@ -145,14 +145,16 @@ def _integer(text: str) -> int:
 
 
 def _last(text: str, key: str) -> int:
-    """The offset at which a key is written last; the start, if the key is written with escapes and so is not found."""
+    """The offset at which the key is written for the last time; 0 if it is not found, because it is written with escapes."""
     return max(0, text.rfind(json.dumps(key, ensure_ascii=False)))
 
 
 def _places(text: str, first: int) -> tuple[dict[Path, int], int | None]:
-    """The line of each key near the top, and the offset where the nesting becomes too deep, found without recursion."""
+    """The line of each key that is at most _PLACED_DEPTH levels deep, and the offset where the nesting becomes too deep; None if it does
+    not.
+    """
     places: dict[Path, int] = {}
-    path: list[str] = []  # for each open bracket: the key it stands under
+    path: list[str] = []  # for each open bracket: the key before it
     key, counted, line = "", 0, first
     for token in _TOKEN.finditer(text):
         sign = token.group()[0]

@@ -1,4 +1,4 @@
-"""A request may make a contract's limits tighter, never wider."""
+"""The limits of one run: a request may make the contract's limits tighter, but not wider."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NOTHING_ASKED = Constraints()
 
 
 class Widened(msgspec.Struct, frozen=True):
-    """A constraint that asks for more than the contract allows."""
+    """A constraint that asks for more than the contract allows, with both values."""
 
     field: str
     asked: Any
@@ -34,10 +34,10 @@ class Widened(msgspec.Struct, frozen=True):
 
 
 def tighten(limits: Limits, constraints: Constraints, *, run_timeout_seconds: float | None = None) -> Limits:
-    """The limits of one run: those of the contract, or tighter ones that the request sets. A wider one is refused with
-    `constraint_widened`.
+    """The limits of one run: those of the contract, or tighter ones that the request sets. Raises InvalidRequest (`constraint_widened`) if
+    the request sets a wider one.
 
-    `run_timeout_seconds` stands in the request itself, not among its constraints; it may only tighten as well.
+    `run_timeout_seconds` is a field of the request itself, not of its constraints. It may not be wider than the contract's either.
     """
     if run_timeout_seconds is None and constraints == _NOTHING_ASKED:
         return limits

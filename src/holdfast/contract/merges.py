@@ -1,24 +1,26 @@
-"""Merges: several parts, one result. Pure: the same parts give the same result in the interpreter, in a tool and in a test.
+"""Merges: make one result from several parts. There are no side effects: the same parts give the same result everywhere.
 
     merged([("facts", {"name": "Acme", "price": 10}), ("prices", {"price": 12})], "best_effort")
     → Merged(outputs={"name": "Acme", "price": 10}, conflicts=(Conflict(".price", …),), completeness=1.0, missing=())
 
-Objects are merged field by field, at every level; `union` also merges lists, element by element. Everything else is one value, which a
-policy chooses as a whole:
+Objects are merged field by field, at every level; `union` also merges lists, element by element. Any other value is chosen as a whole, by
+the policy:
 
-- `strict`: all parts that have a value there have the same one. If they differ, the value is left out. A missing part is a failure too.
-- `best_effort`: the value that most parts have; of several such values, the one of the source whose name sorts first. null counts as no
-  value where another part has one.
-- `majority`: the value that more parts have than any other value. A tie is a conflict, and the value is left out. null is a vote.
-- `union`: like `best_effort`; lists become one list with each element once. An element is found again in another part by its field `key`,
-  and such elements are merged field by field; without a key, or without that field, an element is found again if it is equal. Two equal
-  elements of one part stay two.
-- `first`: the first part that is there, unchanged. The other parts are not looked at, so there are no conflicts.
+- `strict`: all parts that have a value at this place must have the same one. If they differ, the value is left out. A missing part is a
+  failure, too.
+- `best_effort`: the value that most parts have; of several such values, the one of the source whose name sorts first. null is ignored if
+  another part has a value.
+- `majority`: the value that more parts have than any other value. If no value has most, that is a conflict, and the value is left out. null
+  is a value like others.
+- `union`: like `best_effort`, but lists become one list with each element once. Elements of two parts are the same if their field `key` is
+  the same; then they are merged field by field. Without a key, or without that field, they are the same if they are equal. Two equal
+  elements of one part stay two elements.
+- `first`: the first part that is not missing, unchanged. The other parts are not read, so there are no conflicts.
 
-What order means. Only `first` depends on the order of the parts, which is the order that the graph declares. All other policies read the
-parts sorted by source; the elements of a union stand in that order too. No policy depends on when a part arrived.
+Order: only `first` depends on the order of the parts, which is the order in the graph. All other policies read the parts sorted by source,
+and the elements of a union have that order, too. No policy depends on when a part arrived.
 
-Values are equal as JSON is equal: 1 and 1.0 are, 1 and true are not, the order of fields does not matter.
+Values are compared as JSON: 1 and 1.0 are equal, 1 and true are not, and the order of fields does not matter.
 """
 
 from __future__ import annotations
@@ -37,9 +39,10 @@ MergePolicy: TypeAlias = Literal["strict", "best_effort", "first", "majority", "
 
 MERGE_CONFLICT: Final = "merge_conflict"
 MAX_DEPTH: Final = 64
-"""Objects and lists are merged by field and element up to this depth. What lies deeper is treated as one value."""
+"""Objects and lists are merged by field and element up to this depth. A deeper object or list is chosen as a whole."""
 MAX_PATH: Final = 500
-"""A path has at most this many characters. A longer one ends in `…`, because ten thousand conflicts may lie below one long name."""
+"""A path has at most this many characters; a longer one is cut and ends in `…`. Ten thousand conflicts may have the same long name in their
+paths."""
 NO_CHOICES: Final[Mapping[str, str]] = MappingProxyType({})
 _CUT: Final = "…"
 
@@ -51,7 +54,7 @@ class Missing(Enum):
 
 
 MISSING: Final = Missing.MISSING
-"""Stands for the value of a part whose node was skipped."""
+"""The value of a part that is not there, because its node was skipped."""
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -62,27 +65,28 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class Conflict(msgspec.Struct, frozen=True):
-    """A place where sources differ, and what each of them says."""
+    """A place where sources differ, and the value of each source."""
 
     path: str
-    """Where in the result: `.field`, `[0]`, `["a field"]`; empty for the result itself."""
+    """The place in the result: `.field`, `[0]`, `["a field"]`; empty for the result itself."""
     values: tuple[Candidate, ...]
 
 
 class Merged(msgspec.Struct, frozen=True):
-    """What a merge gives."""
+    """The result of a merge."""
 
     outputs: Any
-    """null if no part is there, or if the parts differ as a whole and the policy makes no choice."""
+    """The merged value. None if all parts are missing, or if the parts differ as a whole and the policy chooses none."""
     conflicts: tuple[Conflict, ...] = ()
     completeness: float = 1.0
-    """The share of parts that are there, times the share of values that could be chosen. For `first`: 1 if a part is there, else 0."""
+    """From 0 to 1: the share of parts that are not missing, times the share of values that could be chosen. For `first`: 1 if a part is
+    there, else 0."""
     missing: tuple[str, ...] = ()
     """The sources whose part is missing, then the paths of values that were left out."""
 
     @property
     def document(self) -> dict[str, Any]:
-        """The result as JSON."""
+        """The result as a dictionary of JSON values."""
         conflicts = [
             {"path": found.path, "values": [{"source": said.source, "value": said.value} for said in found.values]}
             for found in self.conflicts
@@ -93,11 +97,11 @@ class Merged(msgspec.Struct, frozen=True):
 def merged(
     parts: Sequence[tuple[str, Any]], policy: MergePolicy, key: str | None = None, choices: Mapping[str, str] = NO_CHOICES
 ) -> Merged:
-    """One result of several parts. It never fails: conflicts and missing parts are data. `failure_of` says whether `strict` refuses the
-    result.
+    """The merge of several parts, each with its source. Conflicts and missing parts raise nothing: they are in the result. `failure_of`
+    says whether the policy accepts the result.
 
-    `choices` settle conflicts that an earlier result of the same parts had: the path of the conflict, and the source whose value is taken.
-    A choice is ignored if there is no conflict at its path, or if its source has no value there.
+    `choices` decide conflicts: the key is the path of a conflict, the value is the source whose value is used. A choice is ignored if there
+    is no conflict at its path, or if its source has no value there.
     """
     there = [Candidate(source, value) for source, value in parts if value is not MISSING]
     absent = sorted(source for source, value in parts if value is MISSING)
@@ -112,7 +116,8 @@ def merged(
 
 
 def failure_of(policy: MergePolicy, result: Merged) -> str | None:
-    """The error code of a result that its policy does not accept. Only `strict` refuses: a conflict, and a missing part."""
+    """The error code of a result that its policy does not accept; None if it accepts the result. Only `strict` does not accept conflicts
+    and missing parts."""
     return MERGE_CONFLICT if policy == "strict" and (result.conflicts or result.missing) else None
 
 
@@ -154,13 +159,13 @@ class _Merge:
         return [self.value(found, _cut(f"{path}[{at}]"), depth + 1) for at, found in enumerate(elements.values())]
 
     def _name(self, element: Any) -> Hashable:
-        """The name by which an element is found again in another part."""
+        """A name that is the same for elements of two parts which are merged."""
         if self._key is not None and isinstance(element, dict) and self._key in element:
             return ("key", identity(element[self._key]))
         return ("equal", identity(element))
 
     def _chosen(self, said: Sequence[Candidate], path: str) -> Any:
-        """The whole value of one of the sources."""
+        """The whole value of one of the sources; MISSING if the policy chooses none. A conflict is noted, unless a choice decides it."""
         self.places += 1
         groups: dict[Hashable, list[Candidate]] = {}
         for one in said:
@@ -181,7 +186,7 @@ class _Merge:
 
 
 def _sorted(there: Sequence[Candidate]) -> list[Candidate]:
-    """The parts by source. Several parts of one source are sorted by their texts, so that the order of arrival does not matter."""
+    """The parts, sorted by source. Several parts of one source are sorted by their values, so that the order of arrival has no effect."""
     if len({one.source for one in there}) == len(there):
         return sorted(there, key=lambda one: one.source)
     return sorted(there, key=lambda one: (one.source, repr(identity(one.value))))
@@ -193,7 +198,7 @@ class _Name(NamedTuple):
 
 
 def _numbered(named: Iterable[tuple[Hashable, Any]]) -> Iterator[tuple[_Name, Any]]:
-    """The elements of one part. A number tells elements of the same name apart."""
+    """The elements of one part, each with its name and a number. The number differs for elements with the same name."""
     seen: dict[Hashable, int] = {}
     for name, element in named:
         seen[name] = seen.get(name, 0) + 1

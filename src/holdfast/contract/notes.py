@@ -1,4 +1,4 @@
-"""The notes of a reader: every problem at once, each with its place, and the name that was probably meant."""
+"""Collects the problems that the reader of a page finds, each with its place, and finds the name that an author probably meant."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from holdfast.contract.terms import Level, Problem
 
 MAX_PROBLEMS = 200
 MAX_GUESSES = 200
-"""The most names of one page for which a similar known name is searched: each search takes time."""
+"""For at most this many names of one page a similar known name is searched, because each search takes time."""
 _left: ContextVar[Iterator[int] | None] = ContextVar("guesses_left", default=None)
 _SHOWN_CHARACTERS = 60
 _MESSAGE_CHARACTERS = 900
 
 
 class Notes:
-    """The problems of one page, collected while it is read. If there are too many, only the first are kept."""
+    """The problems of one page, collected while it is read. The first MAX_PROBLEMS are kept, and in any case the first error."""
 
     def __init__(self) -> None:
         self._problems: list[Problem] = []
@@ -33,7 +33,7 @@ class Notes:
         self._note(Level.ERROR, code, section, line, message)
 
     def warning(self, code: str, section: str, line: int, message: str) -> None:
-        """Note a warning: the meaning is certain, but the author should look at it."""
+        """Note a warning: the page can be used, but the author should look at it."""
         self._note(Level.WARNING, code, section, line, message)
 
     def _note(self, level: Level, code: str, section: str, line: int, message: str) -> None:
@@ -56,13 +56,13 @@ class Notes:
             self._words = {}
 
     def problems(self) -> tuple[Problem, ...]:
-        """The problems in the order of the page; on one line, errors come first."""
+        """The problems, sorted by line; of one line, errors first."""
         return tuple(sorted(self._problems, key=lambda problem: (problem.line, problem.level is Level.WARNING)))
 
 
 @contextlib.contextmanager
 def few_guesses() -> Iterator[None]:
-    """Bound the number of searches for similar names while one page is read."""
+    """Inside this block, `meant` searches at most MAX_GUESSES times."""
     token = _left.set(iter(range(MAX_GUESSES)))
     try:
         yield
@@ -71,7 +71,7 @@ def few_guesses() -> Iterator[None]:
 
 
 def meant(name: str, known: Iterable[str]) -> str:
-    """A sentence with the name that was probably meant, after a space; empty when no known name is similar."""
+    """The sentence ` Did you mean …?` with the known name that is most similar; empty if none is similar, or after MAX_GUESSES searches."""
     left = _left.get()
     if left is not None and next(left, None) is None:
         return ""
@@ -81,11 +81,11 @@ def meant(name: str, known: Iterable[str]) -> str:
 
 
 def shown(value: object, most: int = _SHOWN_CHARACTERS) -> str:
-    """The beginning of an author's value, on one line and without characters that control a terminal."""
+    """The beginning of an author's value, at most `most` characters, on one line and without control characters."""
     text = printable(value if isinstance(value, str) else repr(value))
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def printable(text: str) -> str:
-    """The text on one line, without control characters: even a validator's own message repeats text of the page."""
+    """The text on one line: each character that cannot be printed becomes U+FFFD. Messages may contain text of a page."""
     return text if text.isprintable() else "".join(char if char.isprintable() else "\ufffd" for char in text)

@@ -1,7 +1,8 @@
-"""Splits a page into its parts: the title, the problem, and what stands under each heading, in any of the page's renderings.
+"""Splits a page into its parts: the title, the problem, and the content under each heading. The page may be Markdown, or text that was
+copied from the web site.
 
-A heading is `## Worker spec` (Markdown), `Worker spec#` (the site) or the bare words of a known heading on a line of their own. Fenced
-blocks are kept apart from the lines around them. Line numbers are those of the text, from 1.
+A heading is `## Worker spec` (Markdown), `Worker spec#` (from the web site) or only the words of a known heading on a line of their own.
+The lines of fenced blocks are kept apart from other lines. Line numbers are those of the text, from 1.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Line(NamedTuple):
 
 
 class Fence(msgspec.Struct, frozen=True):
-    """A fenced block."""
+    """A fenced block: the line of its opening fence, the first word after the fence, its lines, and whether it has a closing fence."""
 
     line: int
     info: str
@@ -57,7 +58,8 @@ class Section(msgspec.Struct, frozen=True):
     fences: tuple[Fence, ...]
 
     def block(self, *kinds: str) -> tuple[Line, ...]:
-        """The block of the section: the first fenced block of a fitting kind, else the first fenced block, else its lines."""
+        """The lines of the section's first fenced block of one of these kinds, such as `json`; else of its first fenced block; else its
+        lines outside of fences."""
         for fence in self.fences:
             if fence.info.lower() in kinds:
                 return fence.lines
@@ -75,7 +77,7 @@ class Page(msgspec.Struct, frozen=True):
     """The heading under which the page ends."""
 
     def section(self, name: str) -> Section | None:
-        """The section under a known heading."""
+        """The section under a heading of HEADINGS; None if the page does not have it."""
         return self.sections.get(name)
 
 
@@ -85,12 +87,12 @@ _MENTION: Final = re.compile(rb"^ {0,3}(#{1,6}[ \t]+)?[*_]*pipeline[ \t]+spec", 
 
 
 def mentions_pipeline(data: bytes) -> bool:
-    """Whether a page may have a Pipeline spec. It is quick, and may be wrong: a fenced block may show such a heading."""
+    """Whether a page may have a Pipeline spec. The check is quick and may say True wrongly: a fenced block may show such a heading."""
     return _MENTION.search(data.replace(b"\r", b"\n")) is not None
 
 
 def defines_agent(text: str) -> bool:
-    """Whether a page is the definition of a coding agent: front matter with a name, a description and more, in the form of such tools."""
+    """Whether a page is the definition of a coding agent: whether its front matter has a `name` and a `description`."""
     front = _FRONT.match(text)
     return front is not None and {"name", "description"} <= {hit[1] for hit in _FRONT_KEY.finditer(front[1])}
 
@@ -98,7 +100,7 @@ def defines_agent(text: str) -> bool:
 class _Heading(NamedTuple):
     title: str
     level: int
-    """How many hash signs stood before it; 0 for none."""
+    """The number of hash signs before it; 0 for none."""
     marked: bool
 
     @property
@@ -108,13 +110,13 @@ class _Heading(NamedTuple):
 
 
 def parted(text: str, notes: Notes) -> Page:
-    """The parts of a page."""
+    """Split a page into its parts. Problems, such as a second section with the same heading, are noted."""
     lines = [Line(number, line) for number, line in enumerate(_LINE_END.split(text), 1)]
     return _Parting(lines, notes).page()
 
 
 class _Parting:
-    """One pass over the lines; a section is closed by the next heading."""
+    """Reads the lines of a page once, in order. A section ends at the next heading."""
 
     def __init__(self, lines: Sequence[Line], notes: Notes) -> None:
         self._all = lines
@@ -144,7 +146,7 @@ class _Parting:
         return self._made()
 
     def _begins(self, heading: _Heading, line: int) -> bool:
-        """Whether a section begins here, and not, say, a comment of the spec or a sentence that is one word long."""
+        """Whether a section begins at this line. A comment in the spec, or a sentence that only looks like a heading, begins none."""
         if known := heading.known:
             return heading.marked or (known not in self._sections and known != self._name)
         if heading.level == 1:
@@ -155,8 +157,8 @@ class _Parting:
         return heading.marked
 
     def _fenced(self, start: int, mark: str, info: str) -> int:
-        """Read a fenced block; answers with the index after it. A block without a closing fence ends at the next certain heading. A fence
-        of more than three characters that is closed is for blocks with headings and fences in them."""
+        """Read a fenced block, and return the index of the line after it. A block without a closing fence ends at the next known heading
+        with two or more hash signs. A closed fence of more than three characters may have such headings, and other fences, inside it."""
         closing = re.compile(rf"[ \t]*{re.escape(mark[0])}{{{len(mark)},}}[ \t]*")
         whole = len(mark) > 3 and self._last_closing(mark, closing) > start
         for end in range(start + 1, len(self._all)):
@@ -174,7 +176,7 @@ class _Parting:
         return end
 
     def _last_closing(self, mark: str, closing: re.Pattern[str]) -> int:
-        """The index of the last line that could close such a fence; -1 for none."""
+        """The index of the last line of the page that could close such a fence; -1 if there is none."""
         if mark not in self._closings:
             self._closings[mark] = max((at for at, line in enumerate(self._all) if closing.fullmatch(line.text)), default=-1)
         return self._closings[mark]
@@ -216,7 +218,7 @@ def _heading(text: str) -> _Heading | None:
 
 
 def _problem(lines: Sequence[Line], flat: bool) -> tuple[str, list[str]]:
-    """What the page says its problem is, and the lines above it."""
+    """The paragraph that begins with `Problem:`, without that word, and the lines above it. The paragraph is empty if there is none."""
     above: list[str] = []
     for index, line in enumerate(lines):
         if hit := _PROBLEM.fullmatch(line.text):
@@ -227,7 +229,7 @@ def _problem(lines: Sequence[Line], flat: bool) -> tuple[str, list[str]]:
 
 
 def _paragraph(lines: Sequence[Line], flat: bool) -> str:
-    """The first paragraph; where blank lines were taken out, a paragraph is a line."""
+    """The first paragraph, as one line. If the page has no blank lines (`flat`), its first line."""
     found: list[str] = []
     for line in lines:
         if line.text.strip():

@@ -1,4 +1,5 @@
-"""Turns a worker.md page, in any of its renderings, into a Contract, or into a list of all its problems. No text makes it raise.
+"""Reads a worker.md page, as Markdown or as text from the web site, as a Contract, or makes a list of all its problems. No text makes it
+raise an error.
 
 It reads in the order of the page: its parts, the spec, the two schemas, the constraints, the failure modes, the signals.
 """
@@ -42,7 +43,8 @@ _FIELD = re.compile(r"([\"'`]?)([A-Za-z_$][\w.$-]*)\1[ \t]*+(\([ \t]*+optional[ 
 
 
 def read(page: str | bytes, *, tools: Collection[str] = ()) -> PageReading:
-    """Read a worker.md in any of its renderings. `tools` are the names of known tools that are not built in."""
+    """Read a worker.md, as Markdown or as text from the web site. The result has the contract, unless the page has errors, and all
+    problems. `tools` are the names of known tools that are not built in."""
     notes = Notes()
     data = page if isinstance(page, bytes) else page.encode(errors="surrogatepass")
     if len(data) > MAX_PAGE_BYTES:
@@ -57,12 +59,13 @@ def read(page: str | bytes, *, tools: Collection[str] = ()) -> PageReading:
 
 
 def read_parts(page: Page, notes: Notes, sha256: str) -> PageReading:
-    """The contract of a page that was split into its parts already. The problems are all those in the notes, including earlier ones."""
+    """Read a page that was already split into its parts. The problems of the result are all problems in `notes`, also earlier ones."""
     return _PageReader(page, (), notes).read(sha256)
 
 
 def contract_of(page: str | bytes, *, name: str = "worker.md", tools: Collection[str] = ()) -> Contract:
-    """The contract of a page. Raises `ContractInvalid` with all problems. `name` is the page's name in the message."""
+    """The contract of a page. Raises `ContractInvalid`, with all problems, if the page has an error. `name` is the page's name in the
+    message."""
     reading = read(page, tools=tools)
     if reading.contract is None:
         told = "\n".join(f"  {problem}" for problem in reading.errors)
@@ -71,7 +74,7 @@ def contract_of(page: str | bytes, *, name: str = "worker.md", tools: Collection
 
 
 def text_of(data: bytes, notes: Notes) -> str:
-    """The page as text. Bytes that are no text are noted and replaced, so that the rest can be read."""
+    """The page as text. Bytes that are not UTF-8, and NUL characters, are noted as errors and replaced, so that the rest can be read."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -79,7 +82,7 @@ def text_of(data: bytes, notes: Notes) -> str:
         notes.error("not_text", "", line, f"The page is not UTF-8 text (byte {error.start}). Save it as UTF-8.")
         text = data.decode("utf-8-sig", errors="replace")
     if "\0" in text:
-        notes.error("not_text", "", text.count("\n", 0, text.index("\0")) + 1, "The page holds a NUL character. Take it away.")
+        notes.error("not_text", "", text.count("\n", 0, text.index("\0")) + 1, "The page contains a NUL character. Remove it.")
         text = text.replace("\0", "\ufffd")
     return text
 
@@ -173,7 +176,7 @@ class _PageReader:
         if not self._has_spec:
             return bounds
         if section is None:
-            told = f"There is no section `{CONSTRAINTS}`; those of the spec hold."
+            told = f"There is no section `{CONSTRAINTS}`, so only the constraints in the spec apply. Write the section."
             self._notes.warning("section_missing", CONSTRAINTS, self._spec.line, told)
         if not bounds.has_timeout:
             told = f"There is no `timeout_seconds`, so an attempt gets {DEFAULT_TIMEOUT_SECONDS} seconds. Say how long it may take."
@@ -181,10 +184,12 @@ class _PageReader:
         return bounds
 
     def _id(self) -> str:
-        return self._checked("worker_id", _WORKER_ID, "Letters, digits, - and _ make one, up to 64 of them: `web-scrape-worker`.")
+        return self._checked(
+            "worker_id", _WORKER_ID, "Use up to 64 letters, digits, - and _, first a letter or digit: `web-scrape-worker`."
+        )
 
     def _version(self) -> str:
-        return self._checked("version", _VERSION, "Letters, digits and . - _ + make one, up to 64 of them: `1.0`.")
+        return self._checked("version", _VERSION, "Use up to 64 letters, digits and . - _ +, first a letter or digit: `1.0`.")
 
     def _checked(self, key: str, pattern: re.Pattern[str], rule: str) -> str:
         given = self._spec.texts.get(key)
@@ -202,7 +207,7 @@ class _PageReader:
         return read_json(section, self._notes) if section else None
 
     def _side(self, key: str, name: str) -> _Side:
-        """The fields and the schema of one side. If both are there they are compared; if one is missing it is made from the other."""
+        """The fields and the schema of one side. If the page has both, they are compared; if one is missing, it is made from the other."""
         given = self._spec.fields.get(key)
         block = self._json(name)
         schema = examined(block, name, self._notes) if block else None
@@ -213,7 +218,7 @@ class _PageReader:
             return _Side(fields, None, None)
         if given is None:
             if self._has_spec:
-                told = f"There is no `{key}` in the spec; the {name.lower()} says what they are. List them: `- name: type`."
+                told = f"There is no `{key}` in the spec; those of the {name.lower()} are used. List them in the spec: `- name: type`."
                 self._notes.warning("field_missing", SPEC, self._spec.line, told)
             return _Side(fields_of(schema), schema, block)
         listed = "required" in schema or key == "inputs"
@@ -228,7 +233,7 @@ class _PageReader:
                 told = f"There is neither a section `{name}` nor `{key}` in the spec. Write both."
                 self._notes.error("section_missing", name, self._spec.line, told)
             return _Side(fields, None, None)
-        told = f"There is no section `{name}`; its schema is made from the spec's `{key}`. Write it: a schema says more."
+        told = f"There is no section `{name}`, so the schema is made from `{key}` in the spec. Write the section: a schema can say more."
         self._notes.warning("schema_derived", name, self._spec.lines.get(key, self._spec.line), told)
         return _Side(fields, derived(fields, closed=key == "inputs"), None)
 
@@ -238,12 +243,12 @@ class _PageReader:
         for one in given:
             hit = _FIELD.fullmatch(str(one.value))
             if hit is None:
-                told = f"`{shown(one.value)}` names no field and its type. Write `- name: type`, `- url: string (optional)` for instance."
+                told = f"`{shown(one.value)}` names no field with a type. Write `- name: type`, for example `- url: string (optional)`."
                 self._notes.error("spec_line", SPEC, one.line, told)
                 continue
             name = hit.group(2)
             if name in lines:
-                told = f"`{shown(name)}` stands twice among the {key}; first on line {lines[name]}. Keep one."
+                told = f"`{shown(name)}` is listed twice in `{key}`; the first is on line {lines[name]}. Keep one."
                 self._notes.error("duplicate_field", SPEC, one.line, told)
                 continue
             lines[name] = one.line
@@ -264,7 +269,7 @@ class _PageReader:
         hint = f" Did you mean `{near}`?" if near else meant(typed.type, TYPES)
         told = f"`{shown(typed.type)}` is not a valid type.{hint} Types are {', '.join(TYPES)} and enum(a, b)."
         if has_schema:
-            self._notes.warning("unknown_type", SPEC, line, f"{told} The schema's type holds.")
+            self._notes.warning("unknown_type", SPEC, line, f"{told} The type in the schema is used.")
         else:
             self._notes.error("unknown_type", SPEC, line, told)
         return Field(name, "any", optional)

@@ -25,7 +25,7 @@ _FORMS: Final = 'A path is made of .field, ["any field"], [0] and [*]: `.offers[
 
 
 class PathInvalid(ValueError):
-    """The text is not a path; the message says why."""
+    """The text is not a path."""
 
 
 def path_of(text: str) -> Path:
@@ -55,7 +55,9 @@ def _part(found: re.Match[str]) -> Part:
     except ValueError:
         name = EACH
     if name == EACH:
-        raise PathInvalid(f"{found[0]:.80} is not a name of a field that can be reached. {_FORMS}.")
+        raise PathInvalid(
+            f"{found[0]:.80} does not name a field: the text is not a JSON string, or it is the name *, which is reserved. {_FORMS}."
+        )
     return str(name)
 
 
@@ -65,7 +67,7 @@ def text_of(path: Iterable[Part]) -> str:
 
 
 def path_of_pointer(pointer: str, value: Any) -> str:
-    """A JSON pointer into a value as the path that rules use: `/offers/0/price` is `.offers[0].price`."""
+    """The path, as rules write it, for a JSON pointer into this value: `.offers[0].price` for `/offers/0/price`."""
     parts: list[Part] = []
     for escaped in pointer.split("/")[1:]:
         name = escaped.replace("~1", "/").replace("~0", "~")
@@ -87,7 +89,7 @@ def _shown(part: Part) -> str:
 
 
 def flaw_of(path: Any) -> str | None:
-    """Why a value is not a path, as the second half of a sentence; None if it is one."""
+    """Why a value is not a path, as the second half of a sentence; None if it is a path."""
     if not isinstance(path, list | tuple):
         return "is not a list of parts"
     if len(path) > MAX_PARTS:

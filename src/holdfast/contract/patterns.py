@@ -1,4 +1,4 @@
-"""Regular expressions from untrusted authors: matched in linear time and bounded memory, for any pattern and any text."""
+"""Regular expressions from untrusted authors. Matching takes time in proportion to the length of the text, and bounded memory."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import re2
 MAX_CHARACTERS: Final = 1_000
 """A pattern has at most this many characters."""
 _MEMORY: Final = 512 * 1024
-"""One compiled pattern and its search use at most this many bytes."""
+"""One compiled pattern, with its search, uses at most this many bytes."""
 _KEPT: Final = 1_024
 _UNICODE: Final = re.compile(r"\\u\{?([0-9a-fA-F]{4,6})\}?")
 _LARGEST_PROGRAM: Final = 4_000
 
 
 def matcher(pattern: str) -> Any | None:
-    """The compiled pattern; None if it cannot be matched in linear time, or is too large."""
+    """The compiled pattern; None if it is not a pattern of RE2 (look-around, for example), or is too large."""
     return _compiled(pattern) if len(pattern) <= MAX_CHARACTERS else None
 
 
 def program_size(pattern: str) -> int:
-    """About how many steps one character of a text can cost."""
+    """About how many steps the matching of one character of a text can take."""
     found = matcher(pattern)
     return _LARGEST_PROGRAM if found is None else max(1, int(found.programsize))
 

@@ -1,4 +1,4 @@
-"""Reads the prose of a page: its error codes with their retry rules, and the fields of its logs."""
+"""Reads the sentences of a page: its error codes with their retry rules, and the fields of its logs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 def bullets(section: Section) -> list[Line]:
-    """The bullets of a section, each as one line, also where it was wrapped; a paragraph counts as one."""
+    """The bullets of a section, each as one line, also if it has several lines in the page. A paragraph without a bullet is one, too."""
     found: list[Line] = []
     new = True
     for line in section.lines:
@@ -40,13 +40,13 @@ def bullets(section: Section) -> list[Line]:
 
 
 def deployed(section: Section | None, notes: Notes) -> dict[str, Named]:
-    """The error codes the page names among its failure modes."""
+    """The error codes that the page names in its failure modes, each with its rule. An error is noted if a code has two rules."""
     found: dict[str, Named] = {}
     for bullet in bullets(section) if section else ():
         for named in _codes(bullet.text):
             first = found.setdefault(named.code, named)
             if _rule(first) != _rule(named) and None not in (_rule(first), _rule(named)):
-                told = f"`{named.code}` has two rules on this page, one of them here. Say one thing."
+                told = f"`{named.code}` has two different rules on this page; one of them is on this line. Keep one rule."
                 notes.error("error_code_twice", FAILURES, bullet.number, told)
             elif _rule(first) is None:
                 found[named.code] = named
@@ -82,11 +82,12 @@ def _rule(named: Named) -> tuple[bool | None, Status | None] | None:
 
 
 def _compare(named: Named, bullet: Line, notes: Notes) -> None:
-    """Compare the page with the table. The table wins: a code of the runtime means the same for every worker."""
+    """Warn about a code without a rule, and about a rule that differs from the table of codes. The table applies: a code of the runtime
+    means the same for every worker."""
     known = CODES.get(named.code)
     if known is None:
         if _rule(named) is None:
-            told = f"`{named.code}` has no retry rule and counts as not retryable. Write `retryable=true` or `retryable=false` after it."
+            told = f"`{named.code}` has no retry rule, so it is not retried. Write `retryable=true` or `retryable=false` after it."
             notes.warning("retry_rule_missing", FAILURES, bullet.number, told)
         return
     if named.retryable not in (None, known.retryable) or named.status not in (None, known.status):
@@ -96,7 +97,7 @@ def _compare(named: Named, bullet: Line, notes: Notes) -> None:
 
 
 def log_fields(section: Section | None) -> tuple[str, ...]:
-    """The fields that the page's `logs:` bullet names."""
+    """The fields that the page's bullet `logs:` names; empty without such a bullet."""
     for bullet in bullets(section) if section else ():
         if hit := _LOGS.fullmatch(bullet.text):
             return names(hit.group(1).split(","))
@@ -104,6 +105,6 @@ def log_fields(section: Section | None) -> tuple[str, ...]:
 
 
 def names(given: Sequence[object]) -> tuple[str, ...]:
-    """The valid names in a given list, each once."""
+    """The names in a list, each once. Of each text only the name at its beginning is used; texts without one are left out."""
     found = [hit.group() for one in given if isinstance(one, str) and (hit := _NAME.match(one.strip().strip("`")))]
     return tuple(dict.fromkeys(found))

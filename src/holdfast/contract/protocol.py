@@ -12,13 +12,13 @@ import msgspec
 from holdfast.contract.checking import MAX_DEPTH, Checker, Mismatch, brief, checker_of
 from holdfast.contract.codes import Status as Status
 from holdfast.contract.refusals import InvalidRequest
-from holdfast.model import codec, reading
+from holdfast.model import codec, json_structs
 from holdfast.model.errors import PayloadNotJson
 from holdfast.model.shapes import crowding
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where the request comes from. The server makes a missing `trace_id`."""
+    """The trace to which the request belongs. If `trace_id` is None, the server makes one."""
 
     trace_id: str | None = None
     span_id: str | None = None
@@ -27,7 +27,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Constraints(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The limits that a caller lowers for one run. They have the names of the contract's limits."""
+    """Tighter limits that a caller sets for one run, under the names of the contract's limits. None: the contract's limit applies."""
 
     timeout_seconds: float | None = None
     idle_timeout_seconds: float | None = None
@@ -56,7 +56,7 @@ class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class ResponseError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why a run did not end well."""
+    """The error of a run. `retry_after_seconds` is None if no time is known; `details` depends on the code."""
 
     error_code: str
     message: str
@@ -66,14 +66,14 @@ class ResponseError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class Tokens(msgspec.Struct, frozen=True):
-    """What a language model read and wrote."""
+    """The tokens that language models read and wrote."""
 
     input: int = 0
     output: int = 0
 
 
 class RunUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """What the whole run spent, all attempts together."""
+    """What a run has used, all its attempts together."""
 
     tokens: Tokens = Tokens()
     cost_usd: Decimal = Decimal(0)
@@ -85,7 +85,7 @@ class RunUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Observability(msgspec.Struct, frozen=True, kw_only=True):
-    """What operators and orchestrators look at."""
+    """Facts about a run for operators: its trace, its number of attempts, its duration and what it used."""
 
     trace_id: str
     span_id: str | None = None
@@ -99,7 +99,7 @@ class Observability(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArtifactRef(msgspec.Struct, frozen=True, kw_only=True):
-    """A large value, stored out of band."""
+    """A reference to a large value that is stored outside the response."""
 
     artifact_id: str
     name: str
@@ -161,9 +161,10 @@ _encoder = msgspec.json.Encoder(decimal_format="number")
 
 
 def request_from(document: str | bytes | Mapping[str, Any], *, worker_id: str | None = None) -> WorkerRequest:
-    """The request in a JSON text or a document. One `schema_mismatch` lists everything that does not fit.
+    """The request in a JSON text or a document. Raises InvalidRequest (`schema_mismatch`), which lists all places that do not fit.
 
-    `worker_id` is the worker of the URL, if the URL names one: the document may leave it out, and must not name another.
+    `worker_id` is the worker that the URL names, if it names one. The document may then leave `worker_id` out, and must not name another
+    worker.
     """
     value = _loaded(document)
     if worker_id is not None and isinstance(value, dict):
@@ -174,7 +175,7 @@ def request_from(document: str | bytes | Mapping[str, Any], *, worker_id: str | 
     if problems:
         told = "; ".join(_told(problem) for problem in problems)
         raise InvalidRequest(f"The request does not fit: {told}.", details=problems)
-    return reading.converted(value, WorkerRequest, strict=False)
+    return json_structs.converted(value, WorkerRequest, strict=False)
 
 
 def response_text(response: Response) -> bytes:
@@ -183,14 +184,14 @@ def response_text(response: Response) -> bytes:
 
 
 def response_document(response: Response) -> dict[str, Any]:
-    """The response as plain values, the same as its JSON says."""
+    """The response as a dictionary of JSON values."""
     document: dict[str, Any] = msgspec.json.decode(response_text(response))
     return document
 
 
 def response_from(text: str | bytes) -> Response:
-    """The response that `response_text` wrote."""
-    return reading.decoded(text, Response)
+    """The response in a JSON text that `response_text` made."""
+    return json_structs.decoded(text, Response)
 
 
 @cache

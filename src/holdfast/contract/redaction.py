@@ -1,7 +1,7 @@
-"""Values without their secrets: a place that a schema marks with `"writeOnly": true` or `"x-redact": true` is never shown.
+"""Removes secrets from values: a place that a schema marks with `"writeOnly": true` or `"x-redact": true` is replaced by a placeholder.
 
-Only schemas that can reach a mark are walked, and only for a bounded time: a value that would take longer is not shown at all.
-Secrets inside texts and lines of logs are found by `workers/tools/secrets.py` and `workers/input_secrets.py`.
+Only the schemas from which a mark can be reached are read, and only up to a number of steps: a value that would need more is replaced as a
+whole. Secrets inside texts and log lines are found by `workers/tools/secrets.py` and `workers/input_secrets.py`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from holdfast.contract.references import References
 Schema = Mapping[str, Any] | bool
 REDACTED = "[redacted]"
 MAX_STEPS: Final = 20_000
-"""At most this many places and schemas are visited for one value. If more are needed, the whole value counts as secret."""
+"""At most this many places and schemas are visited for one value. If more are needed, the whole value is treated as a secret."""
 _MARKS = ("writeOnly", "x-redact")
 _ALL_OF_MANY = ("allOf", "anyOf", "oneOf")
 _SAME_PLACE = ("if", "then", "else", "not")
 
 
 def has_marks(schema: Any) -> bool:
-    """Whether a schema marks anything: most do not, and then nothing has to be walked."""
+    """Whether a schema has a mark anywhere. Most schemas have none, and then no value needs to be read."""
     waiting = [schema]
     while waiting:
         part = waiting.pop()
@@ -39,18 +39,18 @@ def has_marks(schema: Any) -> bool:
 def redacted(value: Any, schema: Schema) -> Any:
     """A copy of the value in which a placeholder replaces every marked place.
 
-    A place is marked if any schema that might apply to it marks it. All branches of an `anyOf` count, because a secret in a value that
+    A place is marked if any schema that might apply to it marks it. All branches of an `anyOf` are read, because a secret in a value that
     fits no branch is still a secret.
     """
     return Redaction(schema).redacted(value)
 
 
 class _TooLong(Exception):
-    """The walk has reached its bound."""
+    """More than MAX_STEPS places and schemas would have to be visited."""
 
 
 class Redaction:
-    """The marks of one schema."""
+    """Replaces the secrets in values, by the marks of one schema."""
 
     def __init__(self, root: Schema) -> None:
         self._root = root
@@ -59,7 +59,7 @@ class Redaction:
         self._steps = 0
 
     def redacted(self, value: Any) -> Any:
-        """A copy of a value without its secrets."""
+        """A copy of a value in which a placeholder replaces every marked place; only the placeholder if this takes more than MAX_STEPS."""
         self._steps = 0
         try:
             return self._at(value, (self._root,))
@@ -101,7 +101,7 @@ class Redaction:
         return self._together[key]
 
     def _beside(self, part: Mapping[str, Any]) -> Iterator[Any]:
-        """The schemas that a schema applies to its own place, not to a place below it."""
+        """The schemas inside this one, and at its references, that apply to the same place of the value and not to a place inside it."""
         for word in _ALL_OF_MANY:
             if isinstance(part.get(word), list):
                 yield from part[word]
@@ -114,7 +114,7 @@ class Redaction:
 
     @cached_property
     def _reaching(self) -> frozenset[int]:
-        """The schemas from which a mark can be reached. Below any other schema nothing is secret."""
+        """The ids of the schemas from which a mark can be reached. A value to which only other schemas apply has no secret."""
         above: dict[int, list[int]] = {}
         marked: list[int] = []
         seen = set[int]()
@@ -157,7 +157,7 @@ _KEY_CHARACTERS: Final = 32
 
 
 def _might_match(pattern: str, key: str) -> bool:
-    """Whether a pattern might match a key. When in doubt, yes: it is safer to show too little."""
+    """Whether a pattern matches a key. True if the pattern cannot be used: it is safer to show too little."""
     found = matcher(pattern)
     return found is None or found.search(key) is not None
 

@@ -1,4 +1,5 @@
-"""Where the references inside a schema lead: pointers (`#/$defs/a`), anchors (`#a`) and `$id`s. The schema is read once for all of them."""
+"""Finds the parts of a schema that its references lead to: pointers (`#/$defs/a`), anchors (`#a`) and `$id`s. The schema is read once for
+all references."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ class References:
         self._root = SchemaPart(root, ())
 
     def found(self, reference: str) -> list[SchemaPart]:
-        """The parts that a reference leads to; empty if it leads nowhere inside the schema."""
+        """The parts of the schema that a reference leads to; empty if it leads to none."""
         document, _, fragment = reference.partition("#")
         start = [self._root] if not document else self._named.get(("$id", document), [])
         if not fragment:
@@ -37,7 +38,7 @@ class References:
 
     @cached_property
     def _named(self) -> dict[tuple[str, str], list[SchemaPart]]:
-        """Everything with a name of its own, by the kind of the name and the name."""
+        """The parts with a name, by the kind of the name (`$id` or `$anchor`) and the name."""
         named: dict[tuple[str, str], list[SchemaPart]] = {}
         waiting = [self._root]
         while waiting:

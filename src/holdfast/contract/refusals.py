@@ -1,4 +1,4 @@
-"""Errors of the contract layer: a request or a page that must change, and an overload after which a caller may try again."""
+"""Errors of this package: for a request or a page that must change, and for an overload after which a caller may try again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class InvalidRequest(Rejected):
 
 
 class ContractInvalid(Rejected):
-    """The worker's page is not a contract."""
+    """The worker's page has errors, so it is not a contract."""
 
     code = "contract_invalid"
 
@@ -34,6 +34,6 @@ class ContractInvalid(Rejected):
 
 
 class Overloaded(Retryable):
-    """There is no room for more work of this kind now."""
+    """Too much work of this kind waits or runs now. Try again later."""
 
     code = "overloaded"

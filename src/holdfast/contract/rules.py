@@ -1,16 +1,17 @@
-"""Rules: conditions on a JSON value, in the one form that gates, routes and `when=` share. Pure, and total for any JSON.
+"""Rules: conditions on a JSON value. Gates, routes and `when=` use the same form. A rule raises no error for any JSON value.
 
-| op | holds if the value at the path |
+| op | the rule holds if the value at the path |
 |---|---|
 | `equals`, `differs` | is (is not) the rule's value; 1 and 1.0 are equal, 1 and true are not |
-| `less`, `at_most`, `more`, `at_least` | and the rule's value are two numbers, or two texts, in this order |
+| `less`, `at_most`, `more`, `at_least` | is less than, at most, more than, at least the rule's value; both are numbers, or both are texts |
 | `in`, `not_in` | is (is not) an element of the rule's value, a list |
-| `exists`, `missing` | is there (null too); is not there |
+| `exists`, `missing` | is there, also as null; is not there |
 | `matches` | is a text in which the rule's RE2 pattern is found |
-| `length_at_least`, `length_at_most` | is a text, a list or an object of such a length |
+| `length_at_least`, `length_at_most` | is a text, a list or an object with at least (at most) this length |
 
-A path that reaches nothing breaks every rule but `missing`; the reason has the code `missing` unless the rule has a code of its own. A
-path with `[*]` asks every element: the rule holds if it holds for each, and each broken element is a reason of its own.
+If there is no value at the path, every rule except `missing` is broken; the reason has the code `missing`, unless the rule has a code of
+its own. A path with `[*]` means every element of a list: the rule holds if it holds for each element, and each element that breaks it is a
+reason of its own.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ Operator: TypeAlias = Literal[
     "length_at_least",
     "length_at_most",
 ]
-"""What a rule can ask. `matches` takes an RE2 pattern."""
+"""The operators of rules. The value of `matches` is an RE2 pattern."""
 
 MAX_REASONS: Final = 100
 """At most this many reasons are listed for one value."""
@@ -48,10 +49,11 @@ MISSING: Final = "missing"
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One condition on a JSON value. Gates, routes and `when=` all use this form."""
+    """One condition on a JSON value. If the value breaks it, the reason has `code`, `message` and `severity`; an empty `message` is
+    replaced by one that names the path and the condition."""
 
     path: str
-    """Where in the value: `.field`, `[0]`, `[*].field`; empty for the value itself."""
+    """The place in the value: `.field`, `[0]`, `[*].field`; empty for the value itself."""
     op: Operator
     value: Any = None
     code: str = "rule_broken"
@@ -72,11 +74,11 @@ RULE_SCHEMA: Final[Mapping[str, Any]] = {
         "severity": {"enum": list(get_args(Severity))},
     },
 }
-"""A rule as JSON Schema."""
+"""The JSON Schema of a rule."""
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a value is not good: the form in which gates, people and revisions get it."""
+    """Why a value breaks a rule or a gate."""
 
     code: str
     path: str = ""
@@ -86,7 +88,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def broken(rules: Sequence[Rule], value: Any) -> list[Reason]:
-    """The reasons for which a value breaks the rules, in the order of the rules; empty if all hold. At most MAX_REASONS."""
+    """The reasons why a value breaks the rules, in the order of the rules, at most MAX_REASONS; empty if all rules hold."""
     reasons: list[Reason] = []
     for rule in rules:
         for reason in _broken(rule, value):
@@ -97,12 +99,12 @@ def broken(rules: Sequence[Rule], value: Any) -> list[Reason]:
 
 
 def holds(rules: Sequence[Rule], value: Any) -> bool:
-    """Whether no rule of severity `error` is broken: the question of `when=` and of a route."""
+    """Whether a value breaks no rule of severity `error`. Broken rules of severity `warning` are ignored."""
     return not any(reason.severity == "error" for rule in rules for reason in _broken(rule, value))
 
 
 def flaw_of(rule: Rule) -> str | None:
-    """What is wrong with a rule that can never hold, as a sentence; None if the rule is valid."""
+    """What is wrong with a rule, as a sentence: its path, or a value that does not fit its operator. None if the rule is valid."""
     try:
         path_of(rule.path)
     except PathInvalid as wrong:
@@ -133,7 +135,7 @@ def _pattern_flaw(value: Any) -> str | None:
 
 
 class _Nothing:
-    """The value of a path that leads to no place in a document."""
+    """The type of `_NOTHING`, which stands for the value at a path where there is no value."""
 
 
 _NOTHING: Final = _Nothing()
@@ -199,7 +201,7 @@ def _inside(value: Any, part: str | int) -> Any:
 
 
 def _question(rule: Rule) -> Callable[[Any], bool]:
-    """The question of a rule to one value. The options of `in` are read once, and not once for each element of a list."""
+    """A function that says whether a value fits the rule. The list of `in` and `not_in` is prepared once, for all values."""
     if rule.op in ("in", "not_in"):
         options = frozenset(map(identity, rule.value)) if isinstance(rule.value, list | tuple) else None
         return lambda value: options is not None and (identity(value) in options) == (rule.op == "in")

@@ -1,4 +1,4 @@
-"""The two schemas of a page: checks that they are draft 2020-12, and that they agree with the spec."""
+"""The two schemas of a page: checks that they are schemas of draft 2020-12, and that they agree with the spec."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _PLAIN = (
 KEYWORDS = (*ONE, *MANY, *NAMED, *_PLAIN)
 _KNOWN = frozenset(KEYWORDS)
 _MOST_DEFS_BYTES = 512 * 1024
-"""The most bytes of all `$defs` as a body gets them. Each definition carries a copy of those that it refers to."""
+"""The most bytes of all `$defs` that a body gets. A definition that refers to others contains a copy of all definitions of its schema."""
 _LOOSE = ("anyOf", "oneOf", "allOf", "const", "not", "if")
 
 
 def examined(block: JsonBlock, section: str, notes: Notes) -> dict[str, Any] | None:
-    """The schema of a section, if it is one of draft 2020-12 for an object."""
+    """The schema of a section; None, with the error noted, if it is not a schema of draft 2020-12 for an object."""
     schema = block.value
     if not isinstance(schema, dict):
         notes.error("schema_invalid", section, block.line, "The schema is not a JSON object. Write an object with `type` and `properties`.")
@@ -51,7 +51,7 @@ def examined(block: JsonBlock, section: str, notes: Notes) -> dict[str, Any] | N
         notes.error(error.code, section, block.at(*path), _explained(error, path))
         return None
     if schema.get("type", "object") != "object":
-        told = f"The schema must describe an object, and says `{shown(schema['type'])}`. Put the value under a name of its own."
+        told = f"The schema must describe an object, but its type is `{shown(schema['type'])}`. Make the value a property of an object."
         notes.error("schema_invalid", section, block.at("type"), told)
         return None
     for path, part in _schemas(schema):
@@ -60,7 +60,7 @@ def examined(block: JsonBlock, section: str, notes: Notes) -> dict[str, Any] | N
 
 
 def _lost_reference(schema: dict[str, Any]) -> tuple[str, ...]:
-    """Where the first reference stands that leads nowhere inside the page; the validator does not say."""
+    """The path of the first reference that leads to no part of the schema; empty if there is none. The validator does not tell it."""
     references = References(schema)
     for path, part in _schemas(schema):
         if isinstance(part.get("$ref"), str) and not references.found(part["$ref"]):
@@ -69,10 +69,10 @@ def _lost_reference(schema: dict[str, Any]) -> tuple[str, ...]:
 
 
 _SMALLER = {
-    "schema_too_large": "Make it smaller: what is large belongs into a field of its own, checked by the worker.",
+    "schema_too_large": "Make it smaller: check large parts of the value in the worker's code instead.",
     "schema_too_deep": "Make it flatter.",
-    "schema_too_costly": "Refer to each definition fewer times: references that double are evaluated twice as often with each level.",
-    "schema_pattern": "Patterns are matched in linear time: no look-around, no back reference, no large repetition of a repetition.",
+    "schema_too_costly": "Refer to each definition fewer times: two references to the next definition double the work at each level.",
+    "schema_pattern": "Patterns are matched in linear time: use no look-around, no back reference, no large repetition of a repetition.",
 }
 
 
@@ -81,12 +81,12 @@ def _explained(error: SchemaInvalid, path: tuple[str, ...]) -> str:
     if error.code in _SMALLER:
         return f"The schema is refused{where}: {reason[:300]}. {_SMALLER[error.code]}"
     if "etrieval is disabled" in reason or "not present in a registry" in reason:
-        return f"A reference leads out of the page{where}. Put what it means under `$defs` and refer to `#/$defs/NAME`."
+        return f"A reference leads out of the page{where}. Put the schema that it names under `$defs` and refer to `#/$defs/NAME`."
     return f"This is not a valid schema of draft 2020-12{where}: {reason[:300]}"
 
 
 def _schemas(schema: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
-    """The schema and all the schemas in it, each with its path. Blocks are bounded in depth, so this may recurse."""
+    """The schema and all the schemas in it, each with its path. This recurses, which is safe because the depth of a block is limited."""
     if not isinstance(schema, Mapping):
         return
     yield path, schema
@@ -101,15 +101,17 @@ def _schemas(schema: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[st
 
 
 def _as(kind: type[T], value: Any) -> T:
-    """The value if it has that type, else an empty value of the type. Before the schema is checked, any value may stand there."""
+    """The value if it has this type, else an empty value of the type. Before the schema is checked, the value may be anything."""
     return value if isinstance(value, kind) else kind()
 
 
 def _words(path: tuple[str, ...], part: Mapping[str, Any], block: JsonBlock, section: str, notes: Notes) -> None:
-    """Note keywords that the validator would ignore."""
+    """Warn about keywords and formats that the validator ignores."""
     for word in part:
         if word not in _KNOWN and not word.startswith("x-") and (hint := meant(word, KEYWORDS)):
-            notes.warning("unknown_keyword", section, block.at(*path, word), f"`{shown(word)}` is not a word of JSON Schema.{hint}")
+            notes.warning(
+                "unknown_keyword", section, block.at(*path, word), f"`{shown(word)}` is not a JSON Schema keyword; it is ignored.{hint}"
+            )
     form = part.get("format")
     if isinstance(form, str) and form not in FORMATS:
         told = f"The format `{shown(form)}` is not known here and is not checked.{meant(form, FORMATS)}"
@@ -117,7 +119,7 @@ def _words(path: tuple[str, ...], part: Mapping[str, Any], block: JsonBlock, sec
 
 
 def derived(fields: Sequence[Field], *, closed: bool) -> dict[str, Any]:
-    """A schema made from the lines of a spec, in the shape that the site's pages have."""
+    """A schema made from the fields of a spec. With `closed` it allows no other fields."""
     return {
         "$schema": DRAFT,
         "type": "object",
@@ -134,7 +136,7 @@ def _shape(field: Field) -> dict[str, Any]:
 
 
 def fields_of(schema: Mapping[str, Any]) -> tuple[Field, ...]:
-    """The fields of a schema, for a page without a spec."""
+    """The fields of a schema, for a page whose spec does not list them."""
     required, references = frozenset(schema.get("required", ())), References(schema)
     properties = schema.get("properties", {})
     return tuple(Field(name, _type(references, part) or "any", name not in required) for name, part in properties.items())
@@ -148,7 +150,7 @@ def _type(references: References, part: Any) -> str | None:
 
 
 def _resolved(references: References, part: Any) -> list[Any]:
-    """The part, and what its references lead to."""
+    """The part, and the parts that its references lead to; at most 20."""
     seen: list[Any] = []
     waiting = [part]
     while waiting and len(seen) < 20:
@@ -160,7 +162,7 @@ def _resolved(references: References, part: Any) -> list[Any]:
 
 
 class Comparison:
-    """A schema beside the lines of the spec that speak of the same fields. Where they disagree, both lines are named."""
+    """Compares a schema with the fields in the spec. A problem names both lines that do not agree."""
 
     def __init__(self, block: JsonBlock, section: str, lines: Mapping[str, int], list_line: int, notes: Notes) -> None:
         self._schema: Mapping[str, Any] = block.value
@@ -173,7 +175,8 @@ class Comparison:
         self._notes = notes
 
     def run(self, fields: Sequence[Field], *, required_counts: bool) -> None:
-        """Note every disagreement. Where `required` does not count, the spec alone says what is optional."""
+        """Note an error for every field in which spec and schema do not agree. If `required_counts` is False, it is not compared which
+        fields are required."""
         properties = self._schema.get("properties", {})
         for field in fields:
             if field.name in properties:
@@ -217,7 +220,8 @@ class Comparison:
 
 
 def defs_of(schemas: Mapping[str, Mapping[str, Any]], blocks: Mapping[str, JsonBlock], notes: Notes) -> dict[str, Any]:
-    """The `$defs` of all schemas under their names, each fit to be used alone: one that refers to others carries them."""
+    """The `$defs` of all schemas, by name. Each can be used alone: a definition that refers to others contains them. If two schemas have
+    different definitions with one name, the first is used, and a warning is noted."""
     merged: dict[str, Any] = {}
     carried = 0
     for section, schema in schemas.items():
@@ -230,12 +234,12 @@ def defs_of(schemas: Mapping[str, Mapping[str, Any]], blocks: Mapping[str, JsonB
                 carried += size
             if carried > _MOST_DEFS_BYTES:  # check the size before any code compares or writes the definitions
                 line = blocks[section].at("$defs", name)
-                told = f"The `$defs`, each with all it refers to, have more than {_MOST_DEFS_BYTES} bytes. Refer to fewer of them."
+                told = f"The `$defs`, each with the definitions it needs, have more than {_MOST_DEFS_BYTES} bytes. Refer to fewer of them."
                 notes.error("schema_too_large", section, line, told)
                 return {}
             if name in merged and merged[name] != alone:
                 line = blocks[section].at("$defs", name)
-                told = f"`$defs` has another `{shown(name)}` in the input schema, and a worker sees that one. Give one another name."
+                told = f"The input schema has another `{shown(name)}` in its `$defs`, and the worker gets that one. Rename one of the two."
                 notes.warning("defs_differ", section, line, told)
             merged.setdefault(name, alone)
     return merged

@@ -1,7 +1,7 @@
-"""The Worker spec. It looks like YAML, but it is read line by line by its known keys, because YAML's own rules fail on real pages.
+"""Reads the Worker spec. It looks like YAML, but it is read line by line, by its known keys, because YAML's own rules fail on real pages.
 
-In YAML `version: 1.0` would be a number and `purpose: one: two` an error, and a page may have lost all its indentation. So indentation
-says which line belongs to which key; on a page without indentation the known keys say so.
+In YAML `version: 1.0` would be a number and `purpose: one: two` an error, and a page may have lost all its indentation. Here the
+indentation says which line belongs to which key; on a page without indentation the known keys say it.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ GROUPS: dict[str, tuple[str, ...]] = {
 LISTS = ("inputs", "outputs")
 TOP = (*TEXTS, *LISTS, *GROUPS)
 OWNER = {key: group for group, keys in GROUPS.items() for key in keys}
-"""The group of each key that stands in one."""
+"""The group of each key that belongs to a group."""
 _KEY = re.compile(r"([\"'`]?)([A-Za-z_$][\w.$-]*)\1(?:\s*\((?P<flag>[^()]*)\))?[ \t]*:(?:[ \t]+(?P<value>.*)|[ \t]*)")
 _MOST_LINES = 100
-"""The most lines of one inline list or map."""
+"""An inline list or map has at most this many lines."""
 _BULLET = re.compile(r"([ \t]*)[-*•–](?:[ \t]+(.*)|[ \t]*)")
 
 
 class Given(msgspec.Struct):
-    """A value of the page and where it stands."""
+    """A value of the page, with its line and its section."""
 
     value: Any
     line: int
@@ -48,19 +48,19 @@ class Given(msgspec.Struct):
 
 
 class Spec(msgspec.Struct):
-    """The spec of a page, by its own keys."""
+    """The values of a spec, by their keys."""
 
     line: int = 1
     texts: dict[str, Given] = {}
     fields: dict[str, list[Given]] = {}
-    """`inputs` and `outputs`: one text each, `name: type`."""
+    """The fields under `inputs` and `outputs`, each as a text `name: type`."""
     groups: dict[str, dict[str, Given]] = {}
     lines: dict[str, int] = {}
-    """The lines of `inputs` and `outputs`."""
+    """The line numbers of the keys `inputs` and `outputs`."""
 
 
 def read_spec(section: Section, notes: Notes) -> Spec:
-    """The spec under its heading; what cannot be placed is noted."""
+    """The spec in a section. A line that cannot be read is noted as a problem."""
     lines = section.block("yaml", "yml", "")
     return _SpecReader(section.line, lines, notes).read()
 
@@ -109,7 +109,7 @@ class _SpecReader:
         return self._spec
 
     def _goes_on(self, line: Line) -> bool:
-        """Whether this line is more of the purpose: prose, which may hold anything."""
+        """Whether this line continues the purpose, which is free text. If so, the line is added to it."""
         purpose = self._spec.texts.get("purpose")
         if self._top != "purpose" or purpose is None or purpose is not self._open:
             return False
@@ -136,7 +136,7 @@ class _SpecReader:
             return False
         if key in TOP or key in OWNER:
             return True
-        # An unknown name: an entry of the map, or a field of the list, that is open right now; else a key of its own.
+        # An unknown name is a field of the open list or an entry of the open group; if none is open, it is a key of its own.
         return not (self._top in LISTS or self._top in GROUPS)
 
     def _top_level(self, key: str, value: str, line: Line) -> None:
@@ -157,7 +157,7 @@ class _SpecReader:
             self._bound(self._top, key, value, line)
         else:
             self._top = key
-            told = f"`{shown(key)}` is not a key of a Worker spec, and is left out.{meant(key, (*TOP, *OWNER))}"
+            told = f"`{shown(key)}` is not a key of a Worker spec, and is ignored.{meant(key, (*TOP, *OWNER))}"
             self._notes.warning("unknown_field", SPEC, line.number, told)
 
     def _fields(self, key: str, value: str, line: int) -> None:
@@ -174,7 +174,7 @@ class _SpecReader:
             case None:
                 pass
             case _:
-                self._notes.error("spec_line", SPEC, line, f"`{key}` is a list. Write one line `- name: type` for each below it.")
+                self._notes.error("spec_line", SPEC, line, f"`{key}` must be a list: below it, one line `- name: type` for each field.")
 
     def _group(self, key: str, value: str, line: int) -> None:
         match value_of(value):
@@ -184,7 +184,7 @@ class _SpecReader:
             case None:
                 pass
             case _:
-                self._notes.error("spec_line", SPEC, line, f"`{key}` is a group. Write its keys below it, one on each line.")
+                self._notes.error("spec_line", SPEC, line, f"`{key}` must be a group of keys. Write the keys below it, one on each line.")
 
     def _nested(self, key: str, value: str, line: Line, body: str) -> None:
         indent = _indent(line.text)
@@ -193,7 +193,7 @@ class _SpecReader:
         elif self._top in TEXTS:
             self._stray(line)
         elif self._top not in GROUPS:
-            return  # below a key that is left out
+            return  # below a key that is ignored
         elif self._is_entry(indent, key) and self._open is not None:
             self._open.items.append(Given(body, line.number))
         elif self._top == "constraints" and key == "retries":
@@ -203,7 +203,7 @@ class _SpecReader:
             self._bound("retries" if 0 <= self._retries_indent < indent else self._top, key, value, line)
 
     def _is_entry(self, indent: int, key: str) -> bool:
-        """Whether this is an entry of the map that is open, `fetch_url: 5` below `tool_quotas:`, and not a key of the group."""
+        """Whether this line is an entry of the open map (`fetch_url: 5` below `tool_quotas:`), and not a key of the group."""
         if self._open is None or self._open.value is not None:
             return False
         return indent > self._open_indent if not self._flat else self._open_key == "tool_quotas" and key not in OWNER
@@ -213,7 +213,7 @@ class _SpecReader:
         self._put(self._spec.groups[group], key, given)
         self._open, self._open_key, self._open_indent = given, key, _indent(line.text)
         if key not in GROUPS[group]:
-            told = f"`{shown(key)}` is not a key of `{group}`, and is left out.{meant(key, (*GROUPS[group], *TOP))}"
+            told = f"`{shown(key)}` is not a key of `{group}`, and is ignored.{meant(key, (*GROUPS[group], *TOP))}"
             self._notes.warning("unknown_field", SPEC, line.number, told)
 
     def _item(self, line: Line) -> None:
@@ -243,7 +243,7 @@ def _is_open_value(body: str) -> bool:
 
 
 def _text(name: str, given: Given) -> str:
-    """A text as it was written: `1.0` stays `1.0`, and a purpose keeps its colons, quotes and hash signs."""
+    """The text of a key, as it was written: `1.0` stays `1.0`, and a purpose keeps its colons and hash signs."""
     value = str(given.value)
     if name != "purpose":
         return unquoted(without_comment(value))

@@ -1,4 +1,4 @@
-"""The frozen Contract, its parts, and the problems of a page."""
+"""The immutable Contract, its parts, and the problems of a page."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BUILT_IN_TOOLS = frozenset(
 
 
 class Field(msgspec.Struct, frozen=True):
-    """One input or output, as a line of the Worker spec names it."""
+    """One input or output, from a line of the Worker spec. `enum` has the allowed values, if `type` is "enum"."""
 
     name: str
     type: str
@@ -38,14 +38,14 @@ class Field(msgspec.Struct, frozen=True):
 
 
 class ToolGrant(msgspec.Struct, frozen=True):
-    """A tool the worker may use. An optional one may be missing where the worker runs."""
+    """A tool that the worker may use. The worker also runs where an optional tool is not available."""
 
     name: str
     optional: bool = False
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits of one run. None: this contract has no such limit."""
+    """The limits of one run. None means that the contract sets no such limit."""
 
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
     """The time limit of one attempt, which includes the start of the sandbox."""
@@ -59,11 +59,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_memory_mb: int | None = None
     allow_subprocess: bool = False
     tools: tuple[ToolGrant, ...] = ()
-    """The allow-list: any other tool is refused."""
+    """The tools that the worker may use. A call of any other tool is refused."""
 
 
 class Retries(msgspec.Struct, frozen=True, kw_only=True):
-    """How often a passing failure is tried again, and how long it waits; waits are jittered."""
+    """How many attempts a run has at most if its error is retryable, and how long it waits between two attempts. A part of the wait is
+    random."""
 
     max_attempts: int = 1
     backoff: Literal["exponential", "linear", "fixed", "none"] = "exponential"
@@ -72,7 +73,8 @@ class Retries(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RateLimit(msgspec.Struct, frozen=True):
-    """A number of runs in a number of seconds, for each tenant or each user."""
+    """At most `count` runs in `per_seconds` seconds, for each tenant or for each user. `was_example`: the page gives the rate only as an
+    example."""
 
     count: int
     per_seconds: float
@@ -81,7 +83,7 @@ class RateLimit(msgspec.Struct, frozen=True):
 
 
 class Contract(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """One worker.md page, read: what the worker takes, gives, may do and promises."""
+    """The content of one worker.md page: the inputs and outputs of the worker, its limits and tools, and its error codes."""
 
     worker_id: str
     version: str
@@ -93,23 +95,24 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     input_schema: dict[str, Any]
     output_schema: dict[str, Any]
     defs: dict[str, Any] = {}
-    """The `$defs` of both schemas; where both have a name, the input's."""
+    """The `$defs` of both schemas by name. If both have a definition with the same name, it is that of the input schema."""
     limits: Limits = Limits()
     egress: tuple[str, ...] | None = None
-    """The domains it may reach. None: any public address."""
+    """The domains that the worker may reach; empty for none. None means any public address."""
     approvals_required: tuple[str, ...] = ()
     retries: Retries = Retries()
     rate_limit: RateLimit | None = None
     schedule: str | None = None
-    """When it is started without inputs: a cron expression and perhaps a zone, or `every` and an interval."""
+    """When the worker is started, without inputs: a cron expression, with or without a time zone, or `every` and an interval. None: it has
+    no schedule."""
     errors: dict[str, Named] = {}
     log_fields: tuple[str, ...] = ("worker_id", "attempt", "duration_ms", "status", "error_code")
     sha256: str = ""
-    """The hash of the page's text."""
+    """The SHA-256 hash of the page, in hexadecimal."""
 
     @property
     def tools(self) -> tuple[ToolGrant, ...]:
-        """The tools it may use."""
+        """The tools that the worker may use."""
         return self.limits.tools
 
     @cached_property
@@ -124,19 +127,19 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 class Level(StrEnum):
-    """Whether a page can be used in spite of a problem."""
+    """The level of a problem. ERROR: the page cannot be used. WARNING: it can be used."""
 
     ERROR = "error"
     WARNING = "warning"
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """What is wrong with a page, where, and what to do."""
+    """A problem of a page: what is wrong, where, and what to do."""
 
     level: Level
     code: str
     section: str
-    """The heading it stands under; empty above the first one."""
+    """The heading of the section that has the problem; empty if the problem belongs to no section."""
     line: int
     """The number of the line, from 1."""
     message: str
@@ -147,17 +150,17 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class PageReading(msgspec.Struct, frozen=True):
-    """The result of reading a page: a contract unless there are errors, and every problem in the order of the page."""
+    """The result of reading a page: the contract, which is None if there are errors, and the problems in the order of the page."""
 
     contract: Contract | None
     problems: tuple[Problem, ...] = ()
 
     @property
     def errors(self) -> tuple[Problem, ...]:
-        """The problems that keep the page from being a contract."""
+        """The problems because of which the page is not a contract."""
         return tuple(problem for problem in self.problems if problem.level is Level.ERROR)
 
     @property
     def warnings(self) -> tuple[Problem, ...]:
-        """The problems that leave no doubt about the meaning of the page."""
+        """The problems in spite of which the page can be a contract."""
         return tuple(problem for problem in self.problems if problem.level is Level.WARNING)

@@ -1,4 +1,4 @@
-"""The small parts of a spec's lines: lists, flags in brackets, types, numbers, rates."""
+"""Reads the small parts of a spec's lines: lists, `(optional)`, types, numbers, rates."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class Typed(NamedTuple):
-    """A type as a spec line names it."""
+    """The type that a line of the spec names."""
 
     type: str
-    """One of TYPES, `enum`, or the word itself where it is none of them."""
+    """One of TYPES, or `enum`, or the word of the line if it is no known type."""
     optional: bool
     enum: tuple[str, ...] = ()
 
@@ -43,7 +43,7 @@ def without_optional(text: str) -> tuple[str, bool]:
 
 
 def without_comment(text: str) -> str:
-    """The text before a ` #` that stands outside of quotes."""
+    """The text without its comment: the part before a ` #` that is outside of quotes."""
     if not _COMMENT.search(text):
         return text.strip()
     mark = ""
@@ -58,7 +58,7 @@ def without_comment(text: str) -> str:
 
 
 def unquoted(text: str) -> str:
-    """A text that stands in quotes as a whole, without them; any other as it is."""
+    """The text without the quotes around it; a text that is not in quotes as a whole is returned without white space at its ends."""
     text = text.strip()
     if len(text) >= 2 and text[0] == text[-1] and text[0] in "\"'":
         inner = text[1:-1]
@@ -69,7 +69,7 @@ def unquoted(text: str) -> str:
 
 
 def split_list(text: str) -> list[str]:
-    """The parts between commas that stand outside of brackets and quotes, without their quotes; empty ones left out."""
+    """The parts of a list, without their quotes; empty parts are left out. A comma inside brackets or quotes does not separate parts."""
     return [unquoted(part) for part in _parts(text) if part.strip()]
 
 
@@ -94,12 +94,13 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def is_open(text: str) -> bool:
-    """Whether a list or map that begins here goes on on the next line."""
+    """Whether a list or map begins here and does not end in this text, so that the next line belongs to it."""
     return text[:1] in ("[", "{") and text.count("[") + text.count("{") > text.count("]") + text.count("}")
 
 
 def value_of(text: str) -> Any:
-    """What a scalar, an inline list or an inline map of a spec says: a number, a flag, text, a list of texts, a map of values."""
+    """The value of a scalar, an inline list or an inline map in a spec: a number, a boolean, a text, None, a list of texts, or a map of
+    values."""
     text = without_comment(text)
     if text.startswith("[") and text.endswith("]"):
         return split_list(text[1:-1])
@@ -125,7 +126,7 @@ def type_of(text: str) -> Typed:
 
 
 def _bracketed(text: str) -> tuple[str, bool]:
-    """What stands before the bracket that closes, and whether there is one."""
+    """The text before the closing bracket, and whether there is one."""
     open_, mark, last = 1, "", ","
     for index, char in enumerate(text):
         if mark:
@@ -141,7 +142,7 @@ def _bracketed(text: str) -> tuple[str, bool]:
 
 
 def rate_of(text: str) -> RateLimit | None:
-    """A rate as people write it, `per-tenant (example: 10/min)`, or None where there is none in it."""
+    """The rate in a text such as `10/min per tenant` or `per-tenant (example: 10/min)`; None if there is none."""
     text = text[:_LONGEST_RATE]
     hit = _RATE.search(text)
     if not hit or int(hit.group(1)) == 0 or (hit.group(2) and int(hit.group(2)) == 0):

@@ -1,4 +1,4 @@
-"""durable — what authors of durable functions use: contexts whose calls are recorded once and answered from the record in a replay.
+"""durable — what authors of durable functions use: contexts whose calls are recorded once; a replay returns the recorded results.
 
 Belongs: the official SDK's modules and names, one operation per file (`operation/`), retries, serdes, the two drivers (`async_driver`,
 `blocking_driver`), plugins (`hooks/`), functions outside an engine's process (`remote/`), and the `journal` for workers and pipelines.

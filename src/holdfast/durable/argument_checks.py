@@ -1,6 +1,8 @@
-"""Checks of the arguments of durable calls: a wrong value raises on the author's own line, before anything is recorded.
+"""Checks of the arguments of durable calls: a wrong value raises ValidationError in the author's call, before anything is recorded.
 
-A member of a text enum is taken as plain text, and a subclass of int as a plain number: stores and the wire know only plain ones.
+A member of a text enum becomes a plain str, and an instance of a subclass of int a plain int: stores and the wire accept only these.
+
+In the functions below, `call` is the name of the durable call and `what` the name of the argument, for the error message.
 """
 
 from __future__ import annotations
@@ -14,11 +16,12 @@ from holdfast.durable.author_lines import author_line
 from holdfast.durable.exceptions import ValidationError
 
 MAX_NAME: Final = 256
-"""The most characters that the service takes for the name of an operation."""
+"""The most characters that the service accepts in the name of an operation."""
 
 
 def name(given: object, call: str, what: str = "name") -> str | None:
-    """The name of an operation, if it has one."""
+    """The name of an operation as a plain str; None without a name. Raises ValidationError for a value that is no str, or that is too long
+    or has characters that a store cannot hold."""
     if given is None:
         return None
     text = given if type(given) is str else _plain(given, call, what)
@@ -30,17 +33,17 @@ def name(given: object, call: str, what: str = "name") -> str | None:
 
 
 def text(given: object, call: str, what: str) -> str:
-    """A required text: the name of a function, or a payload from a serdes."""
+    """A required text as a plain str. Raises ValidationError for a value that is no str, or has characters that a store cannot hold."""
     return _written(given if type(given) is str else _plain(given, call, what), call, what)
 
 
 def optional_text(given: object, call: str, what: str) -> str | None:
-    """An optional text."""
+    """An optional text as a plain str, or None."""
     return None if given is None else text(given, call, what)
 
 
 def seconds(duration: object, call: str, what: str = "duration") -> int:
-    """The whole seconds of a Duration, or of any object with `to_seconds()`."""
+    """The whole seconds of a Duration, or of any object with `to_seconds()`. Raises ValidationError for any other value."""
     say = getattr(duration, "to_seconds", None)
     if not callable(say):
         raise _refused(f"{call}: {what} is {shown(duration)}, at {author_line()}. {_as_duration(duration, call, what)}")
@@ -48,7 +51,7 @@ def seconds(duration: object, call: str, what: str = "duration") -> int:
 
 
 def _as_duration(given: object, call: str, what: str) -> str:
-    """How to write the argument correctly."""
+    """The advice of the error message: how to write the argument correctly."""
     if isinstance(given, timedelta):
         cure = "Duration.from_seconds(the_timedelta.total_seconds())"
     else:
@@ -59,7 +62,8 @@ def _as_duration(given: object, call: str, what: str) -> str:
 
 
 def function(given: object, call: str, what: str = "its function") -> None:
-    """Refuse an object that cannot be called, and a decorated function that was not called with its arguments."""
+    """Raise ValidationError for an object that cannot be called, and for a function under @durable_step or a similar decorator that was not
+    called with its arguments."""
     decorator = getattr(given, "_binds_arguments", None)
     if decorator is not None:
         called = getattr(given, "__name__", "f")
@@ -75,7 +79,7 @@ def function(given: object, call: str, what: str = "its function") -> None:
 
 
 def address(given: object, call: str, what: str) -> str:
-    """The name of a function to invoke. A function that cannot be invoked is refused, and the message says what can."""
+    """The name of a function to invoke. Raises ValidationError for an ordinary Python function, and for any value that is no str."""
     if not isinstance(given, str) and callable(given):
         called = getattr(given, "__name__", type(given).__name__)
         decorator = getattr(given, "_binds_arguments", None)
@@ -95,16 +99,16 @@ def _refused(message: str) -> ValidationError:
 
 
 def whole(given: object, call: str, what: str) -> int:
-    """A whole number; fractions are cut off."""
+    """A number of seconds as an int; fractions are cut off. Raises ValidationError for a value that is no finite number."""
     if type(given) is int:
         return given
     if isinstance(given, bool) or not isinstance(given, int | float) or not math.isfinite(given):
-        raise ValidationError(f"{call}: {what} is {shown(given)}; it must be a whole number of seconds.")
+        raise ValidationError(f"{call}: {what} is {shown(given)}; it must be a finite number of seconds.")
     return int(given)
 
 
 def shown(given: object) -> str:
-    """A value and its type, for a message."""
+    """At most 60 characters of a value's `repr`, and the name of its type, for a message."""
     try:
         said = f"{given!r:.60}"
     except Exception:  # a user's __repr__ is user code
@@ -119,11 +123,11 @@ def _plain(given: object, call: str, what: str) -> str:
 
 
 def _written(text: str, call: str, what: str) -> str:
-    """The text, if every store can hold it."""
+    """The text itself. Raises ValidationError if a store cannot hold it: if it is not valid Unicode or has a NUL character."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise ValidationError(f"{call}: {what} is not valid Unicode: {error.reason} (at {error.start}).") from None
+        raise ValidationError(f"{call}: {what} is not valid Unicode: {error.reason} (at character {error.start}).") from None
     if "\0" in text:
-        raise ValidationError(f"{call}: {what} has a NUL character (at {text.index(chr(0))}), which no name may have.")
+        raise ValidationError(f"{call}: {what} has a NUL character (at character {text.index(chr(0))}), which is not allowed.")
     return text

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from holdfast.durable.async_state import AsyncState
 from holdfast.durable.exceptions import SuspendExecution
 from holdfast.durable.identifier import Identity
-from holdfast.durable.plan import Accept, Done, Look, NextDone, Plan, Record, Run, Spawn, Suspend
+from holdfast.durable.plan import Accept, Done, Lookup, NextDone, Plan, Record, Run, Spawn, Suspend
 from holdfast.durable.run_acceptance import accepted
 from holdfast.durable.scope import Scope
 from holdfast.durable.user_code import ran, ran_in_time
@@ -18,21 +18,23 @@ from holdfast.durable.user_code import ran, ran_in_time
 T = TypeVar("T")
 
 _CUT_SHORT = (
-    "A durable call was cancelled by user code (asyncio.timeout, wait_for, or a cancelled task around it). A replay could not repeat "
-    "that at the same point. Use what the durable call offers instead: a callback's timeout, or a step with the timeout inside its body."
+    "A durable call was cancelled by user code (asyncio.timeout, wait_for, or a cancelled task around it). A replay could not cancel it at "
+    "the same point. Use the timeout that the durable call offers instead: `timeout` in StepConfig or CallbackConfig."
 )
 _orphans: set[asyncio.Task[Any]] = set()
-"""Branches that the driver cancelled because their batch was over, of all executions. User code did not cancel them."""
+"""The branches, of all executions in this process, that the driver cancelled because their batch had ended. User code did not cancel them.
+"""
 
 
 class _Exit(NamedTuple):
-    """A branch asked the process to end."""
+    """What a branch returns if its code raised SystemExit or KeyboardInterrupt."""
 
     error: BaseException
 
 
 async def _held(plan: Plan[T], state: AsyncState) -> T | _Exit:
-    """Run a branch. An exit that leaves a task would stop the loop of all executions, so it is handed to the branch's own handler."""
+    """Run a branch. SystemExit or KeyboardInterrupt in a task would stop the event loop of all executions, so it is returned as an _Exit;
+    `next_done` raises it in the handler of the branch."""
     try:
         return await drive(plan, state)
     except (SystemExit, KeyboardInterrupt) as error:
@@ -40,7 +42,7 @@ async def _held(plan: Plan[T], state: AsyncState) -> T | _Exit:
 
 
 class _Strands:
-    """The branches of one plan."""
+    """Runs the branches of one plan, each as an asyncio task."""
 
     def __init__(self, state: AsyncState) -> None:
         self._state = state
@@ -79,8 +81,8 @@ class _Strands:
         self._state.ended()
 
     async def next_done(self) -> Done:
-        """Wait for the next branch that ended. If a branch was cancelled, or ended with an error that is no `Exception`, raise that
-        error here, in the parent."""
+        """Wait for the next branch that ends. If a branch was cancelled, or ended with an error that is no `Exception`, raise that error
+        here, in the parent."""
         while not self._done:
             if self._fatal is not None:
                 raise self._fatal
@@ -96,7 +98,8 @@ class _Strands:
 
 
 async def drive(plan: Plan[T], state: AsyncState, scope: Scope | None = None, at: Identity | None = None) -> T:
-    """Run a plan to its end. `scope` is the context that made the durable call, `at` the identity of the call."""
+    """Run a plan to its end, and return its result or raise its error. `scope` is the context that made the durable call, `at` the identity
+    of the call; both are None for a branch."""
     answer: Any = None
     raised: Exception | None = None
     strands: _Strands | None = None
@@ -111,7 +114,7 @@ async def drive(plan: Plan[T], state: AsyncState, scope: Scope | None = None, at
                 result: T = stop.value
                 return result
             answer = raised = None
-            if isinstance(effect, Look):
+            if isinstance(effect, Lookup):
                 answer = state.look(effect.identity)
             elif isinstance(effect, Record):
                 if state.hooks is not None:

@@ -1,8 +1,9 @@
 """The state of an execution on its event loop: its strands, its token, and the writes of an `async def` handler.
 
-A handler consists of strands: the handler itself, and every branch it spawns. A strand either runs or rests (until an operation changes,
-or until a branch ends). When all strands rest, the invocation is quiet: it can end as PENDING. The coroutines stay in memory until the next
-invocation resumes them, or until the host evicts them with a SuspendExecution. async_driver.py runs plans on this state.
+A handler consists of strands: the handler itself, and every branch that it spawns. A strand either runs or rests (until an operation
+changes, or until a branch ends). When all strands rest, the invocation is quiet: it can end as PENDING. The coroutines stay in memory until
+the next invocation resumes them, or until the host removes them: then they get a SuspendExecution. async_driver.py runs plans on this
+state.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Final, TypeAlias, TypeVar, cast
 
 from holdfast.durable.exceptions import BackgroundThreadError, SuspendExecution
-from holdfast.durable.hooks.resting import RestingHooks
+from holdfast.durable.hooks.resting_hooks import RestingHooks
 from holdfast.durable.plan import Suspend
 from holdfast.durable.state import ExecutionState
 from holdfast.durable.stragglers import Stragglers
@@ -30,7 +31,7 @@ Alone: TypeAlias = tuple[asyncio.Future[None], list[Update], tuple[Charge, ...],
 """A write that shares no checkpoint with others: the future that waits for it, its updates, its charges and its ledger entries."""
 
 _MOST_UPDATES: Final = 500
-_EVICTED = "This execution is suspended and will come back. Not an error; let it pass."
+_EVICTED = "This execution is suspended and continues later. This is not an error: do not catch it."
 
 
 class AsyncState(ExecutionState):
@@ -87,11 +88,11 @@ class AsyncState(ExecutionState):
 
     @property
     def is_quiet(self) -> bool:
-        """Every strand rests."""
+        """Whether every strand rests."""
         return self._running == 0
 
     def rest(self, suspend: Suspend) -> Awaitable[None]:
-        """Rest until an operation changes."""
+        """Rest until one of the operations that `suspend` names changes."""
         future = self._loop.create_future()
         for operation in (suspend.operation_id, *(other.id for other in suspend.others)):
             self._on_change[operation] = (*self._on_change.get(operation, ()), future)
@@ -111,7 +112,7 @@ class AsyncState(ExecutionState):
             raise
 
     def wake(self, future: asyncio.Future[None]) -> None:
-        """Let a strand run again. It counts as running from this call on, before the loop resumes it."""
+        """Let the strand that rests for this future run again. It counts as running from now on, before the event loop resumes it."""
         if future in self._resting:
             del self._resting[future]
             self._running += 1
@@ -123,11 +124,11 @@ class AsyncState(ExecutionState):
         return any(future in self._resting for future in self._on_change.get(operation, ()))
 
     def awaited(self) -> list[Operation]:
-        """The operations that strands rest for, as far as they are written."""
+        """The recorded operations that strands rest for."""
         return [self.operations[at] for at in self._on_change if at in self.operations and self.waits_for(at)]
 
     def when_changed(self, operation: str) -> asyncio.Future[None]:
-        """A future that is done when an operation changes; the strand that asks does not rest."""
+        """A future that is done when an operation changes. A strand that awaits it does not count as resting."""
         future = self._loop.create_future()
         self._on_change[operation] = (*self._on_change.get(operation, ()), future)
         return future
@@ -137,7 +138,7 @@ class AsyncState(ExecutionState):
         self._running += 1
 
     def ended(self) -> None:
-        """Note that a strand rests or is over."""
+        """Note that a strand rests or has ended."""
         self._running -= 1
         if self._running == 0:
             self._quiet()
@@ -151,8 +152,8 @@ class AsyncState(ExecutionState):
                     self.wake(future)
 
     def hear(self, revision: int, operations: Collection[Operation]) -> None:
-        """A write from outside this invocation changed these operations; the execution has this revision now. Without operations, it is
-        only known that something changed.
+        """Take over the changes of a write that did not come from this invocation: it changed these operations, and the execution has this
+        revision now. If `operations` is empty, it is only known that something changed.
 
         If this state has seen the revision directly before this one, nothing else has changed. Otherwise other writes came between, and
         this state asks the store for all changes. If a write of this state is under way, its answer brings the changes: its commit comes
@@ -172,7 +173,7 @@ class AsyncState(ExecutionState):
             self.hooks.learning(operations, self.learn)
 
     def resume(self, invocation: Invocation) -> None:
-        """Go on under a new invocation: read what changed, and wake the strands that wait for it."""
+        """Continue under a new invocation: read the changed operations, and wake the strands that rest until they change."""
         changed = self.port.state(invocation.token, self.revision)
         self.header = invocation.header
         self.token = invocation.token
@@ -192,8 +193,8 @@ class AsyncState(ExecutionState):
 
     @property
     def ends_ride(self) -> bool:
-        """Whether the end of a context may wait for the next write. With plugins it may not, because plugins are told of the end when it is
-        on disk."""
+        """Whether the end of a context is written with the next write, so that the code continues without waiting for it. False with
+        plugins, because they are told of the end when it is on disk."""
         return self.hooks is None
 
     @property
@@ -202,7 +203,7 @@ class AsyncState(ExecutionState):
         return self._in_write is not None
 
     def flush(self) -> asyncio.Future[None]:
-        """A future that is done when everything recorded so far is on disk."""
+        """A future that is done when all updates recorded so far are on disk. It raises BackgroundThreadError if the write fails."""
         if self.broken is not None:
             raise self.broken
         mine: asyncio.Future[None] = self._loop.create_future()
@@ -215,7 +216,8 @@ class AsyncState(ExecutionState):
         return mine
 
     async def record_alone(self, updates: list[Update], charges: tuple[Charge, ...], ledger: tuple[LedgerEntry, ...] = ()) -> None:
-        """Write these updates, charges and entries of the ledger alone. LimitReached refuses only this write: the token stays valid."""
+        """Write these updates, charges and entries of the ledger in a checkpoint of their own, and wait until they are on disk. Raises
+        LimitReached if a charge goes beyond its limit: then nothing of this write is stored, and later writes are possible."""
         self.check_usable()
         mine: asyncio.Future[None] = self._loop.create_future()
         self._alone = [*self._alone, (mine, updates, charges, ledger)]
@@ -242,7 +244,7 @@ class AsyncState(ExecutionState):
             self._write_failed(error)
 
     def _go_on(self) -> None:
-        """Begin the next write, if a strand waits for one. Updates that were recorded earlier go first."""
+        """Begin the next write, if a strand waits for one. Updates that were recorded earlier are written first."""
         if self._alone and not self.unwritten:
             self._write_alone()
         elif self._waiting or self._alone:
@@ -252,19 +254,19 @@ class AsyncState(ExecutionState):
             self._quiet()
 
     def write_deferred(self) -> None:
-        """Write the deferred updates, if they are not written yet. The strand that writes next gets a failure."""
+        """Write the deferred updates, if they are not written yet. If the write fails, the strand that writes next gets the error."""
         if self.unwritten and self._in_write is None and self.broken is None:
             self._begin_write([])
 
     def refresh(self) -> None:
-        """Read what changed with an empty checkpoint. A write under way brings the changes as well."""
+        """Read the changes with an empty checkpoint. Does nothing while a write is under way: its answer brings the changes."""
         if self._in_write is None and self.broken is None and not self.suspended:
             self._begin_write([])
 
     def _begin_write(self, waiters: list[asyncio.Future[None]]) -> None:
-        """Begin a write. It belongs to the state and not to a strand: it goes on when the strand that waits for it is cancelled.
+        """Begin a write. It belongs to the state and not to a strand: it continues if the strand that waits for it is cancelled.
 
-        Strands that run now may have something to write, too, and a checkpoint costs one of them as much as all of them.
+        If other strands run now, it is sent at the end of the loop's tick, so that their updates go into the same checkpoint.
         """
         self._in_write = waiters
         if self._running > 1:
@@ -287,7 +289,7 @@ class AsyncState(ExecutionState):
             self._write_failed(error)
 
     def _write_failed(self, error: Exception) -> None:
-        """A write failed with an unexpected error: the strands that wait for it must learn that their updates are not on disk."""
+        """Raise StoreBroken in the strands that wait for a write which failed with an unexpected error: their updates are not on disk."""
         broken = StoreBroken(f"A write failed unexpectedly: {error!r}")
         broken.__cause__ = error
         self._written(broken)

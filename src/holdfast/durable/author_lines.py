@@ -29,7 +29,8 @@ class Line(NamedTuple):
 
 
 def raised_at(error: BaseException) -> Line | None:
-    """The innermost line of the author's own code in an error's traceback; else the innermost line outside Holdfast."""
+    """The innermost line of the author's own code in an error's traceback. If there is none, the innermost line outside Holdfast; if there
+    is none of these either, None."""
     lines = list(_lines(error.__traceback__))
     for is_candidate in (_is_authors, _is_not_ours):
         for line in reversed(lines):
@@ -39,16 +40,17 @@ def raised_at(error: BaseException) -> Line | None:
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether Holdfast's own code raised an error when the author's code called it: a check refused a value, or the author's function does
-    not take the arguments that such a function gets. The error would be raised again at every try."""
+    """Whether Holdfast's own code raised the error: a check refused a value, or the author's function does not accept the arguments that
+    Holdfast calls it with. Such an error would be raised again in every attempt."""
     lines = list(_lines(error.__traceback__))
     return bool(lines) and lines[-1].file.startswith(_OURS)
 
 
 def refused_at(exception: BaseException, through: BaseException) -> str:
-    """The author's line, for an error that Holdfast's code, or Python in it, raised because the author wrote a durable call wrongly.
+    """The author's line as ` (at file:line in function)`, if the error was raised because a durable call is written wrongly. An empty text
+    for any other error, and if the message already names the line.
 
-    `through` is the exception that passed through the author's code. It may be another exception than this one, and carry it.
+    `through` is the exception that passed through the author's code. It may be another exception that contains `exception`.
     """
     if not isinstance(exception, _REFUSALS) or getattr(exception, "tells_line", False) or not is_refusal(through):
         return ""
@@ -57,7 +59,7 @@ def refused_at(exception: BaseException, through: BaseException) -> str:
 
 
 def calling_frame(depth: int) -> FrameType:
-    """The innermost frame outside Holdfast, from `depth` frames above the caller on."""
+    """The innermost frame outside Holdfast. The search begins `depth` frames above the caller of this function."""
     frame = sys._getframe(depth + 1)
     while frame.f_code.co_filename.startswith(_OURS) and frame.f_back is not None:
         frame = frame.f_back
@@ -65,7 +67,7 @@ def calling_frame(depth: int) -> FrameType:
 
 
 def author_line() -> str:
-    """The line of the author's code that made this call."""
+    """`file:line` of the author's code that called into Holdfast."""
     frame = calling_frame(1)
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 

@@ -1,4 +1,5 @@
-"""The base of both contexts (`def` and `async def`): time, ids and random numbers that replay the same, and the plan of every call."""
+"""The base of both contexts (`def` and `async def`): time, ids and random numbers that are the same in every replay, and the plan (plan.py)
+of every durable call."""
 
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ _PLAIN_STEP = StepConfig()
 
 
 class Invocable(Protocol):
-    """A durable or plain function of this program, as `context.invoke` takes it instead of a name."""
+    """A durable or plain function of this program. `context.invoke` and `context.enqueue` accept it in place of a name."""
 
     name: str
     version: str
@@ -66,7 +67,7 @@ class Invocable(Protocol):
 
 
 class Awaited(Protocol):
-    """A callback or a timer, as `first_of` takes it."""
+    """A callback or a timer: an element of the list that `first_of` accepts."""
 
     @property
     def at(self) -> Identity: ...
@@ -74,13 +75,13 @@ class Awaited(Protocol):
 
 @dataclass(frozen=True)
 class ExecutionContext:
-    """What a handler may know of its execution."""
+    """What a handler can read about its execution: the ARN."""
 
     durable_execution_arn: str
 
 
 class BaseContext:
-    """The base of both contexts: time, ids and random numbers that replay the same, and the plans of the operations."""
+    """The base of both contexts: time, ids and random numbers that are the same in every replay, and the plans of the durable calls."""
 
     def __init__(self, scope: Scope, lambda_context: LambdaContext | None = None) -> None:
         self._scope = scope
@@ -88,16 +89,16 @@ class BaseContext:
 
     @property
     def execution_context(self) -> ExecutionContext:
-        """What this handler may know of its execution."""
+        """What this handler can read about its execution: the ARN."""
         return ExecutionContext(self._scope.state.durable_execution_arn)
 
     @property
     def logger(self) -> Logger:
-        """Logs with the execution's fields; silent while this context replays."""
+        """A logger that adds the execution's fields to each line. It writes nothing while this context replays."""
         return self._scope.logger
 
     def set_logger(self, new_logger: LoggerInterface) -> None:
-        """Log through another logger."""
+        """Use this logger for the lines of this context, and of the contexts that it makes later."""
         self._scope.log_to(new_logger)
 
     def is_replaying(self) -> bool:
@@ -105,27 +106,29 @@ class BaseContext:
         return self._scope.replaying
 
     def now(self) -> datetime:
-        """The service's time at the end of this context's latest operation: the same on every replay."""
+        """The service's time at this context's latest durable call: when its operation ended, or when it began if it is still open. Before
+        the first call: when the execution began. The same in every replay."""
         return self._scope.now()
 
     def uuid(self) -> uuid.UUID:
-        """An id that is the same on every replay."""
+        """A new UUID at each call. A replay gets the same UUIDs in the same order."""
         return self._scope.uuid()
 
     def random(self) -> float:
-        """A number from 0 up to 1 that is the same on every replay."""
+        """A random number at each call, from 0 up to but not including 1. A replay gets the same numbers in the same order."""
         return self._scope.random()
 
     def remaining(self) -> timedelta:
-        """How long until the execution times out."""
+        """How long until the execution times out; zero if that time has passed. Differs between replays."""
         return self._scope.remaining()
 
     def patched(self, name: str) -> bool:
-        """Whether to run the changed code, for a change that executions under way must survive. Not awaited in an `async def` handler.
+        """Whether this execution runs the changed code: write `if context.patched("name"):` around a change, so that executions which began
+        with the old code can continue. Do not await it.
 
-        True in an execution that reaches this call for the first time, which records a marker of this name, and at every replay of it.
-        False in an execution whose history goes on without the marker: it passed this point with the old code. All calls with one name
-        in one context give the same answer.
+        True if the execution reaches this call for the first time: it records a marker with this name. Also True in every replay that finds
+        the marker. False if the history continues after this point without the marker: an earlier invocation passed this point with the old
+        code. All calls with one name in one context give the same answer.
         """
         if not argument_checks.text(name, "patched", "name"):
             raise ValidationError("patched: the name of the change is empty.")
@@ -133,9 +136,11 @@ class BaseContext:
         return self._scope.patched(checked or name)
 
     def continue_as_new(self, input: Any = None) -> NoReturn:
-        """End this execution here and go on as a new one with this input and an empty history: for loops that never end.
+        """End this execution, and start a new one with this input and an empty history. For loops that never end.
 
-        A caller that waits for the result gets that of the last one. Only on a Holdfast engine, and only from the handler's own context.
+        This raises ContinueAsNew to leave the handler: do not catch it. A caller that waits for the result gets the result of the last
+        execution. Raises ValidationError in a branch or a child context. On AWS Lambda the execution fails: only a Holdfast engine can
+        start the new one.
         """
         if self._scope.prefix is not None:
             raise ValidationError("continue_as_new: only the handler itself can continue as new, not a branch or a child context")
@@ -143,7 +148,7 @@ class BaseContext:
         self._scope.continuing = True
         raise continuation
 
-    # --- the plans: each call takes its identity at once
+    # --- the plans: each method takes the identity of its call at once; a driver runs the plan later
 
     def _step(self, func: Callable[[StepContext], T], name: str | None, config: StepConfig | None) -> tuple[Identity, Plan[T]]:
         argument_checks.function(func, "step")
@@ -234,7 +239,10 @@ class BaseContext:
         places = [getattr(one, "at", None) for one in awaited]
         for one, place in zip(awaited, places, strict=True):
             if not isinstance(place, Identity):
-                raise ValidationError(f"first_of: {argument_checks.shown(one)} is neither a callback nor a timer of this context.")
+                raise ValidationError(
+                    f"first_of: {argument_checks.shown(one)} is neither a callback nor a timer. Pass what create_callback and create_timer "
+                    f"return; in an `async def` handler await these calls first."
+                )
         at = self._scope.next_identity(Type.CONTEXT, FIRST_OF, argument_checks.name(name, "first_of"))
         return at, first_of(at, self._scope, [one.at for one in awaited])
 
@@ -260,7 +268,7 @@ class BaseContext:
 
 
 def _address(function: object) -> object:
-    """The name and version of a function of this program; any other target is returned unchanged."""
+    """`name:version` if the target is a function object of this program; any other target is returned unchanged."""
     if isinstance(function, str) or not callable(getattr(function, "handler", None)):
         return function
     return f"{getattr(function, 'name', '')}:{getattr(function, 'version', '')}"

@@ -1,7 +1,7 @@
 """The blocking driver: runs the plans of `def` handlers, each on a thread of a bounded pool.
 
-A suspension is raised through user code and frees the thread. Branches run on other threads of the pool if one is free; the thread
-that waits for them runs the remaining ones itself, so that a pool of one thread can run nested branches.
+A suspension is an exception: it passes through user code and frees the thread. Branches run on other threads of the pool if some are free.
+The thread that waits for the branches runs the remaining ones itself, so that a pool of one thread can run nested branches.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from concurrent.futures import Future, wait
 from typing import Any, Protocol, TypeVar
 
 from holdfast.durable.exceptions import BackgroundThreadError, SuspendExecution
-from holdfast.durable.plan import Accept, Done, Look, NextDone, Plan, Record, Run, Spawn, Suspend, too_late
+from holdfast.durable.plan import Accept, Done, Lookup, NextDone, Plan, Record, Run, Spawn, Suspend, too_late
 from holdfast.durable.run_acceptance import accepted_blocking
 from holdfast.durable.state import ExecutionState
 from holdfast.durable.stragglers import Stragglers
@@ -28,11 +28,12 @@ from holdfast.model.ports import Invocation, Port
 
 T = TypeVar("T")
 Lend = Callable[[Callable[[], None]], bool]
-"""Runs a call on a free thread; False when there is none."""
+"""Runs a call on a free thread and returns True, without waiting for its end. Returns False if no thread is free; then the call is not run.
+"""
 
 
 class Strands(Protocol):
-    """The branches of one plan."""
+    """Runs the branches of one plan."""
 
     def spawn(self, spawn: Spawn) -> None: ...
     def next_done(self) -> Done: ...
@@ -94,19 +95,20 @@ class BlockingState(ExecutionState):
         self._blocked: dict[str, int] = {}
 
     def record(self, update: Update) -> None:
-        """Take an update for the next write."""
+        """Add an update to the next write."""
         with self._taking:
             super().record(update)
 
     def block(self, operation_id: str, looked: Operation | None) -> None:
-        """A strand gives up its thread because it waits for an operation, which it saw in this state."""
+        """Note that a strand frees its thread because it waits for an operation. `looked` is the operation as the strand saw it."""
         self._blocked[operation_id] = looked.revision if looked is not None else 0
 
     @property
     def acted_on(self) -> int:
         """The revision up to which every strand has seen all changes.
 
-        A blocked strand is not woken. So a change of its operation that another strand's write brought is still new to the handler.
+        A blocked strand has not seen a change of its operation that came with the write of another strand: it runs only in the next
+        invocation.
         """
         news = [self.operations[at].revision for at, then in list(self._blocked.items()) if self.operations[at].revision > then]
         return min(news) - 1 if news else self.revision
@@ -125,7 +127,8 @@ class BlockingState(ExecutionState):
         self.flush()
 
     def flush(self, *, even_if_empty: bool = False) -> None:
-        """Wait until everything recorded so far is on disk."""
+        """Wait until all updates recorded so far are on disk. Raises BackgroundThreadError if a write failed. With `even_if_empty`, also
+        write without updates, to read what changed."""
         with self._taking:
             if self.broken is not None:
                 raise self.broken
@@ -155,7 +158,7 @@ class BlockingState(ExecutionState):
             if (updates or write.even_if_empty) and self.broken is None:
                 self._checkpoint(updates)
         except BaseException as error:
-            if self.broken is None:  # its updates are not on disk, and every thread that waits must learn that
+            if self.broken is None:  # the updates are not on disk, and every thread that waits must get an error
                 self.broken = BackgroundThreadError("A write failed.", error if isinstance(error, Exception) else RuntimeError(repr(error)))
             if isinstance(error, Exception):
                 raise self.broken from error
@@ -168,7 +171,7 @@ class BlockingState(ExecutionState):
             write.done.open()
 
     def write_deferred(self) -> None:
-        """Write the deferred updates, if they are not written yet. The strand that writes next gets a failure."""
+        """Write the deferred updates, if they are not written yet. If the write fails, the strand that writes next gets the error."""
         with contextlib.suppress(BackgroundThreadError):
             self.flush()
 
@@ -184,7 +187,7 @@ class BlockingState(ExecutionState):
 
 
 class _Strands:
-    """The branches of one plan."""
+    """Runs the branches of one plan, on free threads and on the thread that waits for them."""
 
     def __init__(self, state: BlockingState) -> None:
         self._state = state
@@ -217,7 +220,8 @@ class _Strands:
                 self._changed.notify_all()
 
     def _run_one(self) -> bool:
-        """Run a branch. Context variables that plugins set in it are not seen by other branches."""
+        """Run the next branch that has not begun, and return True; return False if there is none. Other branches do not see the context
+        variables that plugins set in it."""
         return self._work() if self._state.hooks is None else contextvars.copy_context().run(self._work)
 
     def _work(self) -> bool:
@@ -240,7 +244,7 @@ class _Strands:
         return True
 
     def next_done(self) -> Done:
-        """The next branch that ended; raises a suspension when all remaining branches are blocked."""
+        """Wait for the next branch that ends. Raises SuspendExecution if all remaining branches wait for something outside."""
         while True:
             if self._fatal is not None:
                 raise self._fatal
@@ -259,7 +263,7 @@ class _Strands:
 
 
 def drive(plan: Plan[T], state: BlockingState) -> T:
-    """Run a plan to its end, or raise a suspension."""
+    """Run a plan to its end, and return its result or raise its error. Raises SuspendExecution if the plan must wait."""
     answer: Any = None
     raised: Exception | None = None
     strands: Strands | None = None
@@ -272,7 +276,7 @@ def drive(plan: Plan[T], state: BlockingState) -> T:
                 result: T = stop.value
                 return result
             answer = raised = None
-            if isinstance(effect, Look):
+            if isinstance(effect, Lookup):
                 answer = looked = state.look(effect.identity)
             elif isinstance(effect, Record):
                 if state.hooks is not None:
@@ -309,7 +313,7 @@ def drive(plan: Plan[T], state: BlockingState) -> T:
 
 
 def _run(run: Run) -> Any:
-    """Call user code. A coroutine that a `def` function returns runs on a loop of its own."""
+    """Call user code. If it returns a coroutine, the coroutine runs on an event loop of its own."""
     if run.timeout is not None:
         return _run_in_time(run, run.timeout)
     value = run.func(*run.arguments)
@@ -319,7 +323,7 @@ def _run(run: Run) -> Any:
 
 
 def _run_in_time(run: Run, seconds: float) -> Any:
-    """Call user code on a thread of its own, so that this thread can go on when the time is over."""
+    """Call user code on a thread of its own. Raises TimeoutError if it has not ended after this many seconds; the thread then continues."""
     context = contextvars.copy_context()
     ended: Future[Any] = Future()
 

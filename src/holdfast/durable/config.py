@@ -1,4 +1,5 @@
-"""The configurations of durable operations. Frozen, and checked when built: a bad value fails before anything is recorded."""
+"""The configurations of durable operations. They are immutable, and check their numbers and texts when they are made: a wrong value raises
+ValidationError before anything is recorded."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ _SUB_TYPE = re.compile(r"[A-Za-z0-9_-]{1,32}")
 
 
 def _check_sub_type(sub_type: object) -> None:
-    """Refuse here what the service would refuse later, when the step's body has already run."""
+    """Raise ValidationError for a sub-type that the service would refuse later, after user code has run."""
     if sub_type and not (isinstance(sub_type, str) and _SUB_TYPE.fullmatch(sub_type)):
         raise ValidationError(f"sub_type must be 1 to 32 characters from A-Z, a-z, 0-9, hyphen, and underscore, got: {sub_type!r}")
 
@@ -34,9 +35,10 @@ def _check_max_concurrency(limit: int | None) -> None:
 
 
 class NestingType(Enum):
-    """Whether the branches of map and parallel stand in the history themselves.
+    """Whether each branch of `map` and `parallel` is an operation of its own in the history.
 
-    NESTED: each branch is a CONTEXT operation with its own result. FLAT: only the operations inside are recorded, which is cheaper.
+    NESTED: each branch is recorded as a CONTEXT operation with its result. FLAT: only the operations inside the branches are recorded,
+    which needs fewer writes.
     """
 
     NESTED = "NESTED"
@@ -44,7 +46,8 @@ class NestingType(Enum):
 
 
 class BatchItemStatus(Enum):
-    """The status of one branch of a map or parallel. STARTED: it was still running when the batch ended."""
+    """The status of one branch of a `map` or `parallel`. STARTED: it has begun and not ended; in a result: it had not ended when the batch
+    ended."""
 
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
@@ -52,7 +55,7 @@ class BatchItemStatus(Enum):
 
 
 class CompletionOutcome(Enum):
-    """Whether a batch that `should_complete` ends now counts as succeeded or as failed."""
+    """The status of a batch that `should_complete` ended: succeeded or failed."""
 
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
@@ -60,7 +63,8 @@ class CompletionOutcome(Enum):
 
 @dataclass(frozen=True)
 class CompletionDecision:
-    """The answer of a `should_complete`; write `continue_batch()` or `complete_batch(outcome)`."""
+    """What a `should_complete` function returns. Make it with `continue_batch()` or `complete_batch(outcome)`. `outcome` is None if the
+    batch continues."""
 
     complete: bool
     outcome: CompletionOutcome | None = None
@@ -73,18 +77,18 @@ class CompletionDecision:
 
 
 def continue_batch() -> CompletionDecision:
-    """The batch goes on."""
+    """The decision that the batch continues."""
     return CompletionDecision(complete=False)
 
 
 def complete_batch(outcome: CompletionOutcome = CompletionOutcome.SUCCEEDED) -> CompletionDecision:
-    """The batch ends now, with this outcome."""
+    """The decision that the batch ends now, with this outcome."""
     return CompletionDecision(complete=True, outcome=outcome)
 
 
 @dataclass(frozen=True)
 class CompletionItemStatus:
-    """One branch as `should_complete` sees it; `status` is None while it has not been started."""
+    """One branch, for `should_complete`. `name` is the name that its author gave, or None; `status` is None if the branch has not begun."""
 
     index: int
     name: str | None = None
@@ -93,7 +97,8 @@ class CompletionItemStatus:
 
 @dataclass(frozen=True)
 class CompletionStatus:
-    """How far a batch has come; `items[i]` is always branch i, in any order of finishing."""
+    """The progress of a batch, for `should_complete`: how many branches succeeded, failed, ended (both together), and how many there are.
+    `items[i]` is the branch with index i."""
 
     success_count: int
     failure_count: int
@@ -104,13 +109,12 @@ class CompletionStatus:
 
 @dataclass(frozen=True)
 class CompletionConfig:
-    """When a map or parallel is complete. Without any setting it stops at the first failure.
+    """When a `map` or `parallel` ends. It always ends when all branches have ended. If no field is set, it also ends at the first failure.
 
-    `min_successful`: stop after this many successes. `tolerated_failure_count` and `tolerated_failure_percentage` (of all branches): stop
-    when
-    failures go *above* them. `should_complete` decides alone and excludes the other three; it is asked before the first branch starts and
-    after every change. It must depend only on its argument, and after it has once said that the batch is complete, more progress must not
-    change that: after a resume the branches report again, in any order.
+    `min_successful`: it ends after this many successes. `tolerated_failure_count` and `tolerated_failure_percentage` (of all branches): it
+    ends when *more* branches than this have failed. `should_complete` replaces these three fields and cannot be combined with them. It is
+    called before the first branch begins and each time a branch has ended. It must depend only on its argument. If it has said that the
+    batch is complete, it must say the same for any further progress: after a resume the branches report again, in any order.
     """
 
     min_successful: int | None = None
@@ -136,18 +140,18 @@ class CompletionConfig:
             )
 
     def validate_for_total(self, total: int) -> None:
-        """Refuse a minimum that `total` branches can never reach; map and parallel ask before they record anything."""
+        """Raise ValidationError if `min_successful` is greater than `total`, the number of branches."""
         if self.min_successful is not None and self.min_successful > total:
             raise ValidationError(f"min_successful cannot be greater than total items: {self.min_successful} > {total}")
 
     @staticmethod
     def first_successful() -> CompletionConfig:
-        """A config with which one success is enough."""
+        """A config with which the batch ends after the first success."""
         return CompletionConfig(min_successful=1)
 
     @staticmethod
     def all_completed() -> CompletionConfig:
-        """A config with which every branch runs to its end, even if others fail."""
+        """A config with which every branch runs to its end, also if other branches fail."""
         return CompletionConfig(tolerated_failure_percentage=100)
 
     @staticmethod
@@ -160,8 +164,9 @@ class CompletionConfig:
 class ParallelConfig:
     """How `parallel` runs.
 
-    `max_concurrency` bounds the branches in flight (None: no bound). `item_serdes` writes each branch's result, `serdes` the whole
-    BatchResult; `serdes` alone serves both. `summary_generator` adds a text for people when the result is too large to keep.
+    `max_concurrency`: at most this many branches have begun and not ended (None: no limit). By default the first failure ends the batch.
+    `serdes` writes and reads the BatchResult, `item_serdes` the result of each branch; without `item_serdes`, `serdes` does both. If the
+    BatchResult is too large to store, `summary_generator` makes a text for people, which is stored instead.
     """
 
     max_concurrency: int | None = None
@@ -177,21 +182,21 @@ class ParallelConfig:
 
 @dataclass(frozen=True)
 class ParallelBranch(Generic[T]):
-    """A branch of `parallel` with a name for the history; without one it is called `parallel-branch-{index}`."""
+    """A branch of `parallel` with a name for the history. If `name` is None, the branch is called `parallel-branch-{index}`."""
 
     func: Callable[..., T]
     name: str | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> T:
-        """Run the branch's function."""
+        """Call the branch's function with these arguments."""
         return self.func(*args, **kwargs)
 
 
 class StepSemantics(Enum):
-    """What happens to an attempt that was interrupted.
+    """What happens to an attempt of a step that was interrupted, for example because its process died.
 
-    AT_LEAST_ONCE_PER_RETRY: its body runs again. AT_MOST_ONCE_PER_RETRY: it does not; the retry strategy is asked, with
-    StepInterruptedError.
+    AT_LEAST_ONCE_PER_RETRY: the body runs again, as the same attempt. AT_MOST_ONCE_PER_RETRY: the attempt has failed with
+    StepInterruptedError, and the retry strategy decides whether another attempt follows.
     """
 
     AT_MOST_ONCE_PER_RETRY = "AT_MOST_ONCE_PER_RETRY"
@@ -202,10 +207,11 @@ class StepSemantics(Enum):
 class StepConfig:
     """How a step runs.
 
-    `retry_strategy` None means `RetryPresets.default()`. `sub_type` labels the step in the history in place of "Step"; changing it while
-    executions are under way changes their path, as another name would. `timeout` limits each attempt in real time: a body that takes longer
-    fails with a TimeoutError, which the retry strategy judges. An `async def` body is cancelled then; a thread cannot be stopped, so a
-    `def` body goes on in the background, and what it returns is dropped.
+    `retry_strategy` None means `RetryPresets.default()`; `serdes` None means the default serdes. `sub_type` replaces "Step" in the history.
+    If you change it, as if you change a name, the code no longer matches the history of open executions. `timeout` is the longest real time
+    of one attempt, at least 1 second; None means no limit. A body that takes longer fails with TimeoutError, and the retry strategy decides
+    whether another attempt follows. In an `async def` handler an `async def` body is cancelled. Any other body runs in a thread, which
+    cannot be stopped: it continues in the background, and its result is dropped.
     """
 
     retry_strategy: RetryStrategy | None = None
@@ -224,8 +230,9 @@ class StepConfig:
 class ChildConfig(Generic[T]):
     """How a child context runs.
 
-    `sub_type` labels it in place of "RunInChildContext". When its result is too large to keep, the text of `summary_generator` is
-    kept instead and a replay runs the body again. `is_virtual` groups operations without recording the context itself.
+    `sub_type` replaces "RunInChildContext" in the history. If the result has more than 262,144 characters as text, it is not stored: the
+    text of `summary_generator` (for people) is stored instead, and a replay runs the body again on its recorded operations. With
+    `is_virtual` the context itself is not recorded, only the operations inside it.
     """
 
     serdes: SerDes[Any] | None = None
@@ -239,10 +246,10 @@ class ChildConfig(Generic[T]):
 
 @dataclass(frozen=True)
 class MapConfig(Generic[T]):
-    """How `map` runs: as `ParallelConfig`, but any failure ends the batch unless `completion_config` says otherwise.
+    """How `map` runs. `item_namer` belongs only to `map`; the other fields mean what they mean in `ParallelConfig`.
 
-    `item_namer(item, index)` names each iteration in place of `map-item-{index}`. It is called for every item at the start and at
-    each replay, so it must always answer the same.
+    `item_namer(item, index)` returns the name of a branch, in place of `map-item-{index}`. It is called for every item, also in replays, so
+    it must always return the same name for the same item.
     """
 
     max_concurrency: int | None = None
@@ -259,7 +266,8 @@ class MapConfig(Generic[T]):
 
 @dataclass(frozen=True)
 class InvokeConfig(Generic[P, R]):
-    """How another function is invoked; payload and result are plain JSON unless a serdes is given."""
+    """How another function is invoked. Payload and result are plain JSON unless a serdes is given. `tenant_id` is the tenant of the invoked
+    execution; None means the tenant of this one."""
 
     serdes_payload: SerDes[P] | None = None
     serdes_result: SerDes[R] | None = None
@@ -270,9 +278,10 @@ class InvokeConfig(Generic[P, R]):
 
 @dataclass(frozen=True)
 class CallbackConfig:
-    """How long a callback stays open, and how its answer is read.
+    """How long a callback waits for its answer, and how the answer is read.
 
-    A zero duration means no limit. Without `serdes` the answer arrives as the text it was sent as.
+    `timeout` limits the whole wait, `heartbeat_timeout` the time between two heartbeats; a Duration of zero means no limit. Without
+    `serdes` the answer is the text that was sent. `sub_type` replaces "Callback" in the history.
     """
 
     timeout: Duration = field(default_factory=Duration)
@@ -285,17 +294,17 @@ class CallbackConfig:
 
     @property
     def timeout_seconds(self) -> int:
-        """The timeout in seconds, 0 for none."""
+        """The timeout in seconds; 0 means no limit."""
         return self.timeout.seconds
 
     @property
     def heartbeat_timeout_seconds(self) -> int:
-        """The longest silence between heartbeats in seconds, 0 for none."""
+        """The longest time between two heartbeats in seconds; 0 means no limit."""
         return self.heartbeat_timeout.seconds
 
 
 @dataclass(frozen=True)
 class WaitForCallbackConfig(CallbackConfig):
-    """A callback's configuration plus the retry strategy of the step that submits its id."""
+    """A callback's configuration, and the retry strategy of the step that runs the submitter (None: `RetryPresets.default()`)."""
 
     retry_strategy: RetryStrategy | None = None

@@ -1,7 +1,8 @@
 """The contexts that handlers get, with one method for each durable call.
 
-`DurableContext` is for `def` handlers and has the official SDK's signatures. `AsyncDurableContext` is for `async def` handlers: the
-same names, to be awaited. Every call takes its place in the order at once, before it is awaited.
+`DurableContext` is for `def` handlers. A method that AWS's SDK also has, has the same signature. `AsyncDurableContext` is for `async def`
+handlers: the methods have the same names, and the code awaits what they return. A durable call gets its place in the order of calls when
+the method is called, not when its result is awaited.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ R = TypeVar("R")
 
 
 class Callback(Generic[T]):
-    """A callback in a `def` handler: its id to hand out, and its answer."""
+    """A callback that a `def` handler created: `callback_id` is for the system that will answer, `result()` gives the answer."""
 
     def __init__(self, callback_id: str, result: Callable[[], T | None], at: Identity) -> None:
         self.callback_id = callback_id
@@ -52,12 +53,13 @@ class Callback(Generic[T]):
         self.at = at
 
     def result(self) -> T | None:
-        """The answer; suspends until it is there."""
+        """Wait for the answer and return it; None if it has no value. The execution may be suspended meanwhile. Raises
+        CallbackExternalError if the answer is a failure, CallbackTimeoutError if a time limit of the callback has passed."""
         return self._result()
 
 
 class AsyncCallback(Generic[T]):
-    """A callback in an `async def` handler."""
+    """A callback that an `async def` handler created: `callback_id` is for the system that will answer, `result()` is awaited."""
 
     def __init__(self, callback_id: str, result: Callable[[], Awaitable[T | None]], at: Identity) -> None:
         self.callback_id = callback_id
@@ -65,44 +67,48 @@ class AsyncCallback(Generic[T]):
         self.at = at
 
     def result(self) -> Awaitable[T | None]:
-        """The answer; suspends until it is there."""
+        """The answer, when it is awaited; None if it has no value. Raises the errors of `Callback.result()`."""
         return self._result()
 
 
 class Timer:
-    """A wait that runs beside the code of a `def` handler."""
+    """A durable wait that `create_timer` of a `def` handler began. The code continues while the time passes."""
 
     def __init__(self, at: Identity, drive: Callable[[tuple[Identity, Plan[None]]], None]) -> None:
         self.at = at
         self._drive = drive
 
     def result(self) -> None:
-        """Suspend until the timer is over. A cancelled timer is over at once."""
+        """Wait until the time has passed; the execution may be suspended meanwhile. Returns at once if the timer was cancelled."""
         self._drive((self.at, rested(self.at)))
 
     def cancel(self) -> None:
-        """Cancel the timer, so that it does not wake the execution."""
+        """Cancel the timer, so that it does not wake the execution. Does nothing if the time has already passed."""
         self._drive((self.at, cancelled(self.at)))
 
 
 class AsyncTimer:
-    """A wait that runs beside the code of an `async def` handler."""
+    """A durable wait that `create_timer` of an `async def` handler began. The code continues while the time passes."""
 
     def __init__(self, at: Identity, drive: Callable[[tuple[Identity, Plan[None]]], Awaitable[None]]) -> None:
         self.at = at
         self._drive = drive
 
     def result(self) -> Awaitable[None]:
-        """Suspend until the timer is over. A cancelled timer is over at once."""
+        """Wait until the time has passed; the execution may be suspended meanwhile. Returns at once if the timer was cancelled."""
         return self._drive((self.at, rested(self.at)))
 
     def cancel(self) -> Awaitable[None]:
-        """Cancel the timer, so that it does not wake the execution."""
+        """Cancel the timer, so that it does not wake the execution. Does nothing if the time has already passed."""
         return self._drive((self.at, cancelled(self.at)))
 
 
 class DurableContext(BaseContext):
-    """The context of a `def` handler: every call returns when its result is on disk."""
+    """The context of a `def` handler. A durable call returns its result or raises its error.
+
+    If a call must wait, it raises SuspendExecution: later the handler runs again from its start, and the calls that are recorded return
+    their recorded results (replay). `name` is the name of the operation in the history. `config` None means the default configuration.
+    """
 
     def _drive(self, call: tuple[Identity, Plan[T]]) -> T:
         at, plan = call
@@ -119,15 +125,17 @@ class DurableContext(BaseContext):
         return blocking_driver.drive(retried(self, func, config, name), state)
 
     def step(self, func: Callable[[StepContext], T], name: str | None = None, config: StepConfig | None = None) -> T:
-        """Run `func` and remember its result; a replay returns it without running anything."""
+        """Run `func(step_context)`, record its result and return it. A replay returns the recorded result and does not run `func`. If
+        `func` raises, the retry strategy decides whether it runs again; if not, this raises StepError."""
         return self._drive(self._step(func, name, config))
 
     def wait(self, duration: Duration, name: str | None = None) -> None:
-        """Suspend for a while, without using a thread."""
+        """Wait until `duration` (at least 1 second) has passed. No thread is used meanwhile."""
         self._drive(self._wait(duration, name))
 
     def create_callback(self, name: str | None = None, config: CallbackConfig | None = None) -> Callback[Any]:
-        """Create a callback. Give its id to the system that will answer, then ask for its `result()`."""
+        """Create a callback and return it; this does not wait for the answer. Give its `callback_id` to the system that will answer, then
+        call its `result()`."""
         config = config or CallbackConfig()
         at, plan = self._callback(name, config)
         callback_id = self._drive((at, plan))
@@ -139,21 +147,28 @@ class DurableContext(BaseContext):
         name: str | None = None,
         config: WaitForCallbackConfig | None = None,
     ) -> Any:
-        """Hand a callback's id to `submitter`, and wait for the answer."""
+        """Create a callback, run `submitter(callback_id, context)` as a step, wait for the answer and return it. `submitter` gives the id
+        to the system that will answer; if it fails, this raises CallbackSubmitterError. Other errors: as `Callback.result()`."""
         return self._drive(self._wait_for_callback(submitter, name, config))
 
     def wait_for_condition(
         self, check: Callable[[T, WaitForConditionCheckContext], T], config: WaitForConditionConfig[T], name: str | None = None
     ) -> T:
-        """Call `check` with the state it returned last, again and again, until the wait strategy stops; the last state is the result."""
+        """Call `check` again and again, with waits between the calls, until the wait strategy says stop; return the state of the last call.
+
+        The first call gets `config.initial_state`, each later call the state that the call before it returned. If `check` or the strategy
+        raises, this raises WaitForConditionError.
+        """
         return self._drive(self._condition(check, config, name))
 
     def run_in_child_context(self, func: Callable[[DurableContext], T], name: str | None = None, config: ChildConfig[T] | None = None) -> T:
-        """Run `func` with a context of its own. Its result is recorded, so a replay does not run what is inside."""
+        """Run `func` with a context of its own, record its result and return it; if `func` raises, this raises ChildContextError. A replay
+        does not run `func` again, unless the result was too large to store or the context is virtual."""
         return self._drive(self._child(func, name, config))
 
     def invoke(self, function_name: str | Invocable, payload: P, name: str | None = None, config: InvokeConfig[P, R] | None = None) -> R:
-        """Run another function as an execution of its own, and wait for its result: by its name or ARN, or the function itself."""
+        """Start another function as an execution of its own, wait for its end and return its result. `function_name` is a name, an ARN or
+        the function itself. Raises InvokeError if that execution fails, times out or is stopped."""
         return self._drive(self._invoke(function_name, payload, name, config))
 
     def run(
@@ -166,11 +181,11 @@ class DurableContext(BaseContext):
         constraints: Mapping[str, Any] | None = None,
         check: bool = True,
     ) -> RunResponse:
-        """Run a worker, by its id or `id@version`, and wait for its response, also through approvals, retries and rate limits. No thread is
-        used while it waits.
+        """Run the worker with this id (or `id@version`), wait for its response and return it. The wait includes approvals, retries and
+        pauses because of rate limits. No thread is used meanwhile.
 
-        Raises `WorkerFailed` if the status of the response is not `ok`; with `check=False` it returns such a response, too. `constraints`
-        tighten the worker's limits.
+        If the status of the response is not `ok`, this raises `WorkerFailed`; with `check=False` it returns the response instead.
+        `constraints` are tighter limits for this run.
         """
         return self._drive(self._run(worker, inputs, name, version, constraints, check))
 
@@ -188,21 +203,24 @@ class DurableContext(BaseContext):
         head_start: float | Duration = 0.0,
         units: int | None = None,
     ) -> str:
-        """Enqueue a function, a worker or a pipeline, and get the id of its execution or run. It has no parent, and this does not wait.
+        """Enqueue a function, a worker or a pipeline, and return the id of its execution or run. This does not wait until it runs, and a
+        stop of this execution does not stop it.
 
-        A full queue raises `EnqueueRefused`, whose `retry_after_seconds` says when to try again. Times are seconds, or a Duration.
+        `key` names a lane of the queue. `delay`, `ttl` (how long it may wait) and `head_start` (its priority) are seconds, or a Duration.
+        Raises `EnqueueRefused` if it is not enqueued; if the queue is full, `retry_after_seconds` of the error says when to try again.
         """
         more = {"version": version, "delay": delay, "ttl": ttl, "head_start": head_start, "units": units}
         return self._drive(self._enqueue(target, input, name, queue=queue, key=key, **more))
 
     def create_timer(self, duration: Duration, name: str | None = None) -> Timer:
-        """Begin a wait without waiting; ask for its `result()` later, or give it to `first_of`."""
+        """Begin a durable wait of at least 1 second, and return its Timer at once. Call its `result()` later, or pass it to `first_of`."""
         at, plan = self._timer(duration, name)
         self._drive((at, plan))
         return Timer(at, self._drive)
 
     def first_of(self, awaited: Sequence[Callback[Any] | Timer], name: str | None = None) -> int:
-        """Suspend until one of these callbacks and timers is over; returns its index in the list."""
+        """Wait until one of these callbacks and timers has ended, and return its index in `awaited`. A failed callback and a cancelled
+        timer have ended, too. If several have ended, the index is that of the one that ended first."""
         return self._drive(self._first(awaited, name))
 
     def parallel(
@@ -211,7 +229,8 @@ class DurableContext(BaseContext):
         name: str | None = None,
         config: ParallelConfig | None = None,
     ) -> BatchResult[T]:
-        """Run functions side by side, each with a context of its own; a `ParallelBranch` is one with a name."""
+        """Run functions concurrently, each with a context of its own, and return when `config.completion_config` says that the batch is
+        complete. The BatchResult also has the failures. To give a branch a name, pass a `ParallelBranch`."""
         return self._drive(self._parallel(functions, name, config))
 
     def map(
@@ -221,12 +240,17 @@ class DurableContext(BaseContext):
         name: str | None = None,
         config: MapConfig[U] | None = None,
     ) -> BatchResult[T]:
-        """Run `func(context, item, index, inputs)` for every item side by side, each with a context of its own."""
+        """Run `func(context, item, index, inputs)` for the items of `inputs` concurrently, each with a context of its own, and return when
+        `config.completion_config` says that the batch is complete. The BatchResult also has the failures."""
         return self._drive(self._map(inputs, func, name, config))
 
 
 class AsyncDurableContext(BaseContext):
-    """The context of an `async def` handler: every call is awaited, and its result is on disk when the `await` returns."""
+    """The context of an `async def` handler. Each durable call returns an awaitable, and begins when it is awaited.
+
+    The calls do the same as those of `DurableContext` and raise the same errors. `name` is the name of the operation in the history.
+    `config` None means the default configuration.
+    """
 
     def _drive(self, call: tuple[Identity | None, Plan[T]]) -> Awaitable[T]:
         (at, plan), state = call, self._scope.state
@@ -249,15 +273,15 @@ class AsyncDurableContext(BaseContext):
     @overload
     def step(self, func: Callable[[StepContext], T], name: str | None = None, config: StepConfig | None = None) -> Awaitable[T]: ...
     def step(self, func: Callable[[StepContext], Any], name: str | None = None, config: StepConfig | None = None) -> Awaitable[Any]:
-        """Run `func` (`async def` on the loop, `def` in a thread) and remember its result."""
+        """Run `func(step_context)`, record its result and return it. An `async def` runs on the event loop, a `def` in a thread."""
         return self._drive(self._step(func, name, config))
 
     def wait(self, duration: Duration, name: str | None = None) -> Awaitable[None]:
-        """Suspend for a while."""
+        """Wait until `duration` (at least 1 second) has passed."""
         return self._drive(self._wait(duration, name))
 
     def create_callback(self, name: str | None = None, config: CallbackConfig | None = None) -> Awaitable[AsyncCallback[Any]]:
-        """Create a callback. Give its id to the system that will answer, then await its `result()`."""
+        """Create a callback. Give its `callback_id` to the system that will answer, then await its `result()`."""
         config = config or CallbackConfig()
         at, plan = self._callback(name, config)
         return self._drive((at, self._created(at, plan, config)))
@@ -272,7 +296,7 @@ class AsyncDurableContext(BaseContext):
         name: str | None = None,
         config: WaitForCallbackConfig | None = None,
     ) -> Awaitable[Any]:
-        """Hand a callback's id to `submitter`, and wait for the answer."""
+        """Create a callback, run `submitter(callback_id, context)` as a step, wait for the answer and return it."""
         return self._drive(self._wait_for_callback(submitter, name, config))
 
     @overload
@@ -289,19 +313,21 @@ class AsyncDurableContext(BaseContext):
     def wait_for_condition(
         self, check: Callable[[Any, WaitForConditionCheckContext], Any], config: WaitForConditionConfig[Any], name: str | None = None
     ) -> Awaitable[Any]:
-        """Call `check` with the state it returned last, again and again, until the wait strategy stops; the last state is the result."""
+        """Call `check` again and again, with waits between the calls, until the wait strategy says stop; return the state of the last
+        call. The first call gets `config.initial_state`, each later call the state that the call before it returned."""
         return self._drive(self._condition(check, config, name))
 
     def run_in_child_context(
         self, func: Callable[[AsyncDurableContext], Awaitable[T]], name: str | None = None, config: ChildConfig[T] | None = None
     ) -> Awaitable[T]:
-        """Run `func` with a context of its own. Its result is recorded, so a replay does not run what is inside."""
+        """Run `func` with a context of its own, record its result and return it. A replay does not run `func` again, unless the result was
+        too large to store or the context is virtual."""
         return self._drive(self._child(cast("Callable[[Any], T]", func), name, config))
 
     def invoke(
         self, function_name: str | Invocable, payload: P, name: str | None = None, config: InvokeConfig[P, R] | None = None
     ) -> Awaitable[R]:
-        """Run another function as an execution of its own, and wait for its result: by its name or ARN, or the function itself."""
+        """Start another function, by its name, its ARN or as an object, as an execution of its own. Wait for its end; return its result."""
         return self._drive(self._invoke(function_name, payload, name, config))
 
     def run(
@@ -314,11 +340,8 @@ class AsyncDurableContext(BaseContext):
         constraints: Mapping[str, Any] | None = None,
         check: bool = True,
     ) -> Awaitable[RunResponse]:
-        """Run a worker, by its id or `id@version`, and wait for its response, also through approvals, retries and rate limits.
-
-        Raises `WorkerFailed` if the status of the response is not `ok`; with `check=False` it returns such a response, too. `constraints`
-        tighten the worker's limits.
-        """
+        """Run the worker with this id (or `id@version`), wait for its response and return it. If its status is not `ok`, raise
+        `WorkerFailed`; with `check=False` return the response instead. `constraints` are tighter limits for this run."""
         return self._drive(self._run(worker, inputs, name, version, constraints, check))
 
     def enqueue(
@@ -335,15 +358,16 @@ class AsyncDurableContext(BaseContext):
         head_start: float | Duration = 0.0,
         units: int | None = None,
     ) -> Awaitable[str]:
-        """Enqueue a function, a worker or a pipeline, and get the id of its execution or run. It has no parent, and this does not wait.
+        """Enqueue a function, a worker or a pipeline, and return the id of its execution or run. This does not wait until it runs.
 
-        A full queue raises `EnqueueRefused`, whose `retry_after_seconds` says when to try again. Times are seconds, or a Duration.
+        `key` names a lane of the queue. `delay`, `ttl` (how long it may wait) and `head_start` (its priority) are seconds, or a Duration.
+        Raises `EnqueueRefused` if it is not enqueued; if the queue is full, `retry_after_seconds` of the error says when to try again.
         """
         more = {"version": version, "delay": delay, "ttl": ttl, "head_start": head_start, "units": units}
         return self._drive(self._enqueue(target, input, name, queue=queue, key=key, **more))
 
     def create_timer(self, duration: Duration, name: str | None = None) -> Awaitable[AsyncTimer]:
-        """Begin a wait without waiting; await its `result()` later, or give it to `first_of`."""
+        """Begin a durable wait of at least 1 second, and return its AsyncTimer. Await its `result()` later, or pass it to `first_of`."""
         at, plan = self._timer(duration, name)
         return self._drive((at, self._timed(at, plan)))
 
@@ -352,7 +376,7 @@ class AsyncDurableContext(BaseContext):
         return AsyncTimer(at, self._drive)
 
     def first_of(self, awaited: Sequence[AsyncCallback[Any] | AsyncTimer], name: str | None = None) -> Awaitable[int]:
-        """Suspend until one of these callbacks and timers is over; returns its index in the list."""
+        """Wait until one of these callbacks and timers has ended, and return its index in `awaited`."""
         return self._drive(self._first(awaited, name))
 
     def parallel(
@@ -361,7 +385,7 @@ class AsyncDurableContext(BaseContext):
         name: str | None = None,
         config: ParallelConfig | None = None,
     ) -> Awaitable[BatchResult[T]]:
-        """Run functions side by side, each with a context of its own; a `ParallelBranch` is one with a name."""
+        """Run functions concurrently, each with a context of its own. To give a branch a name, pass a `ParallelBranch`."""
         return self._drive(self._parallel(functions, name, config))
 
     def map(
@@ -371,5 +395,5 @@ class AsyncDurableContext(BaseContext):
         name: str | None = None,
         config: MapConfig[U] | None = None,
     ) -> Awaitable[BatchResult[T]]:
-        """Run `func(context, item, index, inputs)` for every item side by side, each with a context of its own."""
+        """Run `func(context, item, index, inputs)` for the items of `inputs` concurrently, each with a context of its own."""
         return self._drive(self._map(inputs, func, name, config))

@@ -1,4 +1,6 @@
-"""Decorators that bind arguments early: `f(context, *args)` becomes `f(*args)`, which a durable call runs under the name of `f`."""
+"""Decorators for functions that durable calls run. They turn `f(context, *args)` into `f(*args)`, which returns a function of the context
+alone: `context.step(f(1, 2))`. A step, a child context and a wait for a callback get the name of `f`, unless another name is
+given."""
 
 from __future__ import annotations
 
@@ -14,24 +16,26 @@ Params = ParamSpec("Params")
 
 
 def named(name: str | None, func: Callable[..., Any]) -> str | None:
-    """The name given, or that of the function whose arguments were bound."""
+    """The given name; without one, the name of the decorated function; None for a function without a decorator of this module."""
     return name or getattr(func, "_original_name", None)
 
 
 def _bound(func: Callable[..., Any], call: Callable[..., T]) -> Callable[..., T]:
-    """Remember the function whose arguments were bound: the operation gets its name, and `def` or `async def` decides where it runs."""
+    """Note in `call` from which function it was made: the operation gets the name of that function, and whether it is `def` or `async def`
+    decides where it runs."""
     call._original_name = func.__name__  # type: ignore[attr-defined]
     call._original = func  # type: ignore[attr-defined]
     return call
 
 
 def _binding(bind: Any, decorator: str) -> None:
-    """Mark a function that must be called with its arguments first, so that a mistake gets a clear message."""
+    """Mark a function that must be called with its arguments, so that a durable call that gets the function itself can say so."""
     bind._binds_arguments = decorator
 
 
 def durable_step(func: Callable[Concatenate[StepContext, Params], T]) -> Callable[Params, Callable[[StepContext], T]]:
-    """Make `f(step_context, *args)` into `f(*args)`, which `context.step` runs under the name of `f`."""
+    """Turn `f(step_context, *args)` into a function for `context.step`: write `context.step(f(*args))`. The step is named `f`, unless a
+    name is given."""
 
     @functools.wraps(func)
     def bind(*args: Params.args, **kwargs: Params.kwargs) -> Callable[[StepContext], T]:
@@ -42,7 +46,8 @@ def durable_step(func: Callable[Concatenate[StepContext, Params], T]) -> Callabl
 
 
 def durable_with_child_context(func: Callable[Concatenate[Any, Params], T]) -> Callable[Params, Callable[[Any], T]]:
-    """Make `f(child_context, *args)` into `f(*args)`, which `context.run_in_child_context` runs under the name of `f`."""
+    """Turn `f(child_context, *args)` into a function for `context.run_in_child_context`: write `context.run_in_child_context(f(*args))`.
+    The context is named `f`, unless a name is given."""
 
     @functools.wraps(func)
     def bind(*args: Params.args, **kwargs: Params.kwargs) -> Callable[[Any], T]:
@@ -55,8 +60,8 @@ def durable_with_child_context(func: Callable[Concatenate[Any, Params], T]) -> C
 def durable_parallel_branch(
     name: str | None = None,
 ) -> Callable[[Callable[Concatenate[Any, Params], T]], Callable[Params, ParallelBranch[T]]]:
-    """Make `f(branch_context, *args)` into `f(*args)`, a branch for `context.parallel`. Without `name`, the branch is called
-    `parallel-branch-{index}`."""
+    """Turn `f(branch_context, *args)` into a branch for `context.parallel`: write `context.parallel([f(*args)])`. Without `name`, the
+    branch is called `parallel-branch-{index}`."""
 
     def decorate(func: Callable[Concatenate[Any, Params], T]) -> Callable[Params, ParallelBranch[T]]:
         @functools.wraps(func)
@@ -72,7 +77,8 @@ def durable_parallel_branch(
 def durable_wait_for_callback(
     func: Callable[Concatenate[str, WaitForCallbackContext, Params], T],
 ) -> Callable[Params, Callable[[str, WaitForCallbackContext], T]]:
-    """Make `f(callback_id, context, *args)` into `f(*args)`, a submitter for `context.wait_for_callback`."""
+    """Turn `f(callback_id, context, *args)` into a submitter for `context.wait_for_callback`: write
+    `context.wait_for_callback(f(*args))`."""
 
     @functools.wraps(func)
     def bind(*args: Params.args, **kwargs: Params.kwargs) -> Callable[[str, WaitForCallbackContext], T]:

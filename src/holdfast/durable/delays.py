@@ -1,6 +1,6 @@
-"""How long to wait: durations, backoff and jitter. Pure functions; random numbers are an argument.
+"""How long to wait: durations, backoff and jitter. The functions have no side effects; the source of random numbers is an argument.
 
-Users import `Duration` and `JitterStrategy` from config.py and `RetryDecision` from retries.py, as in the official SDK. The classes are
+Users import `Duration` and `JitterStrategy` from config.py and `RetryDecision` from retries.py, as in AWS's SDK. The classes are
 defined here, because config.py uses retry decisions and retry decisions use durations.
 """
 
@@ -19,7 +19,7 @@ from holdfast.durable.exceptions import ValidationError
 Numeric: TypeAlias = int | float
 
 CHANCE: Random = SystemRandom()
-"""The default source of jitter. The kernel makes the numbers, so that forked processes do not draw the same ones."""
+"""The default source of random numbers for jitter. The kernel makes the numbers, so that forked processes do not get the same ones."""
 
 
 @dataclass(frozen=True)
@@ -35,32 +35,32 @@ class Duration:
             raise ValidationError("Duration seconds must be positive")
 
     def to_seconds(self) -> int:
-        """The whole length in seconds."""
+        """The length in seconds."""
         return self.seconds
 
     @classmethod
     def from_seconds(cls, value: float) -> Duration:
-        """So many seconds."""
+        """A duration of this many seconds; a fraction of a second is cut off."""
         return cls(_cut(value, 1))
 
     @classmethod
     def from_minutes(cls, value: float) -> Duration:
-        """So many minutes."""
+        """A duration of this many minutes; a fraction of a second is cut off."""
         return cls(_cut(value, 60))
 
     @classmethod
     def from_hours(cls, value: float) -> Duration:
-        """So many hours."""
+        """A duration of this many hours; a fraction of a second is cut off."""
         return cls(_cut(value, 3_600))
 
     @classmethod
     def from_days(cls, value: float) -> Duration:
-        """So many days."""
+        """A duration of this many days; a fraction of a second is cut off."""
         return cls(_cut(value, 86_400))
 
 
 def _cut(value: float, unit: int) -> int:
-    """The length of this many units, in whole seconds."""
+    """The whole seconds in `value` units of `unit` seconds each. Raises ValidationError if the value is no finite number."""
     if isinstance(value, bool) or not isinstance(value, SupportsFloat):
         raise ValidationError(f"Duration: {argument_checks.shown(value)} is not a length of time; it must be a finite number.")
     try:
@@ -72,7 +72,7 @@ def _cut(value: float, unit: int) -> int:
 class JitterStrategy(StrEnum):
     """How much of a delay is random, so that many retries do not happen at the same moment.
 
-    NONE: the delay as computed. FULL: anything between nothing and the delay. HALF: at least half of it.
+    NONE: exactly the delay. FULL: a random time between 0 and the delay. HALF: a random time between half of the delay and the delay.
     """
 
     NONE = "NONE"
@@ -80,7 +80,7 @@ class JitterStrategy(StrEnum):
     HALF = "HALF"
 
     def apply_jitter(self, delay: float, *, random: Random = CHANCE) -> float:
-        """The delay with its random part."""
+        """The delay in seconds, made random in the way of this strategy."""
         match self:
             case JitterStrategy.NONE:
                 return delay
@@ -90,26 +90,28 @@ class JitterStrategy(StrEnum):
                 return random.random() * delay
 
     def finalize_delay(self, base_delay: float, *, random: Random = CHANCE) -> int:
-        """The delay as the service takes it: whole seconds, rounded up, at least one."""
+        """The delay after jitter, in whole seconds: rounded up, and at least 1, as the service demands."""
         return max(1, math.ceil(self.apply_jitter(base_delay, random=random)))
 
 
 def exponential_delay(initial: float, rate: float, most: float, attempt: int) -> float:
-    """Seconds before jitter after attempt number `attempt`, when each delay is `rate` times the last, but never above `most`."""
+    """The delay in seconds, before jitter, that follows attempt number `attempt` (from 1): `initial`, multiplied by `rate` for each further
+    attempt, at most `most`."""
     try:
         return min(initial * rate ** (attempt - 1), most)
-    except OverflowError:  # float arithmetic ends near attempt 1024 at rate 2; the delay reached its top long before
+    except OverflowError:  # with rate 2 a float overflows near attempt 1024; the delay reached `most` long before
         return most if initial else 0
 
 
 def linear_delay(initial: float, increment: float, most: float, attempt: int) -> float:
-    """Seconds before jitter after attempt number `attempt`, when each delay is `increment` longer, but never above `most`."""
+    """The delay in seconds, before jitter, that follows attempt number `attempt` (from 1): `initial`, plus `increment` for each further
+    attempt, at most `most`."""
     return min(initial + increment * (attempt - 1), most)
 
 
 @dataclass
 class RetryDecision:
-    """What a retry strategy answers: try again after `delay`, or not at all."""
+    """What a retry strategy returns: another attempt after `delay`, or no other attempt."""
 
     should_retry: bool
     delay: Duration
@@ -121,12 +123,12 @@ class RetryDecision:
 
     @classmethod
     def retry(cls, delay: Duration) -> RetryDecision:
-        """Try again after this long."""
+        """The decision to try again after this delay."""
         return cls(True, delay)
 
     @classmethod
     def no_retry(cls) -> RetryDecision:
-        """Give up: the operation fails with this error."""
+        """The decision not to try again: the operation fails with the error of the last attempt."""
         return cls(False, Duration())
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.durable import argument_checks
 from holdfast.durable.exceptions import DurableOperationError, ValidationError, register_operation_error
-from holdfast.model import codec, reading
+from holdfast.model import codec, json_structs
 from holdfast.model.enqueues import ALLOWED_SECONDS, is_time
 from holdfast.model.errors import InvalidParameter, PayloadNotJson
 from holdfast.model.operations import Queued
@@ -21,7 +21,7 @@ OVERLOADED: Final = "overloaded"
 
 
 class EnqueueRefused(DurableOperationError):
-    """The execution was not enqueued. `error_type` says why: `overloaded` if the queue is full."""
+    """The execution was not enqueued. `error_type` says why; it is `overloaded` if the queue is full."""
 
     code = "enqueue_refused"
 
@@ -32,14 +32,14 @@ class EnqueueRefused(DurableOperationError):
 
     @property
     def retry_after_seconds(self) -> int | None:
-        """When the queue expects to have a place again, if it is full."""
+        """In how many seconds the queue is expected to have a place again; None if the queue is not full or no time is known."""
         with contextlib.suppress(msgspec.MsgspecError):
-            return reading.decoded(self.data or "{}", _Full).retry_after_seconds
+            return json_structs.decoded(self.data or "{}", _Full).retry_after_seconds
         return None
 
 
 class _Full(msgspec.Struct):
-    """What the data of the error says about a queue that is full."""
+    """The data of the error, if the queue is full."""
 
     retry_after_seconds: int | None = None
 
@@ -59,10 +59,13 @@ def enqueue_asked(
     head_start: object,
     units: object,
 ) -> EnqueueAsked:
-    """Check the arguments, and make an EnqueueAsked of them. A wrong argument raises on the author's own line."""
+    """The request that these arguments make. Raises ValidationError for a wrong argument."""
     named = getattr(target, "name", None) if callable(target) else target
     if not isinstance(named, str) or not named:
-        raise ValidationError(f"enqueue: the target is {argument_checks.shown(target)}. Give a durable function, or a name.")
+        raise ValidationError(
+            f"enqueue: the target is {argument_checks.shown(target)}. Give a durable function, or the name of a function, a worker or a "
+            f"pipeline."
+        )
     wanted = version if version is not None else getattr(target, "version", None) if callable(target) else None
     try:
         checked = checked_queue(queue)
@@ -73,7 +76,7 @@ def enqueue_asked(
     except (Unwritable, RecursionError, PayloadNotJson) as error:
         raise ValidationError(f"enqueue: the input cannot be written as JSON: {error}.") from None
     if units is not None and (type(units) is not int or units < 0):
-        raise ValidationError(f"enqueue: units is {argument_checks.shown(units)}; use a whole number from 0 on.")
+        raise ValidationError(f"enqueue: units is {argument_checks.shown(units)}; use a whole number that is at least 0.")
     queued = Queued(
         queue=checked,
         key=argument_checks.optional_text(key, "enqueue", "key"),
@@ -86,7 +89,8 @@ def enqueue_asked(
 
 
 def _milliseconds(given: object, what: str) -> int:
-    """A number of seconds, or a Duration."""
+    """The milliseconds of a number of seconds, or of a Duration. Raises ValidationError for any other value, and below 0 or above 366
+    days."""
     say = getattr(given, "to_seconds", None)
     seconds = say() if callable(say) else given
     if not isinstance(seconds, int | float) or not is_time(seconds):

@@ -1,10 +1,10 @@
-"""The errors of the durable API: the official SDK's tree, same names, same meaning.
+"""The errors of the durable API. They have the names and the meaning of the errors of AWS's SDK.
 
-The class says what happens next; the docstring is the default message.
+The class says what happens after the error. The first line of the docstring is the default message.
 
 HoldfastError
 └─ DurableExecutionsError
-   ├─ DurableOperationError ─┬─ StepError                an operation failed for good: catch it, or fail with it
+   ├─ DurableOperationError ─┬─ StepError                an operation failed: catch it, or the execution fails
    │                         ├─ InvokeError
    │                         ├─ ChildContextError
    │                         ├─ WaitForConditionError
@@ -25,7 +25,7 @@ HoldfastError
                              ├─ StepInterruptedError
                              └─ RetryableSerDesError
 
-BaseException                                            not errors (interrupts.py): `except Exception` lets them pass
+BaseException                                            not errors (interrupts.py): `except Exception` does not catch them
 ├─ SuspendExecution ── TimedSuspendExecution
 ├─ OrphanedChildException
 └─ BackgroundThreadError
@@ -72,9 +72,9 @@ CheckpointErrorCategory = DurableApiErrorCategory
 
 
 def wire_name(error: BaseException | type[BaseException]) -> str:
-    """The name an error class has in checkpoints: `module.QualName`, builtins bare.
+    """The name of an error class in checkpoints: `module.QualName`, or only the class name for a builtin.
 
-    Our own classes carry the official package's names, so a function may move between Holdfast and AWS while its executions are under way.
+    Classes of `holdfast.durable` get the module names of AWS's package, so that a checkpoint names the same class on Holdfast and on AWS.
     """
     cls = error if isinstance(error, type) else type(error)
     module = cls.__module__
@@ -86,7 +86,7 @@ def wire_name(error: BaseException | type[BaseException]) -> str:
 
 
 class DurableExecutionsError(HoldfastError):
-    """A durable operation could not do its work."""
+    """An error of the durable API."""
 
     code: ClassVar[str] = "durable_executions_error"
 
@@ -94,7 +94,7 @@ class DurableExecutionsError(HoldfastError):
         if not args or args[0] is None:
             super().__init__(None)
         else:
-            Exception.__init__(self, *args)  # kept as given: the official classes take any arguments
+            Exception.__init__(self, *args)  # all arguments are kept, because AWS's classes accept any arguments
 
 
 class PluginLoadError(DurableExecutionsError):
@@ -104,21 +104,21 @@ class PluginLoadError(DurableExecutionsError):
 
 
 class ValidationError(DurableExecutionsError):
-    """An operation was given arguments it cannot accept."""
+    """A durable call, or a configuration, was given a value that it does not accept."""
 
     code = "validation_error"
     tells_line = False
-    """Whether the message already names the author's line."""
+    """Whether the message already names the line of the author's code."""
 
 
 class InvalidStateError(DurableExecutionsError):
-    """This cannot be done to an object in its present state."""
+    """The object does not allow this call in its present state."""
 
     code = "invalid_state_error"
 
 
 class OrderedLockError(DurableExecutionsError):
-    """An earlier holder of the lock failed, so later holders cannot follow in order."""
+    """An earlier holder of the lock failed, so later holders cannot get the lock in their order."""
 
     code = "ordered_lock_error"
 
@@ -128,7 +128,7 @@ class OrderedLockError(DurableExecutionsError):
 
 
 class UnrecoverableError(DurableExecutionsError):
-    """The invocation cannot go on."""
+    """The invocation cannot continue."""
 
     code = "unrecoverable_error"
 
@@ -142,14 +142,14 @@ class ExecutionError(UnrecoverableError):
 
     code = "execution_error"
     tells_line = False
-    """Whether the message already names the author's line."""
+    """Whether the message already names the line of the author's code."""
 
     def __init__(self, message: str, termination_reason: TerminationReason = TerminationReason.EXECUTION_ERROR) -> None:
         super().__init__(message, termination_reason)
 
 
 class NonDeterministicExecutionError(ExecutionError):
-    """The code took another path than the one recorded."""
+    """The code does not match the recorded history of the execution."""
 
     code = "non_deterministic_execution_error"
     tells_line = True
@@ -160,7 +160,10 @@ class NonDeterministicExecutionError(ExecutionError):
 
 
 class InvocationError(UnrecoverableError):
-    """This invocation fails; the service invokes again."""
+    """This invocation fails.
+
+    If `is_retryable()` is True, the service invokes the function again; if it is False, the execution fails.
+    """
 
     code = "invocation_error"
 
@@ -173,7 +176,7 @@ class InvocationError(UnrecoverableError):
 
 
 class StepInterruptedError(InvocationError):
-    """A step began and its end was never recorded."""
+    """An attempt of a step began, and its end was not recorded."""
 
     code = "step_interrupted_error"
 
@@ -183,10 +186,11 @@ class StepInterruptedError(InvocationError):
 
 
 class RetryableSerDesError(InvocationError):
-    """A value could not be written or read this time; another invocation may manage.
+    """A value could not be written or read this time; another invocation may succeed.
 
-    For a `SerDes` that reaches outside, say to a store that did not answer. It escapes map and parallel as well. An at-most-once
-    step is already recorded as started then, so the next invocation hands it to the step's retry strategy as interrupted.
+    A `SerDes` that uses a network or a disk may raise it, for example if a server does not answer. It ends the invocation, also from a
+    branch of `map` or `parallel`. A step with AT_MOST_ONCE_PER_RETRY is already recorded as started, so for the next invocation this
+    attempt was interrupted: its retry strategy gets a StepInterruptedError.
     """
 
     code = "retryable_ser_des_error"
@@ -196,7 +200,7 @@ class RetryableSerDesError(InvocationError):
 
 
 class BotoClientError(InvocationError):
-    """A call to the service failed; `error_category` says whether trying again can help."""
+    """A call to the Lambda service failed; `error_category` says whether another invocation can help."""
 
     code = "boto_client_error"
 
@@ -215,7 +219,8 @@ class BotoClientError(InvocationError):
 
     @classmethod
     def from_exception(cls, exception: Exception) -> Self:
-        """Wrap what boto3 raised; anything without a `response` (a lost connection) is worth another try."""
+        """The error for an exception that boto3 raised. An exception without a `response`, such as a lost connection, gets the category
+        INVOCATION: another invocation may succeed."""
         response: Mapping[str, Any] = getattr(exception, "response", {})
         error, metadata = response.get("Error"), response.get("ResponseMetadata")
         return cls(str(exception), error_category=categorize(error, metadata), error=error, response_metadata=metadata)
@@ -227,7 +232,7 @@ class BotoClientError(InvocationError):
     is_retriable = is_retryable
 
     def build_logger_extras(self) -> dict[str, Any]:
-        """What the service said, under the names it used."""
+        """The `Error` and the `ResponseMetadata` of the service's answer, for a log line; a part that is missing is left out."""
         said = {"Error": self.error, "ResponseMetadata": self.response_metadata}
         return {name: value for name, value in said.items() if value}
 
@@ -263,7 +268,7 @@ class GetExecutionStateError(BotoClientError):
 
 
 class _RecordedError(DurableExecutionsError):
-    """An error that survives storage: all it has are the four fields of a checkpoint."""
+    """An error that a checkpoint can store: its whole content is in the four fields that a checkpoint has for an error."""
 
     code = "recorded_error"
 
@@ -282,16 +287,16 @@ class _RecordedError(DurableExecutionsError):
 
 
 class SerDesError(_RecordedError):
-    """A value cannot be serialized or deserialized, and no retry will change that."""
+    """A value cannot be serialized or deserialized. This is not retried."""
 
     code = "ser_des_error"
 
 
 class DurableOperationError(_RecordedError):
-    """A durable operation failed for good.
+    """A durable operation failed and is not tried again.
 
-    The class names the kind of operation; `error_type`, `message`, `data` and `stack_trace` describe what went wrong inside it.
-    `__cause__` is rebuilt from the same four fields, on the first run too, so that a replay sees what the first run saw.
+    The class names the kind of operation; `error_type`, `message`, `data` and `stack_trace` describe the error inside the operation.
+    `__cause__` is made from these four fields, also in the first run, so that the code gets the same error in every replay.
     """
 
     code = "durable_operation_error"
@@ -304,7 +309,8 @@ class DurableOperationError(_RecordedError):
         data: str | None,
         stack_trace: list[str] | None,
     ) -> DurableOperationError:
-        """The error a checkpoint describes. Only registered classes are built: never one named by data."""
+        """The error that these fields of a checkpoint describe. Its class is the registered class with the name `error_type`; if there is
+        none, DurableOperationError."""
         known = _KNOWN.get(error_type or "", DurableOperationError)
         return known(message=message, error_type=error_type, data=data, stack_trace=stack_trace)
 
@@ -340,19 +346,19 @@ class CallbackError(DurableOperationError):
 
 
 class CallbackExternalError(CallbackError):
-    """The other side answered the callback with a failure."""
+    """The system that was asked answered the callback with a failure."""
 
     code = "callback_external_error"
 
 
 class CallbackTimeoutError(CallbackError):
-    """The callback was not answered in time, or its heartbeat stopped."""
+    """The callback was not answered in time, or its heartbeats stopped."""
 
     code = "callback_timeout_error"
 
 
 class CallbackSubmitterError(CallbackError):
-    """The callback's id could not be handed to the other side."""
+    """The submitter of the callback failed, so the callback's id may not have been handed over."""
 
     code = "callback_submitter_error"
 
@@ -361,7 +367,8 @@ _KNOWN: dict[str, type[DurableOperationError]] = {}
 
 
 def register_operation_error(error_cls: type[DurableOperationError]) -> None:
-    """Let a replay rebuild this class. It must accept the four fields of `DurableOperationError` as keywords."""
+    """Register an error class, so that a replay can make an error of this class again. The class must accept `message`, `error_type`,
+    `data` and `stack_trace` as keyword arguments."""
     _KNOWN[wire_name(error_cls)] = error_cls
 
 

@@ -20,14 +20,14 @@ from holdfast.model.typed import Unfitting, models_in, typed
 
 _TERMS = Terms()
 _OnMismatch = Literal["quarantine", "fail"]
-"""What happens to an execution whose history the code does not match: quarantine until the code is mended, or failure, as on AWS."""
+"""What happens to an execution whose history the code does not match: quarantine until the code is corrected, or failure, as on AWS."""
 
 
 class DurableFunction:
     """A handler with what an engine must know to run it.
 
-    Only the runtime itself sets `read`, `write` and `kind`: how text becomes the input, how the result becomes text (or an outcome that
-    also has something for the execution's queue), and whether this is a function or a worker.
+    Only Holdfast's own code sets these: `read` turns the stored text into the input, `write` turns the result into text (or into an outcome
+    that also has data for the execution's queue), `kind` says whether this is a function or a worker.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class DurableFunction:
         self.is_async = is_async(handler)
 
     def _event(self, payload: str | None) -> Any:
-        """The input, in the class that the handler's annotation names."""
+        """The input, in the class that the handler's annotation names; plain JSON values without such an annotation."""
         event, hint = event_of(payload), hints.taken(self.handler)
         if hint is None:
             return event
@@ -68,7 +68,7 @@ class DurableFunction:
         return hints.given_back(event, typing, f"The input of function {self.name!r}", "Send an input that fits")
 
     def _text(self, result: Any) -> str:
-        """The stored text of what the handler returned."""
+        """The handler's result as the JSON text that is stored. Logs a warning if no annotation names the class of a model in it."""
         text = text_of(result)
         if models_in(result):
             what, typing = f"What function {self.name!r} returned", hints.typing_of(self.handler)
@@ -88,7 +88,7 @@ class DurableFunction:
             return result
 
     def __call__(self, event: Any, context: Any) -> Any:
-        """One invocation, from its event to its output. A Lambda runtime calls this."""
+        """Run one invocation, and return its output for the Lambda service. A Lambda runtime calls this."""
         from holdfast.durable.remote.lambda_entry import answer  # engines do not need it, so it is loaded only here
 
         return answer(self, event, context)
@@ -125,12 +125,12 @@ def durable_execution(
 ) -> DurableFunction | Callable[[Callable[..., Any]], DurableFunction]:
     """Make `handler(event, context)` durable; `def` and `async def` both work.
 
-    `name` is the handler's name unless given. `version` pins executions under way to this code. `execution_timeout` is in seconds and
-    for the whole execution. A closed execution is kept for `retention_days`. An execution with more than `max_operations`, or more than
-    `max_bytes` of payloads, fails: this stops endless loops, and both may be raised. `plugins` are factories of plugins, which observe
-    the function (plugin.py); plugins that the environment names follow them. `on_mismatch` says what happens to an execution whose
-    history the code does not match: "quarantine" keeps it until the code is mended and a person releases it, "fail" fails it, as AWS
-    does. `boto3_client` is an argument of the official SDK and is used only on AWS.
+    `name` is the handler's name unless given. `version`: an execution runs to its end with the version that it was started with.
+    `execution_timeout` is the time limit of the whole execution in seconds. A closed execution is kept for `retention_days`. An execution
+    with more than `max_operations`, or with more than `max_bytes` of payloads, fails: this stops endless loops; you may raise both limits.
+    `plugins` are factories of plugins, which observe the function (plugin.py); plugins that the environment names are called after them.
+    `on_mismatch` says what happens to an execution whose history the code does not match: "quarantine" keeps it until the code is corrected
+    and a person releases it, "fail" fails it, as AWS does. `boto3_client` is an argument of AWS's SDK and is used only on AWS.
     """
     terms = Terms(execution_timeout, retention_days, max_operations, max_bytes).checked()
 

@@ -1,4 +1,4 @@
-"""Log lines that say where the author's code raised: the history has an error's type and message, but no line."""
+"""Log lines that say at which line the author's code raised an error: the history has the error's type and message, but no line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = logging.getLogger("holdfast.durable")
 
 
 def tell_attempt(state: ExecutionState, at: Identity, error: Exception, failure: Failure, attempt: int, delay: int | None) -> None:
-    """Log that an attempt of a step failed. `delay` is the number of seconds until the next attempt, if there is one."""
+    """Log that an attempt of a step failed. `delay` is the number of seconds until the next attempt; None if there is none."""
     if not log.isEnabledFor(logging.INFO) or (delay is None and isinstance(error, DurableExecutionsError)):
         return  # the last error of a step is logged with its execution; errors of Holdfast name their line themselves
     follows = "it is not tried again" if delay is None else f"the next attempt is in {delay} s"
@@ -24,7 +24,8 @@ def tell_attempt(state: ExecutionState, at: Identity, error: Exception, failure:
 
 
 def tell_raised(state: ExecutionState, error: BaseException, failure: Failure, at: Identity | None = None) -> None:
-    """Log that the code of a handler, or of the context `at`, raised. Errors of Holdfast are left out: they name their line themselves."""
+    """Log that the code of the context `at` raised an error; of the handler, if `at` is None. Errors of Holdfast are not logged: they name
+    their line themselves."""
     if not log.isEnabledFor(logging.INFO) or isinstance(error, DurableExecutionsError):
         return
     extra = {"executionArn": state.durable_execution_arn}

@@ -1,12 +1,13 @@
-"""Large values in files, their paths in the checkpoints.
+"""Stores large values in files, and only the paths of the files in the checkpoints.
 
-A checkpoint keeps one of three texts: `{"data": "<text>"}`, `{"file": "<path>"}`, `{"file": "<path>", "preview": {…}}`. Texts, paths and
-files are the official SDK's, so either reads what the other wrote.
+A checkpoint contains one of three texts: `{"data": "<text>"}`, `{"file": "<path>"}`, `{"file": "<path>", "preview": {…}}`. Texts, paths and
+files have the form of AWS's SDK, so each of the two can read what the other wrote.
 
-The files must live as long as the execution, and every machine that may run it must see them: a disk of one machine, or a shared mount.
+The files must be kept as long as the execution, and every machine that may run it must be able to read them: use the disk of one machine,
+or a shared mount.
 
-When a checkpoint is written, its file is complete and on disk. A file is never replaced by another value, because a checkpoint may refer
-to it and its writer may have lost the execution to another runner meanwhile. The other value goes into a file beside it.
+Before a checkpoint is written, its file is complete and on disk. A file is not overwritten with another value, because a checkpoint of
+another runner may refer to it. The other value is written to a second file in the same folder.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _INLINE_BYTES = 256 * 1024 - 1024
 
 
 class FileSystemSerDesMode(StrEnum):
-    """Which values go into files: every one, or only those that are too large for a checkpoint (about 256 KiB)."""
+    """Which values are written to files. ALWAYS: all. OVERFLOW: only values that are too large for a checkpoint (about 255 KiB)."""
 
     ALWAYS = "ALWAYS"
     OVERFLOW = "OVERFLOW"
@@ -47,14 +48,15 @@ class FileSystemPathEncoding(StrEnum):
 
 
 class GeneratePreview(Protocol):
-    """Makes the part of a value that stays readable in the checkpoint; `holdfast.durable.preview` helps."""
+    """Makes the part of a value that the checkpoint shows; None for no part. `holdfast.durable.preview.build_preview` can make it."""
 
     def __call__(self, value: Any) -> dict[str, Any] | None: ...
 
 
 @dataclass(frozen=True)
 class FileSystemSerDesConfig:
-    """When values go into files, how the files are named, what stays readable, and what the text inside them is."""
+    """Which values are written to files, how the files are named, which part of a value the checkpoint shows, and which serdes makes the
+    text in the file."""
 
     storage_mode: FileSystemSerDesMode = FileSystemSerDesMode.ALWAYS
     path_encoding: FileSystemPathEncoding = FileSystemPathEncoding.URI
@@ -63,9 +65,9 @@ class FileSystemSerDesConfig:
 
 
 class FileSystemSerDes(SerDes[Any]):
-    """Keeps values in files below `base_path` and reads nothing outside of it: `StepConfig(serdes=FileSystemSerDes("results"))`.
+    """Stores values in files below `base_path`: `StepConfig(serdes=FileSystemSerDes("results"))`. Raises SerDesError for a path outside it.
 
-    It waits for the disk where it is called, which in an `async def` handler is the event loop.
+    It blocks until the disk has written or read; in an `async def` handler it blocks the event loop.
     """
 
     def __init__(self, base_path: str, config: FileSystemSerDesConfig | None = None) -> None:
@@ -73,7 +75,7 @@ class FileSystemSerDes(SerDes[Any]):
         self._config = config or FileSystemSerDesConfig()
 
     def serialize(self, value: Any, serdes_context: SerDesContext) -> str:
-        """The text for the checkpoint; if it names a file, that file is on disk."""
+        """The text for the checkpoint. If it names a file, the file is on disk when this returns."""
         config = self._config
         text = config.serdes.serialize(value, serdes_context)
         if config.storage_mode is not FileSystemSerDesMode.ALWAYS:
@@ -88,7 +90,7 @@ class FileSystemSerDes(SerDes[Any]):
         return json.dumps(envelope)
 
     def deserialize(self, data: str, serdes_context: SerDesContext) -> Any:
-        """The value, from its file or from the checkpoint itself."""
+        """The value, read from its file or from the checkpoint itself. Raises SerDesError for a text that this class did not write."""
         match json.loads(data):
             case {"file": str(path)}:
                 self._refuse_outside(path)
@@ -115,12 +117,13 @@ class FileSystemSerDes(SerDes[Any]):
         return path
 
     def _refuse_outside(self, path: str) -> None:
-        """Refuse a path outside `base_path`: it may come from the answer to a callback, or from an imported history."""
+        """Raise SerDesError for a path outside `base_path`. Such a path may come from the answer to a callback, or from an imported
+        history."""
         base = os.path.realpath(self._base_path)
         if os.path.commonpath([base, os.path.realpath(path)]) != base:
             raise SerDesError(
-                f"The file {path!r} is outside of base_path {self._base_path!r} and is not touched. "
-                "If it was written under another base_path, give that one."
+                f"The file {path!r} is outside of base_path {self._base_path!r}, so it is neither read nor written. "
+                "If it was written with another base_path, use that base_path."
             )
 
 
@@ -129,7 +132,8 @@ def _encoded(name: str, encoding: FileSystemPathEncoding) -> str:
 
 
 def _keep(path: str, data: bytes) -> str:
-    """Write a complete file to disk; returns its path, or the path of another file beside it if the name is taken."""
+    """Write a complete file to disk, and return its path. If a file with other content has this path, write a second file beside it and
+    return the path of that file."""
     folder = os.path.dirname(path)
     _make_folder(folder)
     temporary = os.path.join(folder, f".{os.urandom(8).hex()}.tmp")

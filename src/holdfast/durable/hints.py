@@ -1,4 +1,5 @@
-"""Type annotations of authors: which class a stored value becomes again, and where an annotation is missing."""
+"""Uses the type annotations of authors: they say which class a stored value becomes when it is read. A warning says where an annotation is
+missing."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ Typing = Callable[[Any], Any]
 
 _PLAIN: Final = frozenset({"None", "str", "int", "float", "bool", "dict", "list", "tuple", "object", "Any", "bytes"})
 _warned: set[tuple[object, ...]] = set()
-"""Functions that were warned about; one warning for each is enough."""
+"""The functions about which a warning was logged; each gets one warning."""
 
 
 def returned(func: Any) -> Any:
@@ -43,7 +44,7 @@ def taken(handler: Any) -> Any:
 
 
 def written(func: Any) -> Any:
-    """The author's own function, without bound arguments and wrappers."""
+    """The author's own function inside wrappers, partial functions and branches. For an object with `__call__`, that method."""
     while True:
         if type(func) is FunctionType:  # most functions are plain: every step takes this path
             own = func.__dict__
@@ -86,7 +87,7 @@ def _is_set(cell: Any) -> bool:
 
 
 class BatchOf:
-    """The functions of a batch: each item of a BatchResult gets the class that its own function names."""
+    """The functions of a batch, by index. The result of each branch becomes the class that its function's return annotation names."""
 
     __slots__ = ("_at",)
 
@@ -94,7 +95,7 @@ class BatchOf:
         self._at = at
 
     def typing(self) -> Typing:
-        """Turns every item into its class."""
+        """A function that turns the result of every item into its class."""
 
         def items(batch: Any) -> Any:
             if not isinstance(batch, BatchResult):
@@ -109,7 +110,8 @@ class BatchOf:
 
 
 class StateOf:
-    """The check of a condition: the state gets the class that the check returns, or the class of the initial state."""
+    """The check of a `wait_for_condition`. The state becomes the class that the check's return annotation names; without one, the class of
+    the initial state, if that is a model."""
 
     __slots__ = ("func", "initial")
 
@@ -117,7 +119,7 @@ class StateOf:
         self.func, self.initial = func, initial
 
     def typing(self) -> Typing | None:
-        """Turns the state into its class."""
+        """A function that turns the state into its class; None if no class is known."""
         hint = returned(self.func)
         if hint is None and is_model(type(self.initial)):
             hint = type(self.initial)
@@ -125,7 +127,7 @@ class StateOf:
 
 
 class AnswerOf:
-    """A serdes that names the class of what it reads."""
+    """The answer of a callback. It becomes the class that the serdes names, such as `JsonSerDes(Order)`."""
 
     __slots__ = ("_named",)
 
@@ -133,7 +135,7 @@ class AnswerOf:
         self._named = getattr(serdes, "named", None)
 
     def typing(self) -> Typing | None:
-        """Turns what was read into its class."""
+        """A function that turns the answer into its class; None if the serdes names none."""
         return None if self._named is None else functools.partial(typed, hint=self._named)
 
 
@@ -141,7 +143,7 @@ _TYPED: Final = frozenset({BatchOf, StateOf, AnswerOf})
 
 
 def typing_of(func: Any) -> Typing | None:
-    """A function that turns stored results into the class that the annotation names; None without such an annotation."""
+    """A function that turns stored results of `func` into the class that its return annotation names; None without such an annotation."""
     if type(func) in _TYPED:
         return cast("BatchOf | StateOf | AnswerOf", func).typing()
     hint = returned(func)
@@ -149,7 +151,8 @@ def typing_of(func: Any) -> Typing | None:
 
 
 def given_back(value: Any, typing: Typing, what: str, advice: str = "Return what the annotation says") -> Any:
-    """The value in the class that the annotation names; raises if the value does not fit. Used for results, states and inputs."""
+    """The value in the class that the annotation names. Raises SerDesError if the value does not fit. `what` names the value for the
+    message."""
     try:
         return typing(value)
     except Unfitting as error:
@@ -157,7 +160,7 @@ def given_back(value: Any, typing: Typing, what: str, advice: str = "Return what
 
 
 def recalled_as(value: Any, typing: Typing, what: str, operation_id: str) -> Any:
-    """A recorded value in its class. A value that does not fit was written by other code."""
+    """A recorded value in its class. Raises NonDeterministicExecutionError if it does not fit: other code has written it."""
     try:
         return typing(value)
     except Unfitting as error:
@@ -169,7 +172,7 @@ def recalled_as(value: Any, typing: Typing, what: str, operation_id: str) -> Any
 
 
 def tell_of_lost_types(before: Any, after: Any, func: Any, what: str) -> None:
-    """Warn, once for each function, that a model becomes a dict because no annotation names its class."""
+    """Log a warning, once for each function, if a model in `before` is a dict in `after` because no annotation names its class."""
     lost = models_in(before)
     if len(lost) <= len(models_in(after)):
         return

@@ -13,7 +13,8 @@ from holdfast.model.operations import Action, Operation, Type, Update
 
 
 def operation_id(prefix: str | None, number: int) -> str:
-    """The id of the `number`-th call in a context; names never influence it."""
+    """The id of the `number`-th call in a context. `prefix` is the id of the context, None for the handler's own. The name of the call does
+    not change the id."""
     text = f"{prefix}-{number}" if prefix else str(number)
     return blake2b(text.encode()).hexdigest()[:64]
 
@@ -23,12 +24,13 @@ PATCH: Final = "Patch"
 
 
 def patch_id(prefix: str | None, name: str) -> str:
-    """The id of a marker, from its name alone. It takes no number, so the ids of other operations do not change."""
+    """The id of the marker with this name in a context. The marker takes no number of the context, so the ids of other operations do not
+    change."""
     return blake2b(f"{prefix or ''}/patch/{name}".encode()).hexdigest()[:64]
 
 
 class Identity(msgspec.Struct, frozen=True, gc=False):
-    """An operation as the code asks for it."""
+    """The operation that a durable call of the code asks for."""
 
     operation_id: str
     type: Type
@@ -49,7 +51,8 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
         )
 
     def check(self, recorded: Operation) -> None:
-        """Raise if the history has another operation with this id."""
+        """Raise NonDeterministicExecutionError if the recorded operation with this id is another one: if type, sub-type, name or parent
+        differ."""
         if (
             recorded.type is self.type
             and recorded.sub_type == self.sub_type
@@ -69,6 +72,6 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
 
 
 def described(kind: Type, sub_type: str | None, name: str | None, parent_id: str | None = None) -> str:
-    """An operation as messages name it."""
+    """An operation as error messages name it, such as `Step 'charge'`."""
     where = f" inside context {parent_id[:8]}" if parent_id else ""
     return f"{sub_type or kind.value} {name!r}{where}" if name else f"unnamed {sub_type or kind.value}{where}"

@@ -1,4 +1,5 @@
-"""Exceptions that end an invocation from inside. They are no errors, so none is an `Exception`: do not catch them.
+"""Exceptions that leave the handler, or a branch of it, without an error. They derive from BaseException, so that `except Exception` does
+not catch them. Do not catch them.
 
 Users import them from exceptions.py.
 """
@@ -24,10 +25,10 @@ class BackgroundThreadError(BaseException):
 
 
 class SuspendExecution(BaseException):
-    """The execution is suspended and will come back. Not an error: let it pass.
+    """The execution is suspended and continues later. This is not an error: do not catch it.
 
-    Around durable calls catch `Exception` or a named error, never everything: a bare `except:` would swallow the suspension.
-    A `finally` runs at every suspension, and may not make durable calls.
+    Around durable calls catch `Exception` or a named error: a bare `except:` would also catch the suspension. A `finally` runs at every
+    suspension, and must not make durable calls.
     """
 
     code: ClassVar[str] = "suspend_execution"
@@ -37,7 +38,7 @@ class SuspendExecution(BaseException):
 
 
 class TimedSuspendExecution(SuspendExecution):
-    """The execution is suspended until `scheduled_timestamp` (seconds since the epoch). Not an error: let it pass."""
+    """The execution is suspended until `scheduled_timestamp` (seconds since the epoch). This is not an error: do not catch it."""
 
     code = "timed_suspend_execution"
 
@@ -47,17 +48,17 @@ class TimedSuspendExecution(SuspendExecution):
 
     @classmethod
     def from_delay(cls, message: str, delay_seconds: int, *, clock: Clock = _WALL_CLOCK) -> TimedSuspendExecution:
-        """Suspend for this many seconds from now."""
+        """The exception for a suspension of this many seconds from now."""
         return cls(message, scheduled_timestamp=clock.now() / 1000 + delay_seconds)
 
     @classmethod
     def from_datetime(cls, message: str, datetime_timestamp: datetime) -> TimedSuspendExecution:
-        """Suspend until this moment."""
+        """The exception for a suspension until this moment."""
         return cls(message, scheduled_timestamp=datetime_timestamp.timestamp())
 
 
 class ContinueAsNew(BaseException):
-    """This execution ends here and goes on as a new one. Not an error: do not catch it."""
+    """This execution ends, and a new execution with this input (JSON text) continues the work. This is not an error: do not catch it."""
 
     code: ClassVar[str] = "continue_as_new"
 
@@ -67,7 +68,7 @@ class ContinueAsNew(BaseException):
 
 
 class OrphanedChildException(BaseException):
-    """The map or parallel this branch belongs to has ended without it, so the branch ends too. Let it pass."""
+    """The `map` or `parallel` of this branch has ended before the branch, so the branch ends too. Do not catch it."""
 
     code: ClassVar[str] = "orphaned_child_exception"
 

@@ -36,17 +36,18 @@ def given(invocation: Invocation, port: Port) -> str | None:
 
 
 def event_of(payload: str | None) -> Any:
-    """The event that a handler gets: the input's JSON, or an empty object without input."""
+    """The event that a handler gets: the value of the input's JSON; an empty dict if there is no input."""
     return json.loads(payload) if payload and payload.strip() else {}
 
 
 def text_of(result: Any) -> str:
-    """The stored text of what a handler returned."""
+    """A handler's result as JSON text. Raises TypeError for a type that JSON does not have, ValueError for NaN or an infinite number."""
     return json_text(result, OF_A_RESULT, allow_nan=False)
 
 
 def succeeded(state: ExecutionState, scope: Scope, result: Any, write: Callable[[Any], str | Outcome] = text_of) -> Outcome:
-    """A handler returned."""
+    """The outcome of a handler that returned `result`. It is a failure if the result cannot be written, or if the code misused the context:
+    for example, if it caught a suspension."""
     if state.quarantines and state.mismatch is not None:
         return mismatched(state.mismatch)
     if state.misuse is not None:
@@ -61,8 +62,9 @@ def succeeded(state: ExecutionState, scope: Scope, result: Any, write: Callable[
 
 
 def failed(state: ExecutionState, error: BaseException) -> Outcome:
-    """The outcome of a handler that raised. After a suspension the execution waits; after an error of the invocation it is tried again; any
-    other error fails the execution. A mismatch fails the execution too, unless the host quarantines it.
+    """The outcome of a handler that raised. After a suspension the execution waits. After an error of the invocation, and after an
+    exception that is no `Exception`, the handler is invoked again. Any other error fails the execution. A mismatch fails it too, unless the
+    host quarantines it.
     """
     if state.quarantines and state.mismatch is not None:
         return mismatched(state.mismatch)
@@ -91,9 +93,10 @@ def failed(state: ExecutionState, error: BaseException) -> Outcome:
 
 
 def crashed(error: BaseException, through: BaseException | None = None) -> Outcome:
-    """The invocation failed with an error that does not fail the execution: it is tried again. The outcome names the author's line.
+    """The outcome of an invocation that failed, but does not fail the execution: the handler is invoked again. The outcome names the
+    author's line.
 
-    `through` is the exception that passed through the author's code, where that is another one.
+    `through` is the exception that passed through the author's code; None if that is `error` itself.
     """
     return Outcome(OutcomeStatus.CRASHED, error=ErrorObject.from_exception(error).to_failure(), place=_place(through or error))
 
@@ -104,7 +107,7 @@ def _place(error: BaseException) -> str | None:
 
 
 def mismatched(error: NonDeterministicExecutionError) -> Outcome:
-    """The outcome of code that does not match the history: the execution waits until the code is mended."""
+    """The outcome of code that does not match the history: the execution is quarantined until the code is corrected."""
     return Outcome(OutcomeStatus.MISMATCHED, error=ErrorObject.from_exception(error).to_failure())
 
 

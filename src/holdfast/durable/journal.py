@@ -1,8 +1,8 @@
 """The journal: the operations of one execution, for code of the runtime that chooses their ids itself.
 
-A durable context numbers its calls, so an operation is found by its place in the order of the code. A runtime that is built on top
-(workers, pipelines) finds an operation by what it is instead: the receipt of this call of that tool. A body may run again, die in the
-middle or be replaced by a person's answer, and must find its own past in any order.
+A durable context numbers its calls, so an operation is found by its place in the order of calls. The code that runs workers and pipelines
+finds an operation by its meaning instead, such as "the receipt of this call of this tool". A body may run again, die in the middle, or be
+replaced by a person's answer, so its calls need not come in the same order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _NAME_LENGTH = 200
 
 
 def identity_of(kind: Type, sub_type: str, name: str, *parts: object, parent: Identity | None = None) -> Identity:
-    """The identity that follows from these words alone: the same words give the same operation, in every invocation."""
+    """The identity of an operation that these values name: the same sub-type, name, parts and parent give the same identity in every
+    invocation."""
     text = "\0".join((sub_type, name, *map(str, parts), parent.operation_id if parent else ""))
     shown = (name if len(name) <= _NAME_LENGTH else f"{name[:_NAME_LENGTH]}…").replace("\0", "\ufffd")  # Postgres stores no NUL
     return Identity(blake2b(text.encode(errors="replace")).hexdigest()[:64], kind, sub_type, parent.operation_id if parent else None, shown)
@@ -47,13 +48,14 @@ class Journal:
     def __init__(self, state: AsyncState) -> None:
         self._state = state
         self._first: list[Update] = []
-        """Updates that go before the next write. An execution that ends before it had to write anything leaves only its result."""
+        """Updates that are written before the updates of the next write. If no write follows, they are not written: an execution that ends
+        without any write has only its result."""
         self._listeners: dict[str, Callable[[], None]] = {}
         self._changes: dict[str, asyncio.Future[None]] = {}
 
     @classmethod
     def of(cls, context: AsyncDurableContext) -> Journal:
-        """The journal of the execution whose handler was given this context."""
+        """The journal of the execution to which this context belongs."""
         state = context._scope.state
         assert isinstance(state, AsyncState)
         return cls(state)
@@ -70,7 +72,7 @@ class Journal:
 
     @property
     def operations(self) -> Iterable[Operation]:
-        """Every operation of the execution that a replay needs."""
+        """The operations of the execution that a replay needs."""
         return self._state.operations.values()
 
     @property
@@ -80,15 +82,16 @@ class Journal:
 
     @property
     def has_updates(self) -> bool:
-        """Whether the execution has written anything, or is about to write."""
+        """Whether the execution has operations on disk, or updates that are about to be written."""
         return bool(self._state.operations or self._state.unwritten)
 
     def find(self, at: Identity) -> Operation | None:
-        """The operation with this identity, if it is recorded. Raises if the recorded one is of another type or name."""
+        """The operation with this identity; None if it is not recorded. Raises NonDeterministicExecutionError if the recorded operation has
+        another type, sub-type, name or parent."""
         return self._state.look(at)
 
     def is_closed(self, at: Identity) -> bool:
-        """Whether this operation is recorded and over."""
+        """Whether this operation is recorded and has ended."""
         return self._is_closed(at.operation_id)
 
     def _is_closed(self, operation_id: str) -> bool:
@@ -98,7 +101,8 @@ class Journal:
     # --- writing
 
     async def write(self, *updates: Update, charges: tuple[Charge, ...] = (), ledger: tuple[LedgerEntry, ...] = ()) -> None:
-        """Write these updates together; they are on disk when this returns. With charges, LimitReached may refuse all of them."""
+        """Write these updates together; they are on disk when this returns. Raises LimitReached if a charge goes beyond its limit: then
+        none of them is written."""
         if charges or ledger:
             for update in self._taken():
                 self._state.record(update)
@@ -109,12 +113,12 @@ class Journal:
         await self._state.flush()
 
     def write_later(self, update: Update) -> None:
-        """Write this update together with the next write, or alone if no write follows soon."""
+        """Write this update together with the next write, or alone if no write follows within some milliseconds. Does not wait."""
         for one in (*self._taken(), update):
             self._state.record_later(one)
 
     def write_first(self, update: Update) -> None:
-        """Write this update before the next one, if there is a next one."""
+        """Keep this update, and write it before the updates of the next write. If no write follows, it is never written."""
         self._first.append(update)
 
     def _taken(self) -> list[Update]:
@@ -127,7 +131,7 @@ class Journal:
     # --- waiting
 
     async def until_closed(self, *places: Identity) -> None:
-        """Rest until one of these operations is closed. No other strand of the execution may run meanwhile."""
+        """Rest until one of these operations is closed. The caller makes sure that no other strand of the execution runs meanwhile."""
         while True:
             found = [operation for at in places if (operation := self._state.look(at)) is not None]
             if any(operation.status not in OPEN for operation in found):
@@ -135,9 +139,9 @@ class Journal:
             await self._state.rest(Suspend(places[0].operation_id, tuple(found[1:])))
 
     def when_closed(self, at: Identity, tell: Callable[[], None] | None) -> None:
-        """Call `tell` when this operation is closed, while the handler goes on; None ends that.
+        """Call `tell` when this operation is closed, while the handler continues. `tell` None removes the earlier `tell` of this operation.
 
-        As long as the execution has no updates, nothing is called: if another write ends such an execution, no operation of it changes.
+        While `has_updates` is False, this journal waits for no change, because nothing is recorded that could change.
         """
         if tell is None:
             self._listeners.pop(at.operation_id, None)

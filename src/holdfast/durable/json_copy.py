@@ -11,12 +11,12 @@ from typing import Any
 from holdfast.durable.concurrency.models import BatchItem, BatchResult
 
 UNSURE: Any = object()
-"""The answer of `copied` when only parsing the text gives the value."""
+"""What `copied` returns if it cannot make the copy: then the text must be parsed."""
 _UNCHANGED = frozenset({type(None), str, bool, int, float})
 
 
 def copied(value: Any) -> Any:
-    """The value that parsing its text would give; UNSURE for types other than the plain ones."""
+    """A copy of the value, equal to what parsing its text would give; UNSURE if the value contains a type that is not plain."""
     kind = type(value)
     if kind in _UNCHANGED:
         return value
@@ -42,7 +42,8 @@ def copied(value: Any) -> Any:
 
 
 def _copied_batch(batch: BatchResult[Any]) -> Any:
-    """A batch without failures, whose results are plain: most are, and a large one takes long to parse."""
+    """A copy of a batch whose results are plain; UNSURE for any other batch, and for one with failures. Parsing a large batch takes
+    long."""
     items = []
     for item in batch.all:
         result = item.result if type(item.result) in _UNCHANGED else copied(item.result)

@@ -1,4 +1,4 @@
-"""AWS Lambda's names: errors in the form of a checkpoint, and the official names of our enumerations."""
+"""AWS Lambda's names: errors in the form of a checkpoint, and Holdfast's enumerations under the names that AWS's SDK gives them."""
 
 from __future__ import annotations
 
@@ -30,14 +30,15 @@ _SERDES_ERROR = wire_name(SerDesError)
 
 
 class CallbackTimeoutType(Enum):
-    """The error types that tell why a callback timed out."""
+    """The error type of a callback that timed out: its timeout passed, or its heartbeats stopped."""
 
     TIMEOUT = "Callback.Timeout"
     HEARTBEAT = "Callback.Heartbeat"
 
 
 class InvocationStatus(Enum):
-    """How an invocation ended. RETRY is never sent: the SDK raises instead, so that the service invokes again."""
+    """How an invocation ended. RETRY is not sent to the service: the function raises an error instead, so that the service invokes it
+    again."""
 
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
@@ -63,17 +64,18 @@ class ErrorObject:
 
     @classmethod
     def from_dict(cls, data: MutableMapping[str, Any]) -> ErrorObject:
-        """Read the service's form."""
+        """The error in the JSON form of the Lambda service (`ErrorMessage`, `ErrorType`, `ErrorData`, `StackTrace`)."""
         return cls(data.get("ErrorMessage"), data.get("ErrorType"), data.get("ErrorData"), data.get("StackTrace"))
 
     @classmethod
     def from_exception(cls, exception: BaseException) -> ErrorObject:
-        """Describe an exception. Only Holdfast's own errors keep their data and stack trace; a user's traceback is only in the logs.
+        """The description of an exception. Only a SerDesError and a DurableOperationError keep their data and stack trace; the traceback of
+        another exception is not stored.
 
-        An error that Holdfast's checks raised names the author's line.
+        The message of an error that Holdfast's checks raised also names the author's line.
         """
         if isinstance(exception, SerDesError):
-            # A user's subclass is recorded as the base: the replay knows no other, and must raise the same.
+            # A user's subclass is recorded as SerDesError: a replay cannot make the subclass, and must raise the same error.
             return cls(exception.message, _SERDES_ERROR, exception.data, exception.stack_trace)
         if isinstance(exception, DurableOperationError):
             return cls(exception.message, wire_name(exception), exception.data, exception.stack_trace)
@@ -81,32 +83,32 @@ class ErrorObject:
 
     @classmethod
     def from_message(cls, message: str) -> ErrorObject:
-        """An error with only a message."""
+        """An error that has only a message."""
         return cls(message, None, None, None)
 
     @classmethod
     def from_failure(cls, failure: Failure) -> ErrorObject:
-        """The same error as the model keeps it."""
+        """The error that a `Failure` of holdfast.model describes."""
         return cls(failure.message, failure.type, failure.data, None if failure.stack_trace is None else list(failure.stack_trace))
 
     def to_failure(self) -> Failure:
-        """The same error as the model keeps it."""
+        """This error as a `Failure` of holdfast.model."""
         return Failure(self.message, self.type, self.data, None if self.stack_trace is None else tuple(self.stack_trace))
 
     def to_dict(self) -> MutableMapping[str, Any]:
-        """Write the service's form; what is missing is left out."""
+        """This error in the JSON form of the Lambda service; a field that is None is left out."""
         said = {"ErrorMessage": self.message, "ErrorType": self.type, "ErrorData": self.data, "StackTrace": self.stack_trace}
         return {name: value for name, value in said.items() if value is not None}
 
     def to_durable_operation_error(self) -> DurableOperationError:
-        """The exception this describes, as far as it is one of ours; else the plain base class."""
+        """The exception that this describes, in its registered class; if its type is not registered, a DurableOperationError."""
         return DurableOperationError.from_error_fields(self.type, self.message, self.data, self.stack_trace)
 
     def raise_as_operation_error(self, operation_error_cls: builtins.type[DurableOperationError]) -> NoReturn:
-        """Raise the operation's own error class, with this error as its cause.
+        """Raise an error of this class, with the exception that this describes as its cause. A SerDesError is raised as SerDesError
+        instead.
 
-        The first run and a replay both use this method, so user code gets the same error in both. A value that could not be written or
-        read stays a SerDesError in every kind of operation.
+        The first run and a replay both use this method, so user code gets the same error in both.
         """
         raised = SerDesError if self.type == _SERDES_ERROR else operation_error_cls
         raise raised(

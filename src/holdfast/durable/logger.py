@@ -1,7 +1,7 @@
-"""A logger that adds the execution and the operation to each line, and writes no line twice.
+"""A logger that adds the execution and the operation to each line, as `extra` fields.
 
-The execution and the operation are `extra` fields of every line. While its context replays, the logger is silent, because the first run
-wrote those lines. Every operation gets a logger and most loggers are never used, so making one copies nothing.
+While its context replays, the logger writes nothing, because the first run wrote those lines. Every operation gets a logger and most
+loggers are never used, so the fields are made only when a line is written.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _STACK_LEVEL = 3
 
 
 class HasExecutionArn(Protocol):
-    """What a logger needs to know about an execution."""
+    """An execution with its ARN: what a logger needs of it."""
 
     @property
     def durable_execution_arn(self) -> str: ...
 
 
 class HasIdentity(Protocol):
-    """What a logger needs to know about an operation."""
+    """An operation with its ids and its name: what a logger needs of it."""
 
     @property
     def operation_id(self) -> str: ...
@@ -39,7 +39,7 @@ class HasIdentity(Protocol):
 
 @dataclass(frozen=True)
 class LogInfo:
-    """Where a line comes from."""
+    """The execution and the operation to which a log line belongs. `parent_id` is the context; a field that is not known is None."""
 
     execution_state: HasExecutionArn
     parent_id: str | None = None
@@ -49,15 +49,15 @@ class LogInfo:
 
     @classmethod
     def from_operation_identifier(cls, execution_state: HasExecutionArn, op_id: HasIdentity, attempt: int | None = None) -> LogInfo:
-        """Lines of this operation."""
+        """The LogInfo for lines of this operation."""
         return cls(execution_state, op_id.parent_id, op_id.operation_id, op_id.name, attempt)
 
     def with_parent_id(self, parent_id: str) -> LogInfo:
-        """A copy of this place under another parent."""
+        """A copy with another parent."""
         return replace(self, parent_id=parent_id)
 
     def to_extra(self) -> dict[str, object]:
-        """The fields of a log record; `operationName`, because the standard library keeps `name` for itself."""
+        """The `extra` fields of a log record. The name is in `operationName`, because the standard library uses `name` itself."""
         extra: dict[str, object] = {"executionArn": self.execution_state.durable_execution_arn}
         if self.parent_id:
             extra["parentId"] = self.parent_id
@@ -75,7 +75,7 @@ def _never() -> bool:
 
 
 class Logger(LoggerInterface):
-    """Wraps any logger: adds `default_extra` to each line, and says nothing while `is_replaying()`."""
+    """Wraps any logger: adds `default_extra` to each line, and writes nothing while `is_replaying()` is true."""
 
     def __init__(self, logger: LoggerInterface, default_extra: Mapping[str, object], is_replaying: Callable[[], bool] = _never) -> None:
         self._logger = logger
@@ -84,13 +84,13 @@ class Logger(LoggerInterface):
 
     @classmethod
     def from_log_info(cls, logger: LoggerInterface, info: LogInfo, is_replaying: Callable[[], bool] = _never) -> Logger:
-        """A logger for this place."""
+        """A logger whose lines have the fields of `info`."""
         made = cls(logger, {}, is_replaying)
         made._extra = info
         return made
 
     def with_log_info(self, info: LogInfo) -> Logger:
-        """The same logger for another place."""
+        """The same logger with the fields of `info`."""
         return Logger.from_log_info(self._logger, info, self._is_replaying)
 
     @classmethod
@@ -101,13 +101,13 @@ class Logger(LoggerInterface):
         return made
 
     def with_is_replaying(self, is_replaying: Callable[[], bool]) -> Logger:
-        """The same logger, silent while another context replays."""
+        """The same logger with another `is_replaying`: it writes nothing while that function returns True."""
         made = Logger(self._logger, {}, is_replaying)
         made._extra = self._extra
         return made
 
     def get_logger(self) -> LoggerInterface:
-        """The logger underneath."""
+        """The logger that this one wraps."""
         return self._logger
 
     def debug(self, msg: object, *args: object, extra: Mapping[str, object] | None = None) -> None:
@@ -134,7 +134,7 @@ class Logger(LoggerInterface):
         if self._is_replaying():
             return
         logger = self._logger
-        # Asked of the type, not the object: a mock pretends to be a Logger but is checked for the protocol's arguments only.
+        # `type()` and not isinstance: a mock pretends to be a Logger, but accepts only the arguments of the protocol.
         if not issubclass(type(logger), logging.Logger):
             getattr(logger, verb)(msg, *args, extra=self._merged(extra))
         elif cast(logging.Logger, logger).isEnabledFor(level):

@@ -20,7 +20,7 @@ MAX_SECONDS = 900
 
 
 class PlainContext:
-    """The context object of an ordinary Lambda handler, with the members that have a meaning here."""
+    """The context object of an ordinary Lambda handler, with the members that Holdfast supports."""
 
     def __init__(self, calls: BaseContext) -> None:
         arn = calls.execution_context.durable_execution_arn
@@ -32,11 +32,11 @@ class PlainContext:
         self._calls = calls
 
     def get_remaining_time_in_millis(self) -> int:
-        """Milliseconds until the execution times out."""
+        """Milliseconds until the execution times out; 0 if that time has passed."""
         return int(self._calls.remaining().total_seconds() * 1000)
 
     def log(self, msg: object) -> None:
-        """Write a line to the log."""
+        """Write a line to the log `holdfast.plain`, at INFO."""
         log.info("%s", msg)
 
 
@@ -50,7 +50,7 @@ class PlainFunction(DurableFunction):
         self._plain = plain
 
     def __call__(self, event: Any, context: Any) -> Any:
-        """What a Lambda runtime calls: the handler itself."""
+        """Call the handler itself, as a Lambda runtime does."""
         return self._plain(event, context)
 
 
@@ -69,7 +69,8 @@ def plain_function(
 ) -> DurableFunction | Callable[[Callable[[Any, Any], Any]], DurableFunction]:
     """Make an ordinary `handler(event, context)` a target of `context.invoke`; `def` and `async def` both work.
 
-    The handler is called once and its result is stored; an exception fails it. It is called again only if its process dies.
+    Each call is an execution of its own. The handler's result is stored; if the handler raises, the execution fails. If its process dies
+    before that, the handler is called again. `name` is the handler's name unless given; `timeout` is in seconds.
     """
     terms = Terms(timeout).checked()
 

@@ -1,4 +1,4 @@
-"""Plain JSON: how results of handlers and payloads of `invoke` are written, and the messages about types that JSON does not have."""
+"""Plain JSON: writes results of handlers and payloads of `invoke`, and makes the error messages about types that JSON does not have."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _KNOWN: Final = (str, int, float, type(None))
 
 
 def json_text(value: Any, cure: str, *, allow_nan: bool = True) -> str:
-    """The value as JSON. A type that JSON does not have raises a TypeError that names the type, its place in the value, and the cure.
+    """The value as JSON text. Raises TypeError for a type that JSON does not have; dataclasses and pydantic models are written.
 
-    If the value itself has such a type, the message begins with the standard library's sentence (model.serialization_advice).
+    If the type is inside the value, the message names its place and has the advice `cure`. If the value itself has the type, the message is
+    only the standard library's sentence (model.serialization_advice says why).
     """
     found: Unwritable | None = None
     try:
@@ -44,7 +45,7 @@ _STRICT: Final = json.JSONEncoder(allow_nan=False, default=_model)
 
 
 def refusal(value: Any, known: tuple[type, ...]) -> SerDesError:
-    """The message of the default serdes about a value with an unknown type."""
+    """The error of the default serdes about a value that contains an unknown type. `known` are the types that it can write."""
     found: Unwritable | None = None
     with contextlib.suppress(RecursionError):
         found = first_unwritable(value, lambda item: isinstance(item, known))

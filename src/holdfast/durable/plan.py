@@ -1,16 +1,16 @@
 """Plans: what an operation does, written once for `def` and `async def` handlers.
 
-A plan is a plain generator. It yields a request, the driver serves it, and the `yield` returns the answer:
+A plan is a plain generator. It yields a request, a driver carries it out, and the `yield` returns the answer:
 
-    Look      which operation does the history have here?              → Operation | None
-    Record    write an update; `wait` for the disk, or defer it to the next write
-    Run       call user code                                     → its result, or its exception is thrown in
-    Accept    ask the service of workers to accept a run         → Order | Failure
-    Suspend   go on when this operation has changed
-    Spawn     begin another plan beside this one
-    NextDone  wait until one of those has ended                  → Done
+    Lookup      ask the history for an operation                   → Operation | None
+    Record    write an update: `wait` until it is on disk, or leave it to the next write
+    Run       call user code                                     → its result, or its exception is thrown into the plan
+    Accept    ask the service of workers to accept a run or an entry of a queue   → Order | Failure
+    Suspend   continue when an operation has changed
+    Spawn     begin another plan, which runs concurrently
+    NextDone  wait until one of the spawned plans has ended      → Done
 
-blocking_driver.py drives plans of `def` handlers, async_driver.py those of `async def` ones. A plan knows neither threads nor loops.
+blocking_driver.py drives the plans of `def` handlers, async_driver.py those of `async def` handlers. A plan uses neither threads nor loops.
 """
 
 from __future__ import annotations
@@ -27,32 +27,36 @@ from holdfast.model.run_port import EnqueueAsked, RunAsked
 T = TypeVar("T")
 
 
-class Look(msgspec.Struct, frozen=True, gc=False):
-    """Ask the history for an operation; another operation in its place is an error."""
+class Lookup(msgspec.Struct, frozen=True, gc=False):
+    """Ask the history for the operation with this identity; the answer is None if it is not recorded. Raises
+    NonDeterministicExecutionError if the history has another operation with its id."""
 
     identity: Identity
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """Write an update."""
+    """Write an update. With `wait` the plan continues when the update is on disk. Without it the plan continues at once, and the update is
+    written with the next write, or alone after some milliseconds."""
 
     update: Update
     wait: bool = True
 
 
 class Run(msgspec.Struct, frozen=True):
-    """Call user code with these arguments; an `async def` is awaited where that can be done."""
+    """Call user code with these arguments. If it returns a coroutine, the driver runs the coroutine to its end."""
 
     func: Callable[..., Any]
     arguments: tuple[Any, ...] = ()
     inline: bool = False
     """Whether the code makes durable calls itself, so that it must run on the thread or loop of the plan."""
     timeout: float | None = None
-    """Seconds of real time after which the call ends with a TimeoutError. A coroutine is cancelled; a thread cannot be, and goes on."""
+    """Seconds of real time after which the call ends with a TimeoutError; None means no limit. The async driver cancels an `async def`; any
+    other code runs in a thread, which cannot be stopped and continues."""
 
 
 class Accept(msgspec.Struct, frozen=True):
-    """Ask the service to accept a run, or what is to be enqueued. Nothing is written: the plan records the answer with the operation."""
+    """Ask the service of workers to accept a run or an entry of a queue. This writes nothing: the plan records the answer with the
+    operation."""
 
     identity: Identity
     asked: RunAsked | EnqueueAsked
@@ -66,12 +70,13 @@ class Suspend(msgspec.Struct, frozen=True, gc=False):
 
 
 class Spawn(msgspec.Struct, frozen=True):
-    """Start a plan beside this one; its `Done` carries the `key`."""
+    """Start a plan that runs concurrently with this one. Its `Done` has the same `key`."""
 
     key: int
     plan: Plan[Any]
     again: Callable[[], Plan[Any]] | None = None
-    """Makes the plan again, for a driver that runs it from its start when what it waited for has changed."""
+    """Makes a new plan of the same branch, for a driver that runs the branch again from its start when an operation that it waits for has
+    changed. None if the branch cannot run again."""
 
 
 class NextDone(msgspec.Struct, frozen=True, gc=False):
@@ -86,11 +91,11 @@ class Done(msgspec.Struct, frozen=True):
     error: Exception | None = None
 
 
-Effect = Look | Record | Run | Accept | Suspend | Spawn | NextDone
+Effect = Lookup | Record | Run | Accept | Suspend | Spawn | NextDone
 Plan = Generator[Effect, Any, T]
 
 
 def too_late(run: Run, *, cancelled: bool) -> TimeoutError:
-    """The error of a body that did not end in time."""
+    """The error for a step's body that did not end in time. `cancelled`: the body was cancelled; else its thread may still run."""
     what = "it was cancelled" if cancelled else "a thread cannot be stopped, so its body may still be running; its result is dropped"
     return TimeoutError(f"The step did not end within {run.timeout:g} s: {what}.")

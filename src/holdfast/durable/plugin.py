@@ -10,7 +10,7 @@
 
     @durable_execution(plugins=[CountingFactory()])
 
-A factory lives as long as the function, the plugin it makes as long as one invocation. hooks/moments.py calls them.
+A factory is used as long as the function is loaded. It makes a plugin for each invocation. hooks/moments.py calls the plugins.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _instant(at: int | None) -> datetime | None:
 
 @dataclass(frozen=True)
 class OperationInfo:
-    """An operation at one moment. `result` is the text that was stored; `sub_type` is plain text: compare it with `==`."""
+    """An operation at one moment. `result` is the stored text; None if there is none. `sub_type` is a plain str, not an enum member."""
 
     operation_id: str
     operation_type: OperationType
@@ -79,11 +79,12 @@ class OperationInfo:
     result: str | None = field(default=None, kw_only=True)
     error: ErrorObject | None = field(default=None, kw_only=True)
     attempt: int | None = field(default=None, kw_only=True)
-    """For a step: how many attempts have ended; in the hooks of its function, the number of the attempt that runs."""
+    """For a step: how many attempts have ended. In `on_user_function_start` and `on_user_function_end`: the number of the attempt that
+    runs, from 1."""
 
     @staticmethod
     def from_operation(operation: Operation, *, is_replayed: bool = False) -> OperationInfo:
-        """A stored operation. The error is a copy, so a plugin cannot change the handler's error."""
+        """The info of a stored operation. The error is a copy, so a plugin cannot change the handler's error."""
         return OperationInfo(
             operation_id=operation.id,
             operation_type=operation.type,
@@ -102,17 +103,17 @@ class OperationInfo:
 
 @dataclass(frozen=True)
 class OperationStartInfo(OperationInfo):
-    """An operation begins, or a replay reaches it while it is open. A new operation has no `start_time` yet."""
+    """An operation begins, or a replay reaches an operation that has not ended. `start_time` is None if the operation begins now."""
 
 
 @dataclass(frozen=True)
 class OperationEndInfo(OperationInfo):
-    """An operation is over."""
+    """An operation has ended."""
 
 
 @dataclass(frozen=True)
 class OperationChangeInfo:
-    """What a checkpoint changed: the operations with a new status, and all operations."""
+    """What checkpoints changed: the operations with a new status, and all operations, each by id."""
 
     execution_arn: str | None
     updated_operations: dict[str, OperationInfo]
@@ -123,7 +124,7 @@ class OperationChangeInfo:
 
 
 class UserFunctionOutcome(Enum):
-    """How a user's function ended. INCOMPLETE: it was interrupted, and will run again."""
+    """How a user's function ended. INCOMPLETE: a suspension or a cancellation interrupted it."""
 
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
@@ -131,7 +132,7 @@ class UserFunctionOutcome(Enum):
 
     @classmethod
     def from_error(cls, error: ErrorObject | None) -> UserFunctionOutcome:
-        """A failure if there is an error, else a success."""
+        """FAILED if there is an error, else SUCCEEDED."""
         return cls.SUCCEEDED if error is None else cls.FAILED
 
 
@@ -159,7 +160,7 @@ class UserFunctionEndInfo(OperationInfo):
         outcome: UserFunctionOutcome | None = None,
         clock: Clock = _WALL_CLOCK,
     ) -> UserFunctionEndInfo:
-        """The end of the function that this start belongs to. Without an outcome the error decides it."""
+        """The end of the function that this start belongs to. If `outcome` is None, it is FAILED if there is an error, else SUCCEEDED."""
         return cls(
             operation_id=start_info.operation_id,
             operation_type=start_info.operation_type,
@@ -190,7 +191,7 @@ class InvocationInfo:
     """Whether no earlier invocation recorded an operation."""
     execution_start_time: datetime | None = None
     execution_input: Any = field(default=None, kw_only=True, repr=False, compare=False, hash=False)
-    """A copy of the event, for the plugins alone."""
+    """A copy of the event: a plugin that changes it does not change the handler's event."""
     operations: dict[str, OperationInfo] = field(default_factory=dict, kw_only=True, repr=False, compare=False, hash=False)
 
 
@@ -199,17 +200,17 @@ class InvocationStartInfo(InvocationInfo):
     """An invocation begins."""
 
     updated_operations: dict[str, OperationInfo] = field(default_factory=dict, kw_only=True, repr=False, compare=False, hash=False)
-    """What the service changed since the last invocation: waits that are over, callbacks that were answered, retries that are due."""
+    """What the service changed since the last invocation: waits that ended, callbacks that were answered, retries that are due."""
 
 
 @dataclass(frozen=True)
 class InvocationEndInfo(InvocationInfo):
-    """An invocation is over; `operations` as they are now."""
+    """An invocation has ended; `operations` are in their present state."""
 
     status: InvocationStatus = field(kw_only=True)
     error: ErrorObject | None = None
     execution_result: str | None = field(default=None, kw_only=True, repr=False, compare=False, hash=False)
-    """The JSON that the handler's result became, if it returned one."""
+    """The handler's result as JSON text; None if the invocation did not end with a result."""
 
     @classmethod
     def from_durable_execution_invocation_output(
@@ -218,7 +219,7 @@ class InvocationEndInfo(InvocationInfo):
         output: Outcome,
         operations: dict[str, OperationInfo] | None = None,
     ) -> InvocationEndInfo:
-        """The end of the invocation that this start belongs to. Without operations it has those of the start."""
+        """The end of the invocation that this start belongs to. If `operations` is None, it has the operations of the start."""
         start = invocation_start_info
         return cls(
             request_id=start.request_id,
@@ -238,7 +239,7 @@ class InvocationEndInfo(InvocationInfo):
 
 @dataclass(frozen=True)
 class PropagationInput:
-    """A chained invoke that is about to be made."""
+    """A chained invoke (`context.invoke`) that is about to be made."""
 
     execution_arn: str
     operation_id: str
@@ -248,7 +249,7 @@ class PropagationInput:
 
 @dataclass(frozen=True)
 class PropagationMetadata:
-    """What a plugin sends along with a chained invoke."""
+    """What a plugin adds to a chained invoke: a trace id."""
 
     x_amzn_trace_id: str | None = None
 
@@ -257,56 +258,61 @@ class PropagationMetadata:
 
 
 class DurableInstrumentationPlugin:
-    """The base of plugins: override what you need. One instance serves one invocation, so its state may live in attributes.
+    """The base of plugins: override the hooks that you need. One instance serves one invocation, so it can keep its state in attributes.
 
-    Hooks are plain functions, called where the work happens: on the thread or in the task of the operation they tell of, which waits
-    until they return. In an `async def` handler that is the engine's loop: what takes long belongs on a thread of the plugin's own,
-    to be finished in `on_invocation_end`. Branches run side by side, so what hooks share between operations of a `def` handler needs a
-    lock. A hook makes no durable calls.
+    Hooks are plain functions (`def`). A hook is called on the thread, or in the asyncio task, of the operation that it reports, and the
+    operation waits until the hook returns. In an `async def` handler a slow hook blocks the engine's event loop: do slow work on a thread
+    of the plugin's own, and finish it in `on_invocation_end`. The branches of a `def` handler run on several threads, so hooks need a lock
+    for the data that they share. A hook must not make durable calls.
 
-    For one operation: its start, then the start and end of its function, then its end, before the call returns; a child's end comes
-    before its parent's. An operation ends once, in the invocation that first sees it closed; an operation whose result no code reads ends
-    before the invocation does. A context whose body a replay runs again, because its result is not stored, ends at every run.
+    The reports of one operation: its start, the start and the end of its function, then its end, before the durable call returns. The end
+    of a child is reported before the end of its parent. The end of an operation is reported once, in the invocation that first sees it
+    closed; if no code reads its result, at the end of that invocation. A context whose result is not stored runs again in each replay, and
+    its end is reported each time.
 
-    Whatever a hook raises is logged and changes nothing, but for KeyboardInterrupt, SystemExit and GeneratorExit: those end the
-    invocation, which is tried again.
+    An error that a hook raises is logged, and the execution continues. But KeyboardInterrupt, SystemExit and GeneratorExit end the
+    invocation, which is then tried again; in `on_operation_change` they are only logged, too.
     """
 
     def provide_propagation_metadata(self, info: PropagationInput) -> PropagationMetadata | None:
-        """Called before a chained invoke is made, never on its replay. The first plugin with a value wins."""
+        """Called before a chained invoke is made, not in its replay. The invoked execution gets the trace id that this returns; if several
+        plugins return one, that of the first plugin."""
         return None
 
     def on_invocation_start(self, info: InvocationStartInfo) -> None:
         """Called in every invocation, before the handler."""
 
     def on_invocation_end(self, info: InvocationEndInfo) -> None:
-        """Called last, however the invocation ended."""
+        """Called last, also if the handler raised or was suspended."""
 
     def on_operation_start(self, info: OperationStartInfo) -> None:
-        """Called before an operation's start is written, and when a replay meets one that is still open."""
+        """Called before an operation's start is written, and when a replay reaches an operation that has not ended."""
 
     def on_operation_end(self, info: OperationEndInfo) -> None:
-        """Called when an operation is over, before the code gets its result."""
+        """Called when an operation has ended, before the code gets its result."""
 
     def on_operation_change(self, info: OperationChangeInfo) -> None:
-        """Called after checkpoints that changed something. One call may cover several checkpoints; it shows only the newest state."""
+        """Called after checkpoints that changed operations. One call may report several checkpoints; it shows only the newest state."""
 
     def on_user_function_start(self, info: UserFunctionStartInfo) -> None:
-        """Called before a user's function, on its own thread or in its task: context variables set here are seen there."""
+        """Called before a user's function, on the thread or in the task of the function: the function sees the context variables that this
+        hook sets."""
 
     def on_user_function_end(self, info: UserFunctionEndInfo) -> None:
-        """Called after a user's function, on the same thread or in the same task; always, even if the function did not run to its end."""
+        """Called after a user's function, also if the function was interrupted. If the invocation ends before the function, it is called at
+        the end of the invocation."""
 
 
 class DurableInstrumentationPluginFactory(Protocol):
-    """Makes the plugins of one kind. Any object with this method will do; there is no class to inherit from.
+    """Makes the plugins of one kind. Any object with this method is a factory; it need not inherit from a class.
 
-    What outlives an invocation belongs here: exporters, connections, settings. A factory whose class sets
-    `__durable_registration_api__ = 1` may have two more members. `exclusive_group`: two factories of one group on one function are an
-    error. `on_registration_result(registered)` is called when a function is decorated, and says whether that function uses the factory.
+    Keep here what is needed longer than one invocation: exporters, connections, settings. A factory whose class sets
+    `__durable_registration_api__ = 1` may have two more members. `exclusive_group` is a name: two factories with the same name on one
+    function raise PluginLoadError. `on_registration_result(registered)` is called when a function is decorated; `registered` says whether
+    that function uses the factory.
     """
 
     def create_plugin(self, info: InvocationStartInfo, /) -> DurableInstrumentationPlugin:
-        """The plugin for this invocation. Its `on_invocation_start` gets the same info. If this method raises, the invocation runs without
-        the plugin."""
+        """The plugin for this invocation. Its `on_invocation_start` gets the same info. If this method raises, or returns another object,
+        the invocation runs without the plugin."""
         ...

@@ -1,7 +1,7 @@
-"""Which plugins a function has: those its author wrote down, then those the environment names.
+"""Which plugins a function has: those that its decorator gets, then those that an environment variable names.
 
-`DURABLE_EXECUTION_PLUGINS=tracing,audit` asks for the entry points of those names in the group `aws_durable_execution.plugins`. All of
-this happens once, where the function is decorated; a mistake is an error there, because later it could only be silence.
+`DURABLE_EXECUTION_PLUGINS=tracing,audit` names entry points of the group `aws_durable_execution.plugins`. The plugins are found once, when
+the function is decorated; a name or a factory that is not right raises PluginLoadError there.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ _WANTED = "a plugin factory: an object with a method create_plugin(info) that re
 def load_configured_plugins(
     explicit_plugins: Sequence[DurableInstrumentationPluginFactory] | None, *, environment: Mapping[str, str] | None = None
 ) -> list[DurableInstrumentationPluginFactory]:
-    """The factories of a function, in the order their plugins are called. One that is both written down and named is there once."""
+    """The factories of a function, in the order in which their plugins are called. A factory that is given in the code and also named by
+    the environment is used once. Raises PluginLoadError if a factory is not found or not valid."""
     factories = list(explicit_plugins or ())
     met: list[object] = list(factories)
-    """All objects that were found, also those that are not factories: each is told if it is not used, so that it can free what it holds."""
+    """All objects that were found, also those that are no factories. If loading fails, `on_registration_result(False)` is called on each,
+    so that it can free its resources."""
     try:
         for place, factory in enumerate(factories):
             _check(factory, f"plugins[{place}]", "Pass an instance of a factory: plugins=[MyFactory()].")
@@ -74,15 +76,15 @@ def _names(text: str) -> list[str]:
         return []
     names = [name.strip() for name in text.split(",")]
     if not all(names):
-        raise PluginLoadError(f"{PLUGIN_ENVIRONMENT_VARIABLE}={text!r}: there is an empty name between the commas.")
+        raise PluginLoadError(f"{PLUGIN_ENVIRONMENT_VARIABLE}={text!r}: a name is empty. Remove the comma that is too much.")
     twice = [name for place, name in enumerate(names) if name in names[:place]]
     if twice:
-        raise PluginLoadError(f"{PLUGIN_ENVIRONMENT_VARIABLE}={text!r}: {twice[0]!r} is there twice.")
+        raise PluginLoadError(f"{PLUGIN_ENVIRONMENT_VARIABLE}={text!r}: the name {twice[0]!r} is there twice. Keep it once.")
     return names
 
 
 def _only(name: str, installed: Iterable[metadata.EntryPoint]) -> metadata.EntryPoint:
-    """The one entry point of this name."""
+    """The entry point of this name. Raises PluginLoadError if there is none, or more than one."""
     by_name: dict[str, list[metadata.EntryPoint]] = {}
     for entry in installed:
         by_name.setdefault(entry.name, []).append(entry)
@@ -91,7 +93,7 @@ def _only(name: str, installed: Iterable[metadata.EntryPoint]) -> metadata.Entry
         known = ", ".join(sorted(by_name)) or "none"
         raise PluginLoadError(
             f"{PLUGIN_ENVIRONMENT_VARIABLE} names the plugin {name!r}, but no installed package has it. Installed: {known}. "
-            f"Install the package that provides it (entry-point group {PLUGIN_ENTRY_POINT_GROUP!r}) beside the function, or mend the name."
+            f"Install the package that provides it (entry-point group {PLUGIN_ENTRY_POINT_GROUP!r}) with the function, or correct the name."
         )
     if len(found) > 1:
         owners = ", ".join(_owner(entry) for entry in found)
@@ -112,17 +114,17 @@ def _check(value: object, what: str, advice: str) -> None:
 
 
 def _is_factory(value: object) -> bool:
-    """Whether `create_plugin` can be called with one argument. Nothing of the factory runs for that."""
+    """Whether `create_plugin` can be called with one argument. Does not call it."""
     method = getattr(value, "create_plugin", None)
     if not callable(method):
         return False
     if isinstance(value, type) and inspect.isfunction(inspect.getattr_static(value, "create_plugin", None)):
-        return False  # the class in place of an instance: the argument would become `self`
+        return False  # the value is a class, not an instance: the argument would become `self`
     try:
         inspect.signature(method).bind(None)
     except TypeError:
         return False
-    except ValueError:  # written in C, and silent about its arguments
+    except ValueError:  # a method written in C, which does not tell its arguments
         return True
     return True
 
@@ -143,8 +145,8 @@ def _full_name(named: Any) -> str:
 
 
 def _kind(factory: object) -> type:
-    """The class whose marks count for a factory: the class of the object, or the factory itself if it is a class. An object can lie about
-    its `__class__`, but not about its type."""
+    """The class in which the mark of a factory is looked for: the type of the object, or the factory itself if it is a class. `type()` is
+    used because an object can set `__class__` to another class."""
     return cast("type", factory) if issubclass(type(factory), type) else type(factory)
 
 
@@ -154,13 +156,14 @@ def _marked(cls: type) -> bool:
 
 
 def _speaker(cls: type) -> type | None:
-    """The nearest class that sets the mark, if it sets the mark to 1. The marks of its bases do not count then."""
+    """The first class in the method resolution order that sets the mark, if it sets it to 1; else None."""
     nearest = next((base for base in cls.__mro__ if _MARK in vars(base)), None)
     return nearest if nearest is not None and _marked(nearest) else None
 
 
 def _check_groups(factories: Iterable[object]) -> None:
-    """At most one factory of each group. Without the mark a class may use the same names for something else."""
+    """Raise PluginLoadError if two factories have the same `exclusive_group`. Only marked classes are read: another class may use the name
+    for something else."""
     taken: dict[str, type] = {}
     for cls in map(_kind, factories):
         if _speaker(cls) is None:
@@ -189,7 +192,7 @@ def _group(base: type, cls: type) -> str | None:
 
 
 def _tell(factories: Iterable[object], *, registered: bool) -> None:
-    """Tell each factory once whether it is in use. An error of the factory in this call is logged and changes nothing."""
+    """Call `on_registration_result` of each factory that has it, once. An error that the factory raises is logged and ignored."""
     for factory in {id(factory): factory for factory in factories}.values():
         try:
             speaker = _speaker(_kind(factory))
@@ -201,7 +204,8 @@ def _tell(factories: Iterable[object], *, registered: bool) -> None:
 
 
 def _callback(factory: object, speaker: type) -> object:
-    """The callback that the marked class has, not one of the same name in a subclass that carries no mark."""
+    """The `on_registration_result` of the marked class, bound to the factory; None if it has none. A method of this name in a subclass
+    without the mark is not used."""
     if speaker is _kind(factory):
         return getattr(factory, "on_registration_result", None)
     for base in speaker.__mro__:

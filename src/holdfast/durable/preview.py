@@ -1,6 +1,6 @@
-"""A preview of a large value, for a checkpoint that refers to the whole value.
+"""A preview of a large value: the part of it that a checkpoint shows, if the checkpoint only refers to the whole value.
 
-For `FileSystemSerDesConfig.generate_preview`, or any `SerDes` of your own that keeps values elsewhere:
+Use it for `FileSystemSerDesConfig.generate_preview`, or in a `SerDes` of your own that stores values elsewhere:
 `lambda value: build_preview(value, PreviewConfig(mode=PreviewMode.EXCLUDE_ALL, include=[PreviewField("order_id")]))`.
 """
 
@@ -14,14 +14,14 @@ from typing import Any
 
 
 class PreviewMode(StrEnum):
-    """What is shown of fields that no list names: everything, or nothing."""
+    """Whether the preview shows the fields that no list of the config names: all of them, or none."""
 
     INCLUDE_ALL = "INCLUDE_ALL"
     EXCLUDE_ALL = "EXCLUDE_ALL"
 
 
 class FieldMatchMode(StrEnum):
-    """Where a field's name is looked for: at any depth, or only at its exact dotted path from the root."""
+    """What the name of a PreviewField is. ANYWHERE: the name of a field at any depth. PATH: the exact dotted path from the root."""
 
     ANYWHERE = "ANYWHERE"
     PATH = "PATH"
@@ -29,7 +29,8 @@ class FieldMatchMode(StrEnum):
 
 @dataclass(frozen=True)
 class PreviewField:
-    """A field by name (`ANYWHERE`, with all that is below it) or by dotted path (`PATH`). A name with a dot cannot be given."""
+    """A field by its name at any depth, with all fields below it (`ANYWHERE`), or by its dotted path (`PATH`). A preview never shows a
+    field whose own name contains a dot."""
 
     name: str
     match: FieldMatchMode = FieldMatchMode.ANYWHERE
@@ -37,9 +38,9 @@ class PreviewField:
 
 @dataclass(frozen=True)
 class PreviewConfig:
-    """What a preview shows. An excluded field is never shown; a masked one is shown as `mask_string`, whatever the mode.
+    """What a preview shows. In both modes an excluded field is not shown, and a masked field is shown as `mask_string`.
 
-    Fields are taken in their order as long as they fit into `max_preview_bytes` of JSON.
+    Fields are added in their order, until the JSON would have more than `max_preview_bytes`.
     """
 
     mode: PreviewMode
@@ -51,9 +52,10 @@ class PreviewConfig:
 
 
 def build_preview(value: Any, config: PreviewConfig) -> dict[str, Any] | None:
-    """The part of a dictionary that the config shows, nested as in the original; None when that is nothing.
+    """The part of a dictionary that the config shows, nested as in the original; None if nothing is shown, or if the value is no
+    dictionary.
 
-    A list does not appear in the preview: the fields of its items take its place, and later items overwrite earlier ones.
+    A list does not appear in the preview. The fields of the dictionaries in it take its place, and later ones overwrite earlier ones.
     """
     if not isinstance(value, dict):
         return None
@@ -68,7 +70,8 @@ def build_preview(value: Any, config: PreviewConfig) -> dict[str, Any] | None:
 
 
 def _shown(value: object, above: str, config: PreviewConfig) -> Iterator[tuple[str, Any]]:
-    """Each leaf that is shown, with its dotted path. Lazy: the rest of a large value is not visited once the preview is full."""
+    """The dotted path and the value of each leaf that is shown. A generator, so that the rest of a large value is not read when the preview
+    is full."""
     if isinstance(value, list):
         for item in value:
             yield from _shown(item, above, config)

@@ -1,6 +1,6 @@
 """What authors may replace: the logger, the serdes, the summary of a large result.
 
-Users import these from types.py and serdes.py, as in the official SDK. They are defined here because config.py uses them.
+Users import these from types.py and serdes.py, as in AWS's SDK. They are defined here because config.py uses them.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ class SerDesContext:
 class SerDes(ABC, Generic[T]):
     """Turns a value into the text of a checkpoint, and the text into the value again.
 
-    What `deserialize` returns is what user code gets, on the first run as well as on replay.
+    User code gets the value that `deserialize` returns, in the first run and in replays.
     """
 
     @abstractmethod
     def serialize(self, value: T, serdes_context: SerDesContext) -> str:
-        """The text to keep."""
+        """The text of the value, which is stored."""
 
     @abstractmethod
     def deserialize(self, data: str, serdes_context: SerDesContext) -> T:
-        """The value that `serialize` wrote."""
+        """The value in a text that `serialize` made."""
 
     @staticmethod
     def is_primitive(obj: Any) -> bool:
@@ -61,6 +61,7 @@ class SerDes(ABC, Generic[T]):
 
 
 class SummaryGenerator(Protocol[C_contra]):
-    """Describes a result that is too large for one checkpoint (256 KiB); for people, never read back."""
+    """Makes a text about a result that is too large to store (more than 256 Ki characters). The text is for people; Holdfast does not read
+    it."""
 
     def __call__(self, result: C_contra) -> str: ...

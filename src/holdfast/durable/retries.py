@@ -1,4 +1,5 @@
-"""Retry strategies: given an error and how often it was tried, try again or give up. Pure but for the jitter's `random`."""
+"""Retry strategies: functions that get an error and the number of attempts so far, and decide whether and after which delay another attempt
+follows. They have no side effects; only the jitter uses random numbers."""
 
 from __future__ import annotations
 
@@ -18,10 +19,12 @@ T = TypeVar("T")
 
 @dataclass
 class RetryStrategyConfig:
-    """Delays that grow by a factor.
+    """How often and when `create_retry_strategy` retries: with delays that grow by a factor.
 
-    An error is retried if its message contains one of `retryable_errors` (or matches it, if a compiled pattern), or if it is of one
-    of `retryable_error_types`. If neither is given, every error is retried.
+    There are at most `max_attempts` attempts, the first one included. The delay begins at `initial_delay`, is multiplied by `backoff_rate`
+    after each attempt, and is at most `max_delay`; then `jitter_strategy` makes it partly random. An error is retried if its message
+    contains one of `retryable_errors` (a text, or a compiled pattern that is searched), or if it is an instance of one of
+    `retryable_error_types`. If both are None, every error is retried.
     """
 
     max_attempts: int = 3
@@ -34,18 +37,19 @@ class RetryStrategyConfig:
 
     @property
     def initial_delay_seconds(self) -> int:
-        """The first delay in seconds."""
+        """The first delay in seconds, before jitter."""
         return self.initial_delay.seconds
 
     @property
     def max_delay_seconds(self) -> int:
-        """The longest delay in seconds."""
+        """The longest delay in seconds, before jitter."""
         return self.max_delay.seconds
 
 
 @dataclass
 class LinearRetryStrategyConfig:
-    """Delays that grow by a fixed amount; which errors are retried is said as in `RetryStrategyConfig`."""
+    """How often and when `create_linear_retry_strategy` retries: each delay is `increment` longer than the one before, at most `max_delay`.
+    The other fields mean what they mean in `RetryStrategyConfig`."""
 
     max_attempts: int = 6
     initial_delay: Duration = field(default_factory=lambda: Duration.from_seconds(1))
@@ -57,17 +61,17 @@ class LinearRetryStrategyConfig:
 
     @property
     def initial_delay_seconds(self) -> int:
-        """The first delay in seconds."""
+        """The first delay in seconds, before jitter."""
         return self.initial_delay.seconds
 
     @property
     def increment_seconds(self) -> int:
-        """By how many seconds each delay is longer than the last."""
+        """By how many seconds each delay is longer than the one before."""
         return self.increment.seconds
 
     @property
     def max_delay_seconds(self) -> int:
-        """The longest delay in seconds."""
+        """The longest delay in seconds, before jitter."""
         return self.max_delay.seconds
 
 
@@ -81,7 +85,8 @@ def _is_retryable(error: Exception, patterns: Sequence[str | re.Pattern[str]] | 
 
 
 def create_retry_strategy(config: RetryStrategyConfig | None = None, *, random: Random = CHANCE) -> RetryStrategy:
-    """A strategy whose delays grow by `backoff_rate`; `random` feeds the jitter."""
+    """A retry strategy whose delays are multiplied by `backoff_rate`. `config` None means `RetryStrategyConfig()`; `random` makes the
+    random part of the delays."""
     c = config or RetryStrategyConfig()
 
     def retry_strategy(error: Exception, attempts_made: int) -> RetryDecision:
@@ -94,7 +99,8 @@ def create_retry_strategy(config: RetryStrategyConfig | None = None, *, random: 
 
 
 def create_linear_retry_strategy(config: LinearRetryStrategyConfig | None = None, *, random: Random = CHANCE) -> RetryStrategy:
-    """A strategy whose delays grow by `increment`; `random` feeds the jitter."""
+    """A retry strategy whose delays grow by `increment`. `config` None means `LinearRetryStrategyConfig()`; `random` makes the random part
+    of the delays."""
     c = config or LinearRetryStrategyConfig()
 
     def linear_retry_strategy(error: Exception, attempts_made: int) -> RetryDecision:
@@ -107,31 +113,31 @@ def create_linear_retry_strategy(config: LinearRetryStrategyConfig | None = None
 
 
 class RetryPresets:
-    """Strategies ready to use."""
+    """Retry strategies for common cases. A delay "with full jitter" is a random time from 1 second up to the delay that is named."""
 
     @classmethod
     def none(cls) -> RetryStrategy:
-        """Never retries."""
+        """One attempt, and no retry."""
         return create_retry_strategy(RetryStrategyConfig(max_attempts=1))
 
     @classmethod
     def default(cls) -> RetryStrategy:
-        """The strategy of a step that names none: 6 attempts; the delay is 5 s and doubles up to a minute."""
+        """The strategy of a step without a `retry_strategy`: 6 attempts; the delay is 5 s and doubles up to a minute, with full jitter."""
         return create_retry_strategy(RetryStrategyConfig(max_attempts=6, max_delay=Duration.from_minutes(1), backoff_rate=2))
 
     @classmethod
     def transient(cls) -> RetryStrategy:
-        """For failures that pass quickly: 3 attempts; the delay is 5 s and doubles, and half of it is random."""
+        """For failures that pass quickly: 3 attempts; the delay is 5 s, then 10 s, and half of it is random."""
         return create_retry_strategy(RetryStrategyConfig(max_attempts=3, backoff_rate=2, jitter_strategy=JitterStrategy.HALF))
 
     @classmethod
     def resource_availability(cls) -> RetryStrategy:
-        """For something that is not available yet: 5 attempts; the delay is 5 s and doubles up to five minutes."""
+        """For something that is not available yet: 5 attempts; the delay is 5, 10, 20 and 40 s, with full jitter."""
         return create_retry_strategy(RetryStrategyConfig(max_attempts=5, backoff_rate=2))
 
     @classmethod
     def critical(cls) -> RetryStrategy:
-        """For work that must succeed: 10 attempts; the delay is 1 s and grows by half up to a minute, without a random part."""
+        """For work that must succeed: 10 attempts; the delay is 1 s and grows by half each time, without a random part."""
         return create_retry_strategy(
             RetryStrategyConfig(
                 max_attempts=10,
@@ -144,12 +150,12 @@ class RetryPresets:
 
     @classmethod
     def linear(cls) -> RetryStrategy:
-        """6 attempts after 1, 2, 3, 4 and 5 seconds."""
+        """6 attempts, with delays of 1, 2, 3, 4 and 5 seconds between them, without a random part."""
         return create_linear_retry_strategy(LinearRetryStrategyConfig(jitter_strategy=JitterStrategy.NONE))
 
     @classmethod
     def fixed(cls, interval: Duration | None = None) -> RetryStrategy:
-        """5 attempts with the same pause between them, 5 seconds unless given."""
+        """5 attempts with the delay `interval` between them; None means 5 seconds."""
         delay = Duration.from_seconds(5) if interval is None else interval
         return create_retry_strategy(
             RetryStrategyConfig(max_attempts=5, initial_delay=delay, max_delay=delay, backoff_rate=1, jitter_strategy=JitterStrategy.NONE)
@@ -160,9 +166,9 @@ class RetryPresets:
 class WithRetryConfig(Generic[T]):
     """How `with_retry` runs a block of durable calls again.
 
-    `retry_strategy` None means `create_retry_strategy()`, three attempts. The block runs in a child context of its own, and its last
-    error arrives as ChildContextError; with `wrap_with_run_in_child_context` False it runs in the caller's context and the error
-    arrives as it is.
+    `retry_strategy` None means `create_retry_strategy()`: three attempts. If `wrap_with_run_in_child_context` is True, the block runs in a
+    child context with `child_context_config`, and its last error is raised as ChildContextError. If it is False, the block runs in the
+    caller's context, and its last error is raised unchanged.
     """
 
     retry_strategy: RetryStrategy | None = None
@@ -171,13 +177,13 @@ class WithRetryConfig(Generic[T]):
 
 
 class _Blocking(Protocol):
-    """The context of a `def` handler, as far as it matters here."""
+    """The part of a `def` handler's context that `with_retry` uses."""
 
     def _with_retry(self, func: Callable[[Any, int], T], config: WithRetryConfig[T], name: str | None) -> T: ...
 
 
 class _Awaiting(Protocol):
-    """The context of an `async def` handler."""
+    """The part of an `async def` handler's context that `with_retry` uses."""
 
     def _with_retry(self, func: Callable[[Any, int], Awaitable[T]], config: WithRetryConfig[T], name: str | None) -> Awaitable[T]: ...
 
@@ -191,8 +197,10 @@ def with_retry(context: A, func: Callable[[A, int], Awaitable[T]], config: WithR
 @overload
 def with_retry(context: B, func: Callable[[B, int], T], config: WithRetryConfig[T], name: str | None = None) -> T: ...
 def with_retry(context: Any, func: Callable[[Any, int], Any], config: WithRetryConfig[Any], name: str | None = None) -> Any:
-    """Run `func(context, attempt)`, a block of durable calls, again from its beginning while it raises and the strategy allows.
+    """Run `func(context, attempt)`, a block of durable calls, and return its result. While it raises and the retry strategy allows it, run
+    it again from its beginning.
 
-    Attempts are counted from 1 and lie durable waits apart, named `{name}-backoff-{attempt}`. To be awaited in an `async def` handler.
+    `attempt` counts from 1. Between two attempts there is a durable wait. If `name` is given, the wait is named
+    `{name}-backoff-{attempt}`. In an `async def` handler, await the result.
     """
     return context._with_retry(func, config, name)

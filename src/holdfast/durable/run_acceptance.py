@@ -1,4 +1,4 @@
-"""How the drivers ask the service of workers to accept a run (plan.Accept), through the port."""
+"""How the drivers ask the service of workers, through the port, to accept a run or an entry of a queue (plan.Accept)."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ _NO_RUNS: Final = (
 _NO_QUEUES: Final = (
     f"context.enqueue {_INSIDE}"
     "enqueue over HTTP inside a step: POST /v1/queues/{queue}, with an `idempotency_key` in the body, so that a step that is tried again "
-    "finds the same run."
+    "finds the same execution or run."
 )
 
 
 async def accepted(state: ExecutionState, accept: Accept) -> Order | Failure:
-    """The order of a run, or the refusal, for an `async def` handler."""
+    """The order of the accepted run, or the Failure of a refused one, for an `async def` handler. Raises RunUnavailable if this process
+    cannot run workers."""
     port = _run_port(state, accept)
     try:
         return await port.accept(state.header, accept.identity.operation_id, accept.asked)
@@ -38,7 +39,8 @@ async def accepted(state: ExecutionState, accept: Accept) -> Order | Failure:
 
 
 def accepted_blocking(state: ExecutionState, accept: Accept) -> Order | Failure:
-    """The order of a run, or the refusal, for a `def` handler."""
+    """The order of the accepted run, or the Failure of a refused one, for a `def` handler. Blocks until the answer is there. Raises
+    RunUnavailable if this process cannot run workers."""
     port = _run_port(state, accept)
     try:
         return port.accept_blocking(state.header, accept.identity.operation_id, accept.asked)
@@ -54,8 +56,8 @@ def _run_port(state: ExecutionState, accept: Accept) -> RunPort:
 
 
 def _not_accepted(state: ExecutionState, error: Exception) -> BaseException:
-    """The error for a run that was neither accepted nor refused. The author's code gets it only if no run can ever be accepted here;
-    otherwise the invocation ends, and the next one asks again.
+    """The error for a run that was neither accepted nor refused. If this process can never accept a run, it is a RunUnavailable, which the
+    author's code can catch. Any other error ends the invocation, and the next invocation asks again.
     """
     if isinstance(error, RunUnavailable):
         return RunUnavailable(str(error))

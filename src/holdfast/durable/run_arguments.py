@@ -1,4 +1,4 @@
-"""The arguments of `context.run`: a wrong one raises on the author's own line, before anything is recorded."""
+"""Checks of the arguments of `context.run`: a wrong one raises ValidationError in the author's call, before anything is recorded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.model.typed import Unwritable, without_models
 
 
 def run_asked(worker: object, inputs: object, version: object, constraints: object) -> RunAsked:
-    """Check the arguments, and make a RunAsked of them."""
+    """The request that these arguments make. Raises ValidationError for a wrong argument."""
     worker_id, named = _worker(worker)
     wanted = argument_checks.optional_text(version, "run", "version")
     if named is not None and wanted is not None and named != wanted:
@@ -26,7 +26,8 @@ def run_asked(worker: object, inputs: object, version: object, constraints: obje
 
 
 def _worker(given: object) -> tuple[str, str | None]:
-    """The id and the version in `id` or `id@version`. A file is refused: the service serves files, a function names workers."""
+    """The id and the version in `id` or `id@version`; the version is None if there is none. Raises ValidationError for the path of a file:
+    a function names a worker by its id."""
     if not isinstance(given, str):
         called = getattr(given, "__name__", type(given).__name__)
         raise ValidationError(
@@ -45,7 +46,8 @@ def _worker(given: object) -> tuple[str, str | None]:
 
 
 def _object(given: object, what: str) -> dict[str, Any]:
-    """A mapping as plain JSON values."""
+    """A mapping, a dataclass or a pydantic model as a dictionary, in which each model is written as JSON. Raises ValidationError for any
+    other value."""
     if isinstance(given, Mapping):
         given = dict(given)
     try:
@@ -53,5 +55,5 @@ def _object(given: object, what: str) -> dict[str, Any]:
     except (Unwritable, RecursionError) as error:
         raise ValidationError(f"run: the {what} cannot be written as JSON: {error}.") from None
     if not isinstance(plain, dict):
-        raise ValidationError(f'run: {what} is {argument_checks.shown(given)}; it must be an object, such as {{"url": "https://…"}}.')
+        raise ValidationError(f'run: {what} is {argument_checks.shown(given)}; it must be a dict, such as {{"url": "https://…"}}.')
     return plain

@@ -1,7 +1,7 @@
 """The response of a run, as `context.run` gives it to a durable function, and the error for a response that is not `ok`.
 
-It has the fields of the response that `engine.run` gives outside. These are dataclasses, so a function may return one, or give it to a
-step. A replay makes an equal one from the recorded text.
+It has the fields of the response that `engine.run` gives outside a durable function. The classes are dataclasses, so a durable function may
+return a response, or use it in a step. A replay makes an equal response from the recorded text.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from decimal import Decimal
 from typing import Any, Final
 
 from holdfast.durable.exceptions import DurableOperationError, register_operation_error
-from holdfast.model import reading
+from holdfast.model import json_structs
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunError:
-    """Why a run did not end well."""
+    """The error of a run. `retry_after_seconds` is None if no time is known; `details` depends on the code."""
 
     error_code: str
     message: str
@@ -48,7 +48,7 @@ class RunUsage:
 
 @dataclass(frozen=True, kw_only=True)
 class RunObservability:
-    """What operators look at."""
+    """Facts about a run for operators: its trace, its number of attempts, its duration and what it used."""
 
     trace_id: str = ""
     span_id: str | None = None
@@ -78,7 +78,7 @@ class RunResponse:
     """The result of a worker's run."""
 
     run_id: str
-    """The run, for `holdfast runs show`; empty if the request was refused and no run began."""
+    """The id of the run, for `holdfast runs show`; empty if no run began, or if the run ended without a response."""
     worker_id: str
     version: str
     status: str
@@ -96,7 +96,7 @@ class RunResponse:
         return self.observability.usage
 
 
-_decoder: Final = reading.decoder(RunResponse)
+_decoder: Final = json_structs.decoder(RunResponse)
 _WITHOUT_RESPONSE: Final = {
     "timeout": ("retryable_error", True),
     "cancelled": ("permanent_error", False),
@@ -104,7 +104,7 @@ _WITHOUT_RESPONSE: Final = {
     "worker_not_found": ("invalid_request", False),
     "rate_limited": ("retryable_error", True),
 }
-"""The status of the codes that runs without a response of their own have, and whether they are retryable."""
+"""For each error code of a run that ended without a response: the status, and whether the error is retryable."""
 
 
 def response_from(text: str) -> RunResponse:
@@ -113,7 +113,7 @@ def response_from(text: str) -> RunResponse:
 
 
 def without_response(worker_id: str, version: str | None, code: str, message: str) -> RunResponse:
-    """The response of a run that ended without one."""
+    """A response with this error code, for a run that ended without one. Its `run_id` is empty."""
     status, retryable = _WITHOUT_RESPONSE[code]
     error = RunError(error_code=code, message=message, retryable=retryable)
     return RunResponse(run_id="", worker_id=worker_id, version=version or "", status=status, error=error)

@@ -1,6 +1,7 @@
 """A scope: one context's part of the execution. It counts the context's calls, knows whether the context replays, and derives time and ids.
 
-Both contexts (`def` and `async def`) use it. One strand uses a scope at a time: with two the order of ids would depend on luck.
+Both contexts (`def` and `async def`) use it. One strand (the handler, or one branch) uses a scope at a time: with two strands the order of
+the ids could differ from replay to replay.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from holdfast.model.operations import OPEN, Action, Operation, SubType, Type
 log = logging.getLogger("holdfast.durable")
 
 _BUSY = (
-    "This context is already busy with a durable call. A context makes one call at a time, so that its calls have the same order on "
-    "every replay: for work side by side use a child context each (`context.parallel`), and inside a step or a child context use what "
-    "that function was given, not the context around it."
+    "This context is already busy with a durable call. A context makes one call at a time, so that its calls have the same order in "
+    "every replay. For concurrent work use `context.parallel`, which gives each branch a context of its own. Inside a step or a child "
+    "context use the context that the function gets as its argument, not the context around it."
 )
 _SWALLOWED = (
     "A suspension was swallowed: a durable call raised SuspendExecution to leave the function until it is invoked again, and an "
@@ -43,13 +44,13 @@ _NOT_CONTINUED = (
 
 
 _NOT_LOOKED_AT = (
-    "%s/%s: in %s %d of %d branches failed, and the code never looked at that. Call throw_if_error() on the result to fail with the first "
-    "error, or failed() to see which; a CompletionConfig that tolerates failures says that they are expected"
+    "%s/%s: in %s %d of %d branches failed, and the code never looked at that. Call throw_if_error() on the result to raise the first "
+    "error, or failed() to get the failed branches. If failures are expected, use a CompletionConfig that tolerates them"
 )
 
 
 class Unread(NamedTuple):
-    """The result of a map or parallel in which branches failed."""
+    """The result of a `map` or `parallel` in which branches failed: the call, the result, and the numbers of failed and of all branches."""
 
     at: Identity
     result: object
@@ -62,7 +63,7 @@ class Unread(NamedTuple):
 
 
 class Scope:
-    """Where the calls of one context are counted."""
+    """The state of one context: the number of its calls, whether it replays, and what it must check when its code ends."""
 
     __slots__ = (
         "_busy",
@@ -104,7 +105,7 @@ class Scope:
         self.suspended = False
         """Whether a suspension passed through this context. If code calls the context again, it has caught the suspension."""
         self.continuing = False
-        """Whether the handler called continue_as_new. If its code goes on after that, it has caught the exception."""
+        """Whether the handler called continue_as_new. If the handler returns after that, it has caught the exception."""
         self.unstarted: Unstarteds | None = None
         """Calls that were made and have not begun. None if there are none, to save memory: ten thousand contexts may wait."""
         self.unread: tuple[Unread, ...] = ()
@@ -128,11 +129,11 @@ class Scope:
         return self._logger
 
     def log_to(self, logger: LoggerInterface) -> None:
-        """Log through another logger."""
+        """Use this logger for the lines of this scope, and of the scopes that it makes later."""
         self._log_to, self._logger = logger, None
 
     def logger_in(self, identity: Identity, attempt: int) -> Logger:
-        """Logs with the fields of one attempt of an operation."""
+        """A logger that adds the fields of one attempt of an operation to each line."""
         place = (identity.parent_id, identity.operation_id, identity.name, attempt)
         return Logger.where(self._logs_to(), lambda: LogInfo(self.state, *place), self.is_replaying)
 
@@ -165,11 +166,13 @@ class Scope:
         return Identity(operation_id(identity.operation_id, index), Type.CONTEXT, sub_type.value, identity.operation_id, name)
 
     def call(self, identity: Identity) -> _Call:
-        """A context manager around one durable call: checks that it is the only one, and notices the end of the replay."""
+        """A context manager around one durable call. It raises if another call of this context is under way, and notices the end of the
+        replay."""
         return _Call(self, identity)
 
     def began(self, identity: Identity) -> bool:
-        """Note that a durable call begins. Returns whether an earlier invocation waited in this call."""
+        """Note that a durable call begins. Returns whether the replay ends after this call, because its operation is still open. Raises
+        ExecutionError if another call of this context is under way."""
         self._check_free()
         self._busy = True
         return self._begin_call(identity) if self.replaying else False
@@ -196,7 +199,8 @@ class Scope:
         self._seen_at = max(self._seen_at, done.ended_at or done.started_at)
 
     def check_not_swallowed(self) -> None:
-        """Refuse the result of code that caught a suspension and went on."""
+        """Raise ExecutionError if the context's code returned although it should not have: it caught a suspension, or a continue_as_new, or
+        made a durable call that it never awaited."""
         if self.suspended:
             raise ExecutionError(_SWALLOWED)
         if self.continuing:
@@ -213,7 +217,7 @@ class Scope:
             self.unstarted[plan] = call
 
     def awaited(self, plan: Plan[Any]) -> None:
-        """Note that a call is awaited, or run by a task."""
+        """Note that a call begins: the code awaits it, or a task runs it."""
         if self.unstarted is not None:
             self.unstarted.pop(plan, None)
             if not self.unstarted:
@@ -228,12 +232,14 @@ class Scope:
         self.unread = ()
 
     def leave(self) -> None:
-        """The context's code is over, with a result or an error: close the calls that were never awaited, without a warning."""
+        """Close the calls that were never awaited, so that Python does not warn about them. Called when the context's code has ended, with
+        a result or an error."""
         if self.unstarted:
             let_go(self.unstarted)
 
     def _begin_call(self, identity: Identity) -> bool:
-        """End the replay before new work; returns whether the replay ends after the call instead."""
+        """End the replay now if the call is new, or a step that has not ended. Returns whether the replay ends after the call, because its
+        operation is open and of another type."""
         found: Operation | None = self.state.operations.get(identity.operation_id)
         if found is not None and self.state.hooks is not None:
             with contextlib.suppress(NonDeterministicExecutionError):  # the call itself raises if it is another operation
@@ -247,7 +253,8 @@ class Scope:
     # --- changed code
 
     def patched(self, name: str) -> bool:
-        """Whether the code behind a marker runs. The first call in this context decides, so that a loop always gets the same answer."""
+        """Whether the changed code runs (`context.patched`). The first call with this name in this context decides, so that a loop always
+        gets the same answer."""
         self._check_free()
         known = self._patches = self._patches if self._patches is not None else {}
         if name not in known:
@@ -260,13 +267,13 @@ class Scope:
         return known[name]
 
     def _goes_on(self) -> bool:
-        """Whether the history has more of this context than was replayed so far: the next call, or the context's end."""
+        """Whether the history has the next call of this context, or its end."""
         operations = self.state.operations
         around = [operations[id] for id in {self.prefix, self.parent_id} if id is not None and id in operations]
         return operation_id(self.prefix, self._count + 1) in operations or any(op.status not in OPEN for op in around)
 
     def _mark(self, at: Identity) -> bool:
-        """Record the marker. It goes with the next write, before everything that this context does later."""
+        """Record the marker, and return True. The marker is written with the next write, before all later calls of this context."""
         update = at.update(Action.SUCCEED)
         if self.state.hooks is not None:
             self.state.hooks.recording(update)
@@ -276,21 +283,22 @@ class Scope:
     # --- the same on every replay, without a checkpoint
 
     def now(self) -> datetime:
-        """The service's time at the end of this context's latest operation."""
+        """The service's time at this context's latest durable call: when its operation ended, or when it began if it is still open. Before
+        the first call: when the execution began."""
         return datetime.fromtimestamp(self._seen_at / 1000, UTC)
 
     def uuid(self) -> uuid.UUID:
-        """A unique id, the same on every replay."""
+        """A new UUID at each call. A replay gets the same UUIDs in the same order."""
         self._uuids += 1
         return uuid.UUID(bytes=self._derived("uuid", self._uuids)[:16], version=4)
 
     def random(self) -> float:
-        """A number from 0 up to 1."""
+        """A random number at each call, from 0 up to but not including 1. A replay gets the same numbers in the same order."""
         self._chances += 1
         return int.from_bytes(self._derived("random", self._chances)[:7], "big") / (1 << 56)
 
     def remaining(self) -> timedelta:
-        """How long until the execution times out. Differs between replays, as time does."""
+        """How long until the execution times out; zero if that time has passed. Differs between replays."""
         state = self.state
         return timedelta(milliseconds=max(0, state.header.deadline - state.clock.now()))
 

@@ -1,10 +1,11 @@
-"""How values become the text of a checkpoint and values again.
+"""How values are written as the text of a checkpoint, and read back.
 
-The default, `ExtendedTypeSerDes`, writes scalars and lists of them as plain JSON. Everything else goes into envelopes, all the way
-down: `{"t": tag, "v": value}`, so that a tuple comes back as a tuple and a date as a date. `{"a": 1}` is written as
-`{"t":"m","v":{"a":{"t":"i","v":1}}}`. The text equals the official SDK's to the byte.
+The default, `ExtendedTypeSerDes`, writes a scalar, and a list that has only scalars and such lists, as plain JSON. Any other value becomes
+an envelope `{"t": tag, "v": value}`, and so does each value inside it: a tuple is read back as a tuple and a date as a date. `{"a": 1}` is
+written as `{"t":"m","v":{"a":{"t":"i","v":1}}}`. AWS's SDK writes exactly the same text.
 
-Every step passes here twice, so text is written directly, by one function per type, without building the envelopes as objects.
+Each step writes and reads a value here, so speed matters: one function for each type writes the text directly, without making objects for
+the envelopes.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class TypeTag(StrEnum):
 _quote: Callable[[str], str] = encode_basestring_ascii
 _plain_json = json.JSONEncoder(separators=(",", ":")).encode
 _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-# Subclasses may print themselves as they like (an IntEnum does); what is kept is the number.
+# A subclass may have a `__repr__` of its own (an IntEnum has); the text must be that of the number.
 _int_text = int.__repr__
 _float_repr = float.__repr__
 
@@ -142,18 +143,19 @@ def _members(value: dict[Any, Any]) -> str:
 
 
 def _key(key: object) -> str:
-    """JSON knows only text as a key; numbers, booleans and None become text as json.dumps has it."""
+    """The JSON text of a dictionary key. A number, a boolean or None becomes a text as in `json.dumps`; a tuple raises SerDesError."""
     if isinstance(key, tuple):
         raise SerDesError("Tuple keys not supported")
     return _plain_json({key: None}).removeprefix("{").removesuffix(":null}")
 
 
 class _Unsupported(Exception):
-    """There is no writer for a type; `_written` says which and where."""
+    """There is no writer for a type. `_write` raises an error in its place that names the type."""
 
 
 class _Writers(dict[type, Callable[[Any], str]]):
-    """Exact types are looked up; a subclass is written as the first type it derives from."""
+    """The writer of each type. A subclass is written like the first type in this dictionary that it derives from; else a dataclass or a
+    pydantic model is written as its JSON. Raises _Unsupported for any other type."""
 
     def __missing__(self, kind: type) -> Callable[[Any], str]:
         for base, write in self.items():
@@ -225,7 +227,7 @@ def _parse(data: str) -> Any:
         if end == len(data):
             return value
     except (StopIteration, TypeError):
-        pass  # white space, bytes, or no JSON: the standard library has the right message
+        pass  # white space, bytes, or no JSON: `json.loads` reads the text or raises its own error
     return json.loads(data)
 
 
@@ -307,7 +309,7 @@ class PassThroughSerDes(SerDes[T]):
     """Stores text unchanged."""
 
     def serialize(self, value: T, _: SerDesContext) -> str:
-        """The value, which must be a text."""
+        """The value itself, which must be a str."""
         return cast(str, value)
 
     def deserialize(self, data: str, _: SerDesContext) -> T:
@@ -316,20 +318,23 @@ class PassThroughSerDes(SerDes[T]):
 
 
 class JsonSerDes(SerDes[T]):
-    """Plain JSON: what other languages read; a tuple comes back as a list.
+    """Writes and reads plain JSON, which programs in other languages can read. A tuple is read back as a list.
 
-    `JsonSerDes(Order)` gives back an `Order`, which is a dataclass or a pydantic model, or anything with one in it: `list[Order]`.
+    `JsonSerDes(Order)` reads the JSON as an `Order`, which is a dataclass or a pydantic model. A type that contains one works, too:
+    `JsonSerDes(list[Order])`.
     """
 
     def __init__(self, type: Any = None) -> None:
         self.named = type
 
     def serialize(self, value: T, _: SerDesContext) -> str:
-        """The value as JSON; dataclasses and pydantic models are written as theirs."""
+        """The value as JSON text; a dataclass or a pydantic model becomes a JSON object. Raises TypeError for a type that JSON does not
+        have."""
         return json_text(value, OF_A_PAYLOAD)
 
     def deserialize(self, data: str, _: SerDesContext) -> T:
-        """The value of the JSON."""
+        """The value that the JSON text describes, in the class that was given to JsonSerDes. Raises SerDesError if it does not fit that
+        class."""
         value = json.loads(data)
         if self.named is None:
             return cast(T, value)
@@ -340,14 +345,15 @@ class JsonSerDes(SerDes[T]):
 
 
 class ExtendedTypeSerDes(SerDes[T]):
-    """The default: JSON that also keeps bytes, UUID, Decimal, datetime, date, tuple and BatchResult what they are."""
+    """The default serdes: JSON with type tags, so that bytes, UUID, Decimal, datetime, date, tuple and BatchResult are read back in their
+    own type."""
 
     def serialize(self, value: Any, context: SerDesContext | None = None) -> str:
-        """The value as JSON with envelopes."""
+        """The value as JSON, in envelopes that name the types."""
         return _write(value)
 
     def deserialize(self, data: str, context: SerDesContext | None = None) -> Any:
-        """The value that was written."""
+        """The value in a text that `serialize` made."""
         return _read(data)
 
 
@@ -356,24 +362,28 @@ EXTENDED_TYPES_SERDES: SerDes[Any] = ExtendedTypeSerDes()
 
 
 def serialize(serdes: SerDes[T] | None, value: T, operation_id: str, durable_execution_arn: str) -> str:
-    """Write a value with this serdes, or the default. Whatever fails arrives as SerDesError; RetryableSerDesError passes."""
+    """The text of a value, written by this serdes; None means the default serdes. Raises SerDesError if the serdes raises an error; only
+    RetryableSerDesError is raised unchanged."""
     try:
         if serdes is None:
             return _write(value)
         text: object = serdes.serialize(value, SerDesContext(operation_id, durable_execution_arn))
         if text is not None and not isinstance(text, str):
-            raise SerDesError(f"{type(serdes).__name__}.serialize gave {type(text).__name__}, not str, for id: {operation_id}.")
+            raise SerDesError(
+                f"{type(serdes).__name__}.serialize returned {type(text).__name__} for operation {operation_id}; it must return str."
+            )
         return cast("str", text)
     except (RetryableSerDesError, SerDesError):
         raise
     except Exception as error:
-        # The checkpoint will keep the message only; the traceback is nowhere else.
+        # The checkpoint stores only the message, so the traceback is logged here.
         logger.exception("Serialization failed for id: %s", operation_id)
         raise SerDesError(f"Serialization failed for id: {operation_id}, error: {error}.") from error
 
 
 def deserialize(serdes: SerDes[T] | None, data: str, operation_id: str, durable_execution_arn: str) -> T:
-    """Read a value with this serdes, or the default. Whatever fails arrives as SerDesError; RetryableSerDesError passes."""
+    """The value in a text, read by this serdes; None means the default serdes. Raises SerDesError if the serdes raises an error; only
+    RetryableSerDesError is raised unchanged."""
     try:
         if serdes is None:
             return cast(T, _read(data))

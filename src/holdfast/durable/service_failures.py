@@ -1,6 +1,6 @@
-"""Decides what a failed call to the service ends: only this invocation, or the whole execution.
+"""Decides what a failed call to the Lambda service ends: only this invocation, or the whole execution.
 
-Pure: it reads what boto3 says about the failure. The exceptions built on it are in exceptions.py, which re-exports these names.
+It uses only what boto3 says about the failure. exceptions.py has the exceptions that use this decision, and exports these names again.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ class AwsErrorMetadata(TypedDict):
 
 
 class DurableApiErrorCategory(Enum):
-    """INVOCATION: the service invokes again. EXECUTION: the execution fails."""
+    """What a failed call ends. INVOCATION: this invocation; the service invokes the function again. EXECUTION: the execution fails."""
 
     INVOCATION = "INVOCATION"
     EXECUTION = "EXECUTION"
 
 
 def categorize(error: Mapping[str, Any] | None, metadata: Mapping[str, Any] | None) -> DurableApiErrorCategory:
-    """The category of a failure. A mistake of the caller (4xx) fails the execution; throttling, stale tokens and errors of the service fail
-    only this invocation."""
+    """The category of a failure. A mistake of the caller (HTTP status 4xx) and a problem with a KMS key fail the execution. Throttling
+    (429), an old checkpoint token and any other error fail only this invocation."""
     if not error:
         return DurableApiErrorCategory.INVOCATION
     code, text = error.get("Code") or "", error.get("Message") or ""
@@ -54,6 +54,6 @@ def categorize(error: Mapping[str, Any] | None, metadata: Mapping[str, Any] | No
     status = (metadata or {}).get("HTTPStatusCode") or 0
     if not BAD_REQUEST_ERROR <= status < SERVICE_ERROR or status == TOO_MANY_REQUESTS_ERROR:
         return DurableApiErrorCategory.INVOCATION
-    # The service has changed the capitals of this text before; comparing them would fail healthy executions.
+    # The service has changed the upper and lower case of this text before, so the case is not compared.
     stale_token = code == INVALID_PARAMETER_VALUE_EXCEPTION and text.lower().startswith(INVALID_CHECKPOINT_TOKEN_PREFIX.lower())
     return DurableApiErrorCategory.INVOCATION if stale_token else DurableApiErrorCategory.EXECUTION

@@ -1,7 +1,7 @@
 """What a running handler knows about its execution: the operations, its token, and the updates that are not written yet.
 
-One write is under way at a time, because each write uses up the token of the one before. Updates that are recorded meanwhile are written
-together by the next write. The two drivers differ only in how they wait.
+One write is under way at a time, because each write needs the token that the write before it returned. Updates that are recorded meanwhile
+are written together by the next write. The two drivers differ only in how they wait.
 """
 
 from __future__ import annotations
@@ -60,20 +60,21 @@ class ExecutionState:
         self.revision: int = invocation.header.revision
         self.unwritten: list[Update] = []
         self.broken: BaseException | None = None
-        """Why nothing can be written any more. The updates of a failed write are lost, so every strand gets this error."""
+        """Why nothing can be written any more; None if writing works. The updates of a failed write are lost, so every strand gets this
+        error."""
         self.suspended = False
         """Whether a suspension was raised. Then nothing may be recorded any more."""
         self.misuse: str | None = None
-        """Whether user code cancelled a durable call, which a replay could not repeat."""
+        """The error message if user code cancelled a durable call, which a replay could not repeat; else None."""
         self.mismatch: NonDeterministicExecutionError | None = None
-        """The error that says that the code does not match the history."""
+        """The error that says that the code does not match the history; None if there was no such error."""
         self.quarantines = False
         """Whether a mismatch quarantines the execution. If it does, the handler can make no more durable calls after a mismatch, even if it
         caught the error."""
         self.unwritten_since = 0.0
         self.stragglers = stragglers
         self.hooks: Hooks | None = None
-        """The hooks that call plugins; None without plugins."""
+        """The hooks that call plugins; None if there are no plugins."""
         if not invocation.fresh:
             for operation in port.state(invocation.token):
                 self.operations[operation.id] = operation
@@ -85,11 +86,12 @@ class ExecutionState:
 
     @property
     def ends_ride(self) -> bool:
-        """Whether the end of a context is written with the next write, so that the code goes on without waiting for it."""
+        """Whether the end of a context is written with the next write, so that the code continues without waiting for it."""
         return False
 
     def look(self, identity: Identity) -> Operation | None:
-        """The recorded operation with this id; raises if it is another operation than the code asks for."""
+        """The recorded operation with this id; None if it is not recorded. Raises NonDeterministicExecutionError if it is another operation
+        than the code asks for."""
         self.check_usable()
         found = self.operations.get(identity.operation_id)
         if found is not None:
@@ -99,7 +101,8 @@ class ExecutionState:
         return found
 
     def check_usable(self) -> None:
-        """Refuse durable calls after a suspension, after a write that failed, and after a mismatch that quarantines."""
+        """Raise if durable calls are no longer possible: after a suspension, after a write that failed, or after a mismatch that
+        quarantines."""
         if self.broken is not None:
             raise self.broken
         if self.mismatch is not None and self.quarantines:
@@ -108,22 +111,22 @@ class ExecutionState:
             raise SuspendExecution(_SUSPENDED)
 
     def raised(self, error: BaseException) -> None:
-        """A durable call raised: remember the first error that says that the code does not match the history."""
+        """Note that a durable call raised this error. The first error that says that the code does not match the history is kept."""
         if self.mismatch is None and isinstance(error, NonDeterministicExecutionError):
             self.mismatch = error
 
     def learn(self, operations: Iterable[Operation]) -> None:
-        """Store operations as they are now."""
+        """Store these operations in their present state."""
         for operation in operations:
             self.operations[operation.id] = operation
 
     def record(self, update: Update) -> None:
-        """Take an update for the next write."""
+        """Add an update to the next write."""
         self.check_usable()
         self.unwritten.append(update)
 
     def record_later(self, update: Update) -> None:
-        """Take a deferred update: it goes with the next write, or alone if no write follows soon."""
+        """Add a deferred update: it is written with the next write, or alone if no write follows within some milliseconds."""
         first = not self.unwritten
         self.record(update)
         if first:
@@ -131,14 +134,15 @@ class ExecutionState:
             self.stragglers.add(self)
 
     def write_deferred(self) -> None:
-        """Write the deferred updates, if they are not written yet. The strand that writes next gets a failure."""
+        """Write the deferred updates, if they are not written yet. If the write fails, the strand that writes next gets the error."""
         raise AssertionError("a driver implements write_deferred")
 
     def applied(self, answer: Checkpointed) -> None:
-        """A write is on disk: take its token and its changes."""
+        """Take over the new token and the changed operations of a write that is on disk. Raises BackgroundThreadError if the execution
+        has ended."""
         self.revision = answer.revision
         if answer.token is None:
-            raise BackgroundThreadError("The execution is over.", LeaseLost())
+            raise BackgroundThreadError("The execution has ended.", LeaseLost())
         self.token = answer.token
         if self.hooks is None:
             self.learn(answer.operations)
@@ -146,7 +150,8 @@ class ExecutionState:
             self.hooks.learning(answer.operations, self.learn)
 
     def failed(self, error: HoldfastError) -> BackgroundThreadError:
-        """A write was refused, so this invocation cannot go on. The execution fails only where the handler made a mistake."""
+        """The error that ends this invocation after a write that failed. The execution fails, too, if the error is a Rejected: then the
+        handler made a mistake."""
         source: Exception = error
         if isinstance(error, Rejected):
             source = CheckpointError(f"The checkpoint was refused: {error}", DurableApiErrorCategory.EXECUTION)

@@ -1,7 +1,7 @@
-"""Stragglers: deferred updates that no other write has taken along within 5 ms.
+"""Stragglers: deferred updates that no other write has included within 5 ms.
 
-The START of an at-least-once step is not worth a commit of its own, so it waits for the next write. But a step with a long body must show
-that it began, so a timer or a thread writes what has waited too long.
+The START of an at-least-once step is not worth a commit of its own, so it waits for the next write. But the history must show that a step
+with a long body has begun, so a timer or a thread writes the updates that have waited too long.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class Stragglers(Protocol):
 
 
 def _due(states: dict[Deferring, None]) -> list[Deferring]:
-    """The states whose updates have waited long enough. States whose updates were written meanwhile are dropped."""
+    """Remove the states whose updates have waited long enough from `states`, and return them. States whose updates were written meanwhile
+    are removed, too."""
     now = monotonic()
     due = []
     for state in list(states):
@@ -48,7 +49,7 @@ def _due(states: dict[Deferring, None]) -> list[Deferring]:
 
 
 def _write(state: Deferring) -> None:
-    """Write the deferred updates of one state. An error must not stop the timer or the thread that serves the other states."""
+    """Write the deferred updates of one state. An error is logged, so that the timer or the thread can serve the other states."""
     try:
         state.write_deferred()
     except Exception:
@@ -84,7 +85,7 @@ class Unhurried:
         """Note a state that has a deferred update."""
 
     def close(self) -> None:
-        """There is nothing to stop."""
+        """Does nothing: there is no thread to stop."""
 
 
 class ThreadStragglers:
@@ -107,7 +108,7 @@ class ThreadStragglers:
         self._wake.set()
 
     def close(self, *, wait: bool = False) -> None:
-        """Stop the thread; with `wait` return when it is gone and its last write is done."""
+        """Stop the thread. With `wait`, return only when the thread has ended and its last write is done."""
         self._closed = True
         self._wake.set()
         if wait and self._thread is not None:

@@ -21,14 +21,14 @@ _ARN = re.compile(r"arn:[^:]*:lambda:[^:]*:[^:]*:function:([^:/]+):[^:/]+/durabl
 
 @dataclass(frozen=True)
 class OperationContext:
-    """What every function run inside an operation gets."""
+    """The base of the objects that functions inside operations get."""
 
     logger: LoggerInterface
 
 
 @dataclass(frozen=True)
 class StepContext(OperationContext):
-    """What a step's function gets; `attempt` counts from 1."""
+    """What a step's function gets. `attempt` is the number of this attempt, from 1."""
 
     attempt: int
 
@@ -40,7 +40,7 @@ class WaitForCallbackContext(OperationContext):
 
 @dataclass(frozen=True)
 class WaitForConditionCheckContext(OperationContext):
-    """What the check of `wait_for_condition` gets; `attempt` counts from 1."""
+    """What the check of `wait_for_condition` gets. `attempt` is the number of this check, from 1."""
 
     attempt: int
 
@@ -52,12 +52,12 @@ class Callback(Protocol[C_co]):
 
     @abstractmethod
     def result(self) -> C_co | None:
-        """The answer; suspends the execution until there is one."""
+        """Wait for the answer and return it; None if it has no value. The execution may be suspended meanwhile."""
         ...
 
 
 class BatchResult(Protocol[T]):
-    """What map and parallel return; the whole of it is in concurrency/models.py."""
+    """What `map` and `parallel` return. This is only a part; the class with all methods is in concurrency/models.py."""
 
     @abstractmethod
     def get_results(self) -> list[T]:
@@ -66,16 +66,17 @@ class BatchResult(Protocol[T]):
 
 
 class DurableContext(Protocol):
-    """What a handler makes durable calls on. Each is recorded once and answered from the record on every replay."""
+    """The object on which a handler makes durable calls. The result of a call is recorded once, and a replay returns the recorded
+    result."""
 
     @abstractmethod
     def step(self, func: Callable[[StepContext], T], name: str | None = None, config: StepConfig | None = None) -> T:
-        """Run a function and keep its result."""
+        """Run a function, record its result and return it."""
         ...
 
     @abstractmethod
     def run_in_child_context(self, func: Callable[[DurableContext], T], name: str | None = None, config: ChildConfig[T] | None = None) -> T:
-        """Run durable calls as one operation with a result of its own."""
+        """Run a function that makes durable calls, with a context of its own, as one operation; return its result."""
         ...
 
     @abstractmethod
@@ -86,7 +87,7 @@ class DurableContext(Protocol):
         name: str | None = None,
         config: MapConfig[U] | None = None,
     ) -> BatchResult[T]:
-        """Run a function for every input, each in a branch of its own."""
+        """Run a function for every input concurrently, each in a branch of its own."""
         ...
 
     @abstractmethod
@@ -96,22 +97,22 @@ class DurableContext(Protocol):
         name: str | None = None,
         config: ParallelConfig | None = None,
     ) -> BatchResult[T]:
-        """Run several functions side by side, each in a branch of its own."""
+        """Run several functions concurrently, each in a branch of its own."""
         ...
 
     @abstractmethod
     def wait(self, duration: Duration, name: str | None = None) -> None:
-        """Suspend for this long."""
+        """Wait until this time has passed; the execution may be suspended meanwhile."""
         ...
 
     @abstractmethod
     def create_callback(self, name: str | None = None, config: CallbackConfig | None = None) -> Callback[Any]:
-        """Create a callback that an outside system answers."""
+        """Create a callback that an outside system answers, and return it; this does not wait for the answer."""
         ...
 
 
 class LambdaContext(Protocol):
-    """The context object of the Lambda runtime, where there is one."""
+    """The context object of the Lambda runtime. A handler has one only on AWS Lambda, or in a process of the Lambda runtime."""
 
     aws_request_id: str
     log_group_name: str | None = None
@@ -131,7 +132,7 @@ class LambdaContext(Protocol):
 
 @dataclass(frozen=True)
 class DurableExecutionArn:
-    """The parts of `arn:…:function:<function>:<version>/durable-execution/<execution name>/<invocation id>` that identify it."""
+    """Three parts of an execution's ARN: `arn:…:function:<function>:<version>/durable-execution/<execution name>/<invocation id>`."""
 
     function_name: str
     execution_name: str

@@ -1,7 +1,9 @@
-"""Durable calls that the code never awaited. They took their place in the order and never ran, so the execution fails.
+"""Finds durable calls that an `async def` handler made and never awaited. Such a call has a place in the order, but it never ran. If the
+code of the context returned, the execution fails, and the error names these calls.
 
-Every call of an `async def` handler is remembered until it begins. The calls that are left when a context ends were not awaited. This does
-not depend on the garbage collector: the scope holds the coroutine until then and closes it, so that Python does not warn as well.
+The scope keeps every call until it begins. When the context ends, a call that has not begun was not awaited, unless it is in an asyncio
+task: then it will still begin. The scope closes the coroutines of the calls that were not awaited. So Python prints no warning of its own
+about them, and the result does not depend on the garbage collector.
 """
 
 from __future__ import annotations
@@ -37,13 +39,14 @@ Unstarteds = dict[Plan[Any], Unstarted]
 
 
 def remembered(plan: Plan[Any], coroutine: Coroutine[Any, Any, Any], at: Identity | None) -> tuple[Plan[Any], Unstarted]:
-    """A call that has not begun. The author's frame is three frames out, or further."""
+    """The plan and the record of a call that has not begun. The line of the author's code is found at least three frames up the stack."""
     frame = calling_frame(4)
     return plan, Unstarted(coroutine, at, frame.f_code, frame.f_lasti)
 
 
 def let_go(calls: Unstarteds) -> list[Unstarted]:
-    """Close the calls that will not begin, and return them. A call inside a task will begin; a closed call has ended."""
+    """Close the calls that will not begin, and return them. Left out are calls in an asyncio task, which will begin, and calls that are
+    closed already."""
     tasks = {task.get_coro() for task in asyncio.all_tasks()}
     left = [
         call for call in calls.values() if call.coroutine not in tasks and inspect.getcoroutinestate(call.coroutine) == inspect.CORO_CREATED

@@ -22,13 +22,14 @@ class Threads(Protocol):
 
 
 async def ran_in_time(run: Run, threads: Threads) -> Any:
-    """Call user code with a time limit. The time begins with the body: waiting for a free thread does not count."""
+    """Call user code with a time limit. The time begins when the body begins, so waiting for a free thread is not included. Raises
+    TimeoutError if the body does not end in time."""
     loop, seconds = asyncio.get_running_loop(), run.timeout or 0.0
     cancelled = is_async(run.func)
     limit = asyncio.timeout(seconds if cancelled else None)
 
     def begin() -> None:
-        with contextlib.suppress(RuntimeError):  # the body is over already
+        with contextlib.suppress(RuntimeError):  # the body has already ended
             limit.reschedule(loop.time() + seconds)
 
     def body(*arguments: Any) -> Any:
@@ -45,7 +46,8 @@ async def ran_in_time(run: Run, threads: Threads) -> Any:
 
 
 async def ran(run: Run, threads: Threads) -> Any:
-    """Call user code: an `async def` on the loop, a step's plain `def` in a thread, because it may block."""
+    """Call user code: an `async def`, and code that makes durable calls itself (`inline`), on the loop; any other `def` in a thread,
+    because it may block."""
     func = run.func
     if run.inline or is_async(func):
         value = func(*run.arguments)
@@ -56,7 +58,7 @@ async def ran(run: Run, threads: Threads) -> Any:
 
 
 def is_async(func: Callable[..., Any]) -> bool:
-    """Whether a call of this function gives a coroutine, also behind Holdfast's own wrappers."""
+    """Whether a call of this function returns a coroutine. Holdfast's own wrappers around an author's function are looked through."""
     func = getattr(func, "_original", func)
     code = getattr(func, "__code__", None)
     return bool(code.co_flags & inspect.CO_COROUTINE) if code is not None else inspect.iscoroutinefunction(func)

@@ -1,4 +1,5 @@
-"""Wait strategies: given the state that was polled and how often, look again later or stop. Pure but for the jitter's `random`."""
+"""Wait strategies: functions that get the state after a check and the number of checks so far, and decide whether and after which delay to
+check again. They have no side effects; only the jitter uses random numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ T = TypeVar("T")
 
 @dataclass
 class WaitStrategyConfig(Generic[T]):
-    """Poll while `should_continue_polling(state)` says so, with growing delays, `max_attempts` times at most."""
+    """How `create_wait_strategy` polls: as long as `should_continue_polling(state)` is true, with delays that grow by the factor
+    `backoff_rate`, from `initial_delay` up to `max_delay`. If it is still true after `max_attempts` checks, `wait_for_condition` fails."""
 
     should_continue_polling: Callable[[T], bool]
     max_attempts: int = 60
@@ -28,18 +30,18 @@ class WaitStrategyConfig(Generic[T]):
 
     @property
     def initial_delay_seconds(self) -> int:
-        """The first delay in seconds."""
+        """The first delay in seconds, before jitter."""
         return self.initial_delay.seconds
 
     @property
     def max_delay_seconds(self) -> int:
-        """The longest delay in seconds."""
+        """The longest delay in seconds, before jitter."""
         return self.max_delay.seconds
 
 
 @dataclass(frozen=True)
 class WaitForConditionDecision:
-    """What a wait strategy answers: look again after `delay`, or stop with the state as it is."""
+    """What a wait strategy returns: check again after `delay`, or stop; then the present state is the result of `wait_for_condition`."""
 
     should_continue: bool
     delay: Duration
@@ -51,20 +53,21 @@ class WaitForConditionDecision:
 
     @classmethod
     def continue_waiting(cls, delay: Duration) -> WaitForConditionDecision:
-        """Look again after this long."""
+        """The decision to check again after this delay."""
         return cls(True, delay)
 
     @classmethod
     def stop_polling(cls) -> WaitForConditionDecision:
-        """The condition is met: the state is the result."""
+        """The decision to stop: the condition is met, and the present state is the result."""
         return cls(False, Duration())
 
 
 def create_wait_strategy(config: WaitStrategyConfig[T], *, random: Random = CHANCE) -> Callable[[T, int], WaitForConditionDecision]:
-    """A strategy whose delays grow by `backoff_rate`; `random` feeds the jitter."""
+    """A wait strategy for this config; `random` makes the random part of the delays. The strategy raises WaitForConditionError if the
+    condition is not met after `max_attempts` checks."""
 
     def wait_strategy(result: T, attempts_made: int) -> WaitForConditionDecision:
-        # The condition is asked first, so that it counts if it is met at the very last attempt.
+        # First the condition, then the number of attempts: a condition that the last attempt meets is no error.
         if not config.should_continue_polling(result):
             return WaitForConditionDecision.stop_polling()
         if attempts_made >= config.max_attempts:
@@ -79,8 +82,8 @@ def create_wait_strategy(config: WaitStrategyConfig[T], *, random: Random = CHAN
 class WaitForConditionConfig(Generic[T]):
     """How `wait_for_condition` polls.
 
-    `wait_strategy(state, attempts_made)` is asked after every check. `initial_state` goes to the first check, written and read by
-    `serdes` like every later state.
+    `wait_strategy(state, attempts_made)` is called after every check; `attempts_made` is 1 after the first one. The first check gets
+    `initial_state`. `serdes` writes and reads each state, also the initial one; None means the default serdes.
     """
 
     wait_strategy: Callable[[T, int], WaitForConditionDecision]

@@ -6,12 +6,13 @@ The store decides which execution is admitted next (store.lanes).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol, cast, overload
+from typing import Final, cast, overload
 
 from holdfast.engine.agenda import Agenda
 from holdfast.engine.entries import Admission, Bulk, Landed
 from holdfast.engine.health import spared
-from holdfast.engine.registry import Capacity, Function, Registry
+from holdfast.engine.invocations import Invocations
+from holdfast.engine.registry import Capacity, Registry
 from holdfast.engine.writer import Writer
 from holdfast.model.clock import Clock
 from holdfast.model.errors import HoldfastError
@@ -21,16 +22,7 @@ from holdfast.model.verbs import Answer, Start, Started
 from holdfast.store.seam import ExecutionStore, Target
 
 _SMALL: Final = 64 * 1024
-"""Larger inputs are not read together with others."""
-
-
-class _Invocations(Protocol):
-    """The invocations of the runner, as far as admissions need them."""
-
-    def made(self, header: Execution) -> None: ...
-    def begin(self, header: Execution, function: Function, payload: str | None = None) -> None: ...
-    def interrupt(self, header: Execution) -> None: ...
-    def doubt(self, answer: Answer | HoldfastError) -> None: ...
+"""Inputs with more bytes than this are not read together with others."""
 
 
 class _Claimants(Sequence[Claimant]):
@@ -68,7 +60,7 @@ class Admissions:
         writer: Writer,
         registry: Registry,
         agenda: Agenda,
-        invocations: _Invocations,
+        invocations: Invocations,
         *,
         clock: Clock,
         ids: IdSource,
@@ -93,6 +85,8 @@ class Admissions:
                 self._invocations.doubt(answer)
             else:
                 taken.extend(one for one in answer.answers if isinstance(one, Execution))
+                if answer.opens_at is not None:
+                    self._agenda.plan(answer.opens_at)
             capacity.free += room - len(taken)
             if self._agenda.backlog and len(taken) < room:  # a start that found no room may try again now
                 self._agenda.ring()
@@ -121,7 +115,7 @@ class Admissions:
             self._invocations.interrupt(header)
 
     async def start_all(self, starts: Sequence[Start]) -> Sequence[Started | HoldfastError]:
-        """Make many executions in one transaction, and claim none of them."""
+        """Make many executions in one transaction, and claim none of them. Returns an answer or an error for each start, in order."""
         answers: list[Answer | HoldfastError] = []
 
         def landed(answer: Landed | HoldfastError) -> None:

@@ -1,4 +1,4 @@
-"""Endings: the callers that wait for the end of an execution. If an execution continues as another one, the callers wait for the end of
+"""Endings: answers the callers that wait for the end of an execution. If the execution continues as another one, they wait for the end of
 that one."""
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class Ending(NamedTuple):
 
 
 class Endings:
-    """The waiters of one engine, on its loop."""
+    """The callers of one engine that wait. It is used on the engine's loop."""
 
     def __init__(self, store: ExecutionStore) -> None:
         self._store = store
         self._waiters: dict[str, list[asyncio.Future[Ending]]] = {}
         self.heard: Callable[[Execution, str | None], None] | None = None
-        """Called for every end that this engine wrote, with the payload of the end if the engine has it in memory."""
+        """Called for every end that this engine wrote, with the payload of the end, or None if the engine does not have it in memory."""
 
     @property
     def awaited(self) -> list[str]:
@@ -38,7 +38,8 @@ class Endings:
         return list(self._waiters)
 
     async def wait(self, execution: str, *, live: bool) -> Ending:
-        """Wait until an execution is closed; one that is not live here may be closed already."""
+        """Wait until an execution is closed. `live` says that it runs here; if not, the store is asked first whether it is closed already.
+        Raises ExecutionNotFound if there is none, and ExecutionQuarantined if it is quarantined."""
         waiter = self.watch(execution, live=live)
         try:
             return await waiter
@@ -47,8 +48,8 @@ class Endings:
             raise
 
     def watch(self, execution: str, *, live: bool) -> asyncio.Future[Ending]:
-        """A future with the ending of an execution, for a caller that also waits for other things. The caller must call `give_up` when
-        it no longer waits."""
+        """A future for the ending of an execution, for a caller that also waits for other things. `live` is as in `wait`. The caller must
+        call `give_up` when it no longer waits. Raises ExecutionNotFound if there is no such execution."""
         waiter: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         self._waiters.setdefault(execution, []).append(waiter)
         try:
@@ -63,7 +64,7 @@ class Endings:
             raise
 
     def give_up(self, waiter: asyncio.Future[Ending]) -> None:
-        """A caller does not wait any more."""
+        """Note that a caller does not wait any more."""
         for waited, waiters in list(self._waiters.items()):  # search all lists: a waiter moves to another list when its execution continues
             if waiter in waiters:
                 waiters.remove(waiter)
@@ -71,8 +72,8 @@ class Endings:
                     del self._waiters[waited]
 
     def tell(self, header: Execution, payload: str | None = None, *, ours: bool = False) -> None:
-        """Answer the callers that wait for this execution, if it is closed, or if a person must release it first. If the payload is not
-        given, it is read from the store."""
+        """Answer the callers that wait for this execution: with its ending if it is closed, with an error if it is quarantined. Does
+        nothing if it still runs. If the payload is None, it is read from the store. `ours` says that this engine wrote the end."""
         if ours and self.heard is not None and header.status is not ExecutionStatus.RUNNING:
             try:
                 self.heard(header, payload)

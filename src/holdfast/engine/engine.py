@@ -1,12 +1,12 @@
 """The engine: the verbs that callers use, and the parts that it is built from.
 
-    engine ──▶ scheduler ──▶ invocations ──▶ writer ──▶ store
-    (verbs)    (finds due     (the life of    (group
-               and ready      each)           commit)
-               work)             └──▶ host (runs handlers), endings (callers that wait for a result)
+    engine ──▶ scheduler ──▶ admissions ──▶ invocations ──▶ writer ──▶ store
+    (verbs)    (finds due     (takes what     (the life of    (group
+               and ready      waits in        each)           commit)
+               work)          queues)            └──▶ host (runs handlers), endings (callers that wait for a result)
 
-Each part knows only what stands to its right. The agenda (agenda.py) is what they share: the time at which the scheduler looks next.
-Everything here runs on one event loop; only commits, handlers and the poller may run elsewhere.
+Each part knows only the parts to its right. They share the agenda (agenda.py): the time at which the scheduler looks for work next.
+Everything here runs on one event loop; only commits, handlers and the poller may run in other threads or processes.
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ from typing import cast
 
 import msgspec
 
+from holdfast.engine.admissions import Admissions
 from holdfast.engine.agenda import Agenda
+from holdfast.engine.capacity_reservations import CapacityReservations
 from holdfast.engine.endings import Ending, Endings
-from holdfast.engine.enqueues import BULK, Item, NewQueues, Redrive, enqueue_of, of_input, redriven
+from holdfast.engine.enqueues import BULK, Item, NewQueues, Redrive, enqueue_of, indexed, redriven
 from holdfast.engine.health import Health
 from holdfast.engine.invocations import Invocations
 from holdfast.engine.invoke_targets import InvokeTargets
-from holdfast.engine.live_parents import Live, LiveParents
+from holdfast.engine.live_parents import LiveInvocation, LiveParents
 from holdfast.engine.observers import EngineSight, Observers
 from holdfast.engine.outbox import NO_SUBSCRIBERS, Outbox
 from holdfast.engine.poller import StartPoller, ThreadPoller
 from holdfast.engine.port import EnginePort
 from holdfast.engine.registry import Function, Registry
 from holdfast.engine.restarts import failed_as, is_restart
-from holdfast.engine.rooms import Rooms
 from holdfast.engine.scheduler import Scheduler
 from holdfast.engine.timetable import OccurrenceAcceptor, Timetable
 from holdfast.engine.upkeep import Chore
@@ -59,7 +60,7 @@ log = logging.getLogger("holdfast.engine")
 
 
 class Engine:
-    """One runner over one store. Open it on the loop that shall run it."""
+    """One runner over one store. Call `open` on the asyncio event loop that shall run the engine."""
 
     def __init__(
         self,
@@ -87,11 +88,11 @@ class Engine:
         self.new_queues = NewQueues(store, (queue.name for queue in queues))
         self._agenda = Agenda(clock)
         self.acceptor: Acceptor | None = None
-        """Accepts the runs of workers that handlers ask for; None where no workers are served."""
+        """Accepts the runs of workers that handlers ask for; None if this engine serves no workers."""
         self.occurrence_acceptor: OccurrenceAcceptor | None = None
-        """Accepts the runs of workers that schedules ask for."""
+        """Accepts the runs of workers that schedules ask for; None if this engine serves no workers."""
         self.chores: list[Chore] = []
-        """What the runner does once a minute in addition to its upkeep."""
+        """Functions that the runner calls once a minute, before it removes expired rows."""
         self._open = False
 
     # --- opening and closing
@@ -100,13 +101,13 @@ class Engine:
         """Build the parts, join the store as a runner, and begin to look for work."""
         store, clock, registry, agenda, runner = self.store, self.clock, self.registry, self._agenda, self.runner
         loop = asyncio.get_running_loop()
-        live: dict[str, Live] = {}
+        live: dict[str, LiveInvocation] = {}
         self.health = Health(runner, lambda: loop.call_soon_threadsafe(agenda.ring))
         parents = LiveParents(live, agenda, loop)
         self._writer = Writer(store, clock, loop, parents, self.health)
-        self._rooms = Rooms(registry, parents, self._writer, clock=clock, ids=self._ids, runner=runner)
+        self._reservations = CapacityReservations(registry, parents, self._writer, clock=clock, ids=self._ids, runner=runner)
         targets = InvokeTargets(store, registry, clock, self._ids, self.new_queues)
-        self.port = EnginePort(store, self._writer, targets, self.health, self._rooms, parents)
+        self.port = EnginePort(store, self._writer, targets, self.health, self._reservations, parents)
         self.invocations = Invocations(
             store,
             self._writer,
@@ -116,7 +117,7 @@ class Engine:
             self.endings,
             agenda,
             live,
-            self._rooms,
+            self._reservations,
             parents,
             loop=loop,
             clock=clock,
@@ -124,17 +125,20 @@ class Engine:
             chance=self._chance,
             runner=runner,
         )
+        self._reservations.doubt = self.invocations.doubt
+        self._admissions = Admissions(store, self._writer, registry, agenda, self.invocations, clock=clock, ids=self._ids, runner=runner)
         self.port.acceptor = lambda: self.acceptor
         sight = EngineSight(store, registry, clock, live)
         observers = Observers(self._observers, sight, registry, runner) if self._observers else None
         self._writer.tell(self.invocations.followed, self.outbox.wake, None if observers is None else observers.saw)
-        self._timetable = Timetable(store, registry, self.invocations, self._rooms, self.endings, agenda, clock=clock, ids=self._ids)
+        self._timetable = Timetable(store, registry, self.invocations, self._reservations, self.endings, agenda, clock=clock, ids=self._ids)
         self._timetable.acceptor = self.occurrence_acceptor
         self._timetable.saw = None if observers is None else observers.occurred
         self._scheduler = Scheduler(
             store,
             registry,
             self.invocations,
+            self._admissions,
             self._writer,
             self.outbox,
             self.health,
@@ -152,8 +156,8 @@ class Engine:
         await self._scheduler.begin(self._poller)
 
     async def close(self) -> None:
-        """Stop claiming, end the live invocations, and leave the store. Acknowledged writes are on disk; another runner, or a later one,
-        goes on with unfinished executions."""
+        """Stop claiming, end the live invocations, and leave the store. Acknowledged writes are on disk; any runner can continue unfinished
+        executions."""
         self._open = self._writer.open = False
         try:
             await self._scheduler.end()
@@ -184,9 +188,10 @@ class Engine:
         order: Order | None = None,
         on_failed: str = "find",
     ) -> Execution:
-        """Start an execution, or find the one of this name and input (`same`); `on_failed` as in restarts.py.
+        """Start an execution and return it. If an execution has the name already, return that one; raises ExecutionAlreadyStarted if its
+        input is another (`same`: a text to compare instead of the input). `on_failed` is "find" or "restart" (restarts.ON_FAILED).
 
-        Only a new execution makes `charges`. A worker's execution needs an `order`.
+        `charges` are made only if a new execution is made. An execution of a worker needs an `order`.
         """
         target = self.registry.wanted(function, version, Kind.FUNCTION if order is None else order.kind)
         now, terms = self.clock.now(), terms or target.terms
@@ -194,7 +199,7 @@ class Engine:
         header = new_execution(self._ids(now), name, target.name, target.version, payload=payload, now=now, terms=terms, **who)
         again = on_failed != "find" and is_restart(on_failed, name)
         before = failed_as(self.store, target.name, name) if again else None
-        claimant = self._rooms.reserve(target, now)
+        claimant = self._reservations.reserve(target, now)
         graph = None if order is None else order.graph
         return await self.invocations.start(Start(header, payload, claimant, charges, same, target.kind, again, before, graph), target)
 
@@ -217,11 +222,11 @@ class Engine:
         terms: Terms | None = None,
         order: Order | None = None,
     ) -> Execution:
-        """Enqueue an execution, or find the one of this name and input. Times are seconds. If the queue is idle and there is room here, the
-        execution begins in the same write; else it waits in its lane.
+        """Enqueue an execution, or find the one of this name and input. Times are in seconds. If nothing waits in its lanes, they have
+        room, and this runner has room, the execution begins in the same write; else it waits in its lane.
 
-        `key`: the key of its lane. `name`: its name; `same` says what a second enqueue with this name does: find the execution, replace it,
-        or be refused.
+        `key`: the key of its lane. `name`: its name. `same` says what happens if an execution has the name already: "existing" returns it,
+        "replace" stops it and starts a new one, "refuse" raises ExecutionAlreadyStarted.
         """
         asked = enqueue_of(queue, key=key, delay=delay, ttl=ttl, head_start=head_start, units=units, same=same)
         return await self.enqueue_asked(
@@ -244,15 +249,14 @@ class Engine:
         identity: str | None = None,
         again: bool = False,
     ) -> Execution:
-        """As `enqueue`. `identity`: two enqueues of one name are the same if this text is equal; None: if the whole input is equal. With
-        `again`, a name whose execution failed or is parked is started again.
-        """
+        """As `enqueue`. `identity`: two enqueues of one name are the same if this text is equal; None: if the whole input is equal. If
+        `again` is True, a name whose execution failed or is parked is started again."""
         target = self.registry.wanted(function, version, Kind.FUNCTION if order is None else order.kind)
         self.new_queues.look(asked.queue)
         now, terms = self.clock.now(), terms or target.terms
         who = {"tenant": tenant, "trace": trace, "same": identity}
         header = new_execution(self._ids(now), checked_key(name), target.name, target.version, payload=payload, now=now, terms=terms, **who)
-        claimant = None if asked.delay_ms else self._rooms.reserve(target, now)
+        claimant = None if asked.delay_ms else self._reservations.reserve(target, now)
         graph = None if order is None else order.graph
         write = Start(header, payload, claimant, charges, identity, target.kind, again, graph=graph, enqueue=asked)
         return await self.invocations.start(write, target)
@@ -260,50 +264,48 @@ class Engine:
     async def enqueue_many(
         self, function: str, items: Sequence[Item], asked: Enqueue, *, tenant: str | None = None, version: str | None = None
     ) -> Sequence[Started | HoldfastError]:
-        """Enqueue many executions of one function, a thousand in each commit. Raises if one of them can never be made; then nothing is
-        written. Returns for each item its execution or its error. After a commit with an error no further commit is made, so there may be
-        fewer results than items.
-        """
+        """Enqueue many executions of one function, 1,000 in each commit. All items must be of the same kind. Raises the error of an item
+        that can never be enqueued, with its index; then nothing is written. Returns for each item its execution or its error. After a
+        commit with an error no further commit is made, so there may be fewer results than items."""
         target = self.registry.wanted(function, version, items[0].kind if items else Kind.FUNCTION)
         self.new_queues.look(asked.queue)
         answers: list[Started | HoldfastError] = []
         starts: list[Start] = []
         now = self.clock.now()
-        try:
+        with indexed(starts):
             for item in items:
                 starts.append(item.start(self._ids(now), target.name, target.version, target.terms, tenant, now, asked))  # noqa: PERF401
-        except HoldfastError as wrong:
-            raise of_input(wrong, len(starts)) from None
         for at in range(0, len(starts), BULK):
-            done = await self.invocations.admissions.start_all(starts[at : at + BULK])
+            done = await self._admissions.start_all(starts[at : at + BULK])
             answers += done
             if any(isinstance(one, HoldfastError) for one in done):
                 break
         return answers
 
     async def redrive(self, execution: str, start_again: Redrive = redriven) -> Execution:
-        """Enqueue a parked execution again, under its name. `start_again` makes the start of a run of a worker or pipeline."""
+        """Enqueue a parked execution again, under its name. `start_again` makes the write: for a run of a worker or a pipeline give another
+        function than the default. Raises ExecutionNotFound if there is no such execution."""
         header = self.store.find(execution)
         if header is None:
             raise ExecutionNotFound(f"There is no execution {execution}.")
         now = self.clock.now()
         write = start_again(self.store, header, self._ids(now), now)
-        (answer,) = await self.invocations.admissions.start_all([write])
+        (answer,) = await self._admissions.start_all([write])
         if isinstance(answer, HoldfastError):
             raise answer
         return answer.header
 
     async def restart(self, write: Callable[[str, int], Start]) -> Execution:
-        """Write the start of a restart. `restarts.restarted` makes it when it gets the id and the time. This runner takes the new execution
-        if it has room."""
+        """Write the start of a restart. `write` makes it from the new id and the time, for example with `restarts.restarted`. This runner
+        claims the new execution if it has room."""
         now = self.clock.now()
         made = write(self._ids(now), now)
         target = self.registry.wanted(made.header.function, made.header.version, made.kind)
-        return await self.invocations.start(msgspec.structs.replace(made, by=self._rooms.reserve(target, now)), target)
+        return await self.invocations.start(msgspec.structs.replace(made, by=self._reservations.reserve(target, now)), target)
 
     async def stop(self, execution: str, error: Failure | None = None, *, cascade: bool = True, notes: Notes = ()) -> Execution:
-        """End an execution from outside, together with the executions that it invoked. If the execution has continued as another one, that
-        one is ended."""
+        """End an execution from outside; if `cascade` is True, also the executions that it invoked. If the execution has continued as
+        another one, that one is ended. Returns the header of the last one."""
         while True:
             header = cast("Execution", await self._writer.write(Stop(execution, error or Failure(), cascade, notes=notes)))
             self.invocations.finish(header)
@@ -312,7 +314,7 @@ class Engine:
             execution = header.continued_as
 
     async def answer(self, callback_id: str, result: str | None = None, error: Failure | None = None, notes: Notes = ()) -> None:
-        """Answer a callback; the execution that this wakes is claimed in the same write."""
+        """Answer a callback. If that makes its execution ready, the execution is claimed in the same write if there is room here."""
         execution, operation = self.store.seal.callback_target(callback_id)
         await self.wake(lambda by: Answering(execution, operation, result, error, by, notes=notes), execution)
 
@@ -321,17 +323,19 @@ class Engine:
         await self._writer.write(Heartbeat(*self.store.seal.callback_target(callback_id)))
 
     async def release(self, execution: str) -> Execution:
-        """Let a quarantined execution run again."""
+        """Let a quarantined execution run again. Returns its header."""
         header = cast("Execution", await self._writer.write(Release(execution)))
         self.look()
         return header
 
     async def wake(self, write: Callable[[Claimant | None], Write], execution: str) -> None:
-        """Write what may make an execution ready, and claim the execution in the same write if there is room here."""
+        """Write what may make an execution ready, and claim the execution in the same write if there is room here. `write` makes the write
+        from the claimant, which is None if there is no room."""
         await self.invocations.wake(write, execution)
 
     async def ending(self, execution: str) -> Ending:
-        """Wait until an execution is closed."""
+        """Wait until an execution is closed. Raises ExecutionNotFound if there is none, ExecutionQuarantined if it is quarantined, and
+        EngineClosed if the engine closes first."""
         return await self.endings.wait(execution, live=self.invocations.is_live(execution))
 
     def look(self) -> None:
@@ -342,5 +346,5 @@ class Engine:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing runs, nothing is being written, and no signal is being delivered."""
+        """Whether nothing runs, nothing is being written, no signal is being delivered, and no schedule is being worked on."""
         return self._scheduler.idle

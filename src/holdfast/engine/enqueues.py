@@ -1,10 +1,10 @@
-"""Enqueues: what a caller asks of a queue, and the start that redrives a parked execution."""
+"""Enqueues: checks what a caller asks of a queue, and makes the start that redrives a parked execution."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import Final, Protocol, TypeVar
-from urllib.parse import unquote
 
 import msgspec
 
@@ -16,7 +16,7 @@ from holdfast.model.execution import Execution, ExecutionStatus, GraphText, Term
 from holdfast.model.history import KIND
 from holdfast.model.ids import checked_key
 from holdfast.model.operations import Kind
-from holdfast.model.places import Level, checked_queue
+from holdfast.model.places import Place, checked_queue, key_of
 from holdfast.model.rates import Rate
 from holdfast.model.summary import begun, pipeline_of
 from holdfast.model.verbs import Start
@@ -38,10 +38,11 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     """Two enqueues of one name are the same if this text is equal; None: if the whole input is equal."""
     graph: GraphText | None = None
     enqueue: Enqueue | None = None
-    """How this item is enqueued, if it differs from the others."""
+    """How this item is enqueued; None: as its caller says for all items."""
 
     def start(self, id: str, function: str, version: str, terms: Terms, tenant: str | None, now: int, asked: Enqueue) -> Start:
-        """The write that makes it. Raises an error if it can never be made."""
+        """The write that enqueues this item. `terms` and `asked` are used if the item has none of its own. Raises an error if the item can
+        never be enqueued."""
         who = {"tenant": tenant, "same": self.identity}
         header = new_execution(id, checked_key(self.name), function, version, payload=self.input, now=now, terms=self.terms or terms, **who)
         enqueue = self.enqueue or asked
@@ -56,6 +57,15 @@ def of_input(error: E, index: int) -> E:
     """The error of one of many inputs, with its index."""
     error.args = (f"inputs[{index}]: {error}",)
     return error
+
+
+@contextlib.contextmanager
+def indexed(made: Sized) -> Iterator[None]:
+    """A block that makes something of each of many inputs, in their order, and adds it to `made`. An error in it names its input."""
+    try:
+        yield
+    except HoldfastError as wrong:
+        raise of_input(wrong, len(made)) from None
 
 
 class NewQueues:
@@ -96,8 +106,8 @@ def enqueue_of(
     same: str = "existing",
     rates: Sequence[Rate] = (),
 ) -> Enqueue:
-    """Check what a caller asks of a queue, and make an Enqueue of it. Times are seconds. The store later compares it with the settings of
-    the queue."""
+    """Check what a caller asks of a queue, and make an Enqueue of it. Times are in seconds. Raises InvalidParameter for a wrong value. The
+    store later compares the result with the settings of the queue."""
     if same not in [member.value for member in Same]:
         told = ", ".join(repr(member.value) for member in Same)
         raise InvalidParameter(f"same is {same!r:.50}; use one of {told}.")
@@ -122,18 +132,18 @@ def milliseconds(seconds: float, what: str) -> int:
     return round(seconds * 1000)
 
 
-def key_of(header: Execution) -> str | None:
-    """The key that an execution was enqueued with."""
-    parts = () if header.place is None else header.place.lane.split("/")
-    return next((unquote(part.partition("=")[2]) for part in parts if part.startswith(f"{Level.KEY}=")), None)
+def same_place(place: Place) -> Enqueue:
+    """The Enqueue that gives a new execution the lane of an earlier one."""
+    return Enqueue(queue=place.queue, key=key_of(place.lane), beside=place.lane, units=place.units, money=place.money)
 
 
 def redriven(
     store: RedriveStore, header: Execution, identity: str, now: int, *, payload: str | None = None, same: str | None = None
 ) -> Start:
-    """The start that enqueues a parked execution again, under its name. The parked one is superseded.
+    """The start that enqueues a parked execution again, under its name. The parked one is superseded. Raises InvalidParameter if the
+    execution is not parked.
 
-    `payload`: the input, if it differs from that of the parked execution. `same`: as in `verbs.Start`.
+    `payload`: the input; None: that of the parked execution. `same`: as in `verbs.Start`.
     """
     place = header.place
     if place is None or not header.parked or header.status is ExecutionStatus.RUNNING or header.superseded_by is not None:
@@ -153,5 +163,5 @@ def redriven(
         kind=Kind((first.detail or {}).get(KIND, Kind.FUNCTION.value)),
         again=True,
         graph=None if graph is None or header.graph is None else GraphText(header.graph, graph),
-        enqueue=Enqueue(queue=place.queue, key=key_of(header), units=place.units, money=place.money),
+        enqueue=same_place(place),
     )

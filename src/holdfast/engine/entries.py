@@ -1,7 +1,7 @@
-"""Entries: what the writer has to write, and who waits for the answer.
+"""Entries: what the writer has to write, and the code or the caller that waits for the answer.
 
-Most entries are one write, and share a transaction with the writes beside them. A lot has a transaction of its own: an admission, which the
-store decides (`QueueStore.admit`), and many starts at once.
+Most entries are one write, and share a transaction with the writes beside them. A lot has a transaction of its own: an admission, for which
+the store chooses the executions (`QueueStore.admit`), or many starts at once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class WriterStore(CommitStore, QueueStore, Protocol):
 
 
 class Admission(NamedTuple):
-    """Admit queued executions of these functions, one for each claimant."""
+    """A lot that admits queued executions of these functions, at most one for each claimant."""
 
     targets: Sequence[Target]
     by: Sequence[Claimant]
@@ -44,16 +44,16 @@ class Admission(NamedTuple):
 
 
 class Bulk(NamedTuple):
-    """Make many executions in one transaction."""
+    """A lot that makes many executions in one transaction."""
 
     starts: Sequence[Start]
 
     def commit(self, store: WriterStore, now: int) -> Committed:
-        """Write all of them. If one is refused, the others are still written."""
+        """Write all starts. If one is refused, the others are still written."""
         return committed_apart(self.starts, partial(store.commit, now=now), shared)
 
     def writes(self, done: Committed) -> Sequence[Write]:
-        """The starts."""
+        """The starts, one for each answer."""
         return self.starts
 
 
@@ -64,6 +64,8 @@ class Landed(NamedTuple):
     """The answer to a lot: an answer or an error for each of its executions."""
 
     answers: Sequence[Answer | HoldfastError]
+    opens_at: int | None = None
+    """As in `Committed`."""
 
 
 Reply = Answer | Landed
@@ -72,7 +74,7 @@ DeliverLot = Callable[[Landed | HoldfastError], None]
 
 
 class Entry(NamedTuple):
-    """A write or a lot, where its answer goes, and the thread or the coroutine that waits for the answer, if one does."""
+    """A write or a lot, the function that gets its answer, and the thread or the future that waits for the answer, if there is one."""
 
     write: Write | Lot
     deliver: Callable[[Any], None] | None
@@ -101,17 +103,17 @@ class Waiter:
             self._lock.release()
 
     def wait(self) -> None:
-        """Wait until the thread is woken."""
+        """Block the calling thread until `wake` is called."""
         self._lock.acquire()
 
 
 def deliver(entry: Entry, answer: Reply | HoldfastError) -> None:
-    """Give an entry its answer: to the code that acts on it, then to the caller that waits."""
+    """Give an entry its answer: first to its function `deliver`, then to the thread or the future that waits."""
     if entry.deliver is not None:
         try:
             entry.deliver(answer)
         except Exception:  # an error of one receiver must not keep the others from their answers
-            log.exception("an answer could not be taken")
+            log.exception("the receiver of an answer raised an error")
     if entry.thread is not None:
         entry.thread.deliver(answer)
     elif entry.future is not None and not entry.future.done():
@@ -122,7 +124,8 @@ def deliver(entry: Entry, answer: Reply | HoldfastError) -> None:
 
 
 def payload_bytes(write: object) -> int:
-    """About how many bytes the payloads of a checkpoint have; 0 if they cannot be measured: the store will refuse such a checkpoint."""
+    """About how many bytes of payload a checkpoint has. 0 for any other write, and for payloads that cannot be measured: the store will
+    refuse such a checkpoint."""
     if not isinstance(write, Checkpoint):
         return 0
     try:

@@ -1,9 +1,9 @@
 """Trouble with the store: trouble that concerns the whole engine, and trouble that concerns one execution.
 
-`Health` is the first kind: whether the disk under the store works, as far as this engine knows. While the disk fails, the engine pauses:
-it claims nothing, it keeps what invocations have to write while their callers wait, and it refuses callers who ask for something new.
-The poller tries again once a second (scheduler.py), and everything goes on when the disk takes a write. The log tells people once when a
-pause begins and once when it is surely over: a disk that takes one write and refuses the next counts as failing all the time.
+`Health` is the first kind: whether the disk under the store works, as far as this engine knows. While the disk fails, the engine pauses: it
+claims nothing, it keeps what invocations have to write while their callers wait, and it refuses callers who ask for something new. The
+poller tries again once a second (scheduler.py), and the pause ends when the disk accepts a write. The log has one line when a pause begins,
+and one when the disk has worked for two seconds: a disk that accepts one write and refuses the next counts as failing all the time.
 
 `spared` and `readable` are for the second kind: a row that cannot be read harms its own execution only.
 """
@@ -31,16 +31,16 @@ class Health:
     def __init__(self, runner: str, well: Callable[[], object]) -> None:
         self._runner = runner
         self._well = well
-        """Called, from any thread, when a pause is over."""
+        """Called, from any thread, when a pause ends."""
         self._changing = threading.Lock()
         self._fell_at = self._rose_at = 0.0
         self._told = False
         """Whether the log says that the disk fails, and does not yet say that it works again."""
         self.trouble: DiskFailed | None = None
-        """Why the engine pauses, if it does."""
+        """The error because of which the engine pauses; None if it does not pause."""
 
     def fell(self, trouble: DiskFailed) -> None:
-        """Note that the disk refused a read or a write."""
+        """Note that the disk refused a read or a write: a pause begins."""
         with self._changing:
             self.trouble = trouble
             if not self._told:
@@ -48,23 +48,23 @@ class Health:
                 log.error("%s pauses until its store works again: %s", self._runner, trouble)
 
     def rose(self) -> None:
-        """Note that the disk took a write."""
+        """Note that the disk accepted a write: the pause ends."""
         with self._changing:
             if self.trouble is not None:
                 self.trouble, self._rose_at = None, monotonic()
                 self._well()
 
     def tell(self) -> None:
-        """Tell people that the pause is over, once that is sure. The poller calls this again and again."""
+        """Log that the pause is over, once the disk has worked for two seconds. The poller calls this again and again."""
         with self._changing:
             if self._told and self.trouble is None and monotonic() - self._rose_at >= _SURE_SECONDS:
                 self._told = False
-                log.warning("%s goes on: its store works again after %.0f s", self._runner, self._rose_at - self._fell_at)
+                log.warning("%s continues: its store works again after %.0f s", self._runner, self._rose_at - self._fell_at)
 
 
 class spared:  # noqa: N801  it is used like a function
-    """Wraps the work for one of several executions: an error is logged, and the work for the others goes on. Errors of the kinds that the
-    caller names, by default a failing disk, are raised."""
+    """Wraps the work for one of several executions: an error is logged and not raised, so that the work for the others continues. Errors of
+    the type `raises`, by default a failing disk, are raised."""
 
     __slots__ = ("_execution", "_raises")
 
@@ -77,7 +77,7 @@ class spared:  # noqa: N801  it is used like a function
         if not isinstance(trouble, Exception) or isinstance(trouble, self._raises):
             return False
         log.warning(
-            "could not look after %s: %s", self._execution, trouble, exc_info=None if isinstance(trouble, HoldfastError) else trouble
+            "could not process execution %s: %s", self._execution, trouble, exc_info=None if isinstance(trouble, HoldfastError) else trouble
         )
         return True
 

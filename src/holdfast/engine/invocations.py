@@ -13,11 +13,11 @@
 3. run      The host runs the handler, which writes its checkpoints through the port (port.py).
 4. ended    The host reports the outcome. The write that ends the invocation is a Settle.
 5. settled  The Settle is on disk: the execution is closed, suspended, ready again, or put aside.
-6. finish   The room is free; those who wait for the end of the execution are answered.
+6. finish   The room is free, and callers that wait for the end of the execution are answered.
 
 When a write fails: a claim that may have been written is looked for a second later (`doubt`); a Settle is tried again every second, and
-one that the store can never write is replaced by a crash that says so. When the lease is lost, another runner has the execution: the
-handler's next checkpoint is refused, its Settle too, and this runner only makes room. The scheduler calls `fire` and `claim`; everything
+one that the store can never write is replaced by a crash that says so. When the lease is lost, another runner has the execution: the store
+refuses the handler's next checkpoint and its Settle, and this runner only makes room. The scheduler calls `fire` and `claim`; everything
 here runs on the engine's loop.
 """
 
@@ -31,16 +31,15 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, cast
 
-from holdfast.engine.admissions import Admissions
 from holdfast.engine.agenda import Agenda
+from holdfast.engine.capacity_reservations import CapacityReservations
 from holdfast.engine.endings import Endings
 from holdfast.engine.health import readable, spared
-from holdfast.engine.live_parents import Live, LiveParents
+from holdfast.engine.live_parents import LiveInvocation, LiveParents
 from holdfast.engine.outcomes import INTERRUPTED, blameless, uninvoked, unwritable, warn_of_crash
 from holdfast.engine.port import EnginePort
 from holdfast.engine.quarantines import quarantined
 from holdfast.engine.registry import Function, Registry
-from holdfast.engine.rooms import Rooms
 from holdfast.engine.writer import Writer
 from holdfast.model.clock import Clock
 from holdfast.model.errors import HoldfastError, LeaseLost, Rejected, Retryable, RowDamaged, WriteFailed
@@ -69,8 +68,8 @@ class Invocations:
         registry: Registry,
         endings: Endings,
         agenda: Agenda,
-        live: dict[str, Live],
-        rooms: Rooms,
+        live: dict[str, LiveInvocation],
+        reservations: CapacityReservations,
         parents: LiveParents,
         *,
         loop: AbstractEventLoop,
@@ -82,9 +81,7 @@ class Invocations:
         self._store, self._writer, self._host, self._port = store, writer, host, port
         self._registry, self._endings, self._agenda = registry, endings, agenda
         self._loop, self._clock, self._ids, self._chance, self._runner = loop, clock, ids, chance, runner
-        self._live, self._rooms, self._parents = live, rooms, parents
-        rooms.doubt = self.doubt
-        self.admissions = Admissions(store, writer, registry, agenda, self, clock=clock, ids=ids, runner=runner)
+        self._live, self._reservations, self._parents = live, reservations, parents
 
     def is_live(self, execution: str) -> bool:
         """Whether an invocation of this execution runs here."""
@@ -98,7 +95,7 @@ class Invocations:
     # --- 1. claim
 
     async def start(self, write: Start, function: Function) -> Execution:
-        """Write a start. If the write also claims the execution, the caller has reserved the capacity for it."""
+        """Write a start, and return the execution. If the write names a claimant, the caller has reserved the room for it."""
         started = await self._writer.write(write, partial(self._started, write, function))
         return cast("Started", started).header
 
@@ -123,10 +120,11 @@ class Invocations:
             self._parents.ask_for_room()
 
     async def wake(self, write: Callable[[Claimant | None], Write], execution: str) -> None:
-        """Write what may make an execution ready, and claim the execution in the same write if there is room."""
+        """Write what may make an execution ready, and claim the execution in the same write if there is room here. `write` makes the write
+        from the claimant, which is None if there is no room."""
         header = self._store.find(execution)
         function = None if header is None else self._registry.get(header.function, header.version)
-        claimant = None if function is None else self._rooms.reserve(function, self._clock.now())
+        claimant = None if function is None else self._reservations.reserve(function, self._clock.now())
         await self._writer.write(write(claimant), partial(self._woken, function, claimant))
 
     def _woken(self, function: Function | None, claimant: Claimant | None, answer: Answer | HoldfastError) -> None:
@@ -140,17 +138,19 @@ class Invocations:
             self._moved(answer)
 
     async def stop(self, write: Stop) -> Execution:
-        """Write a stop. It wakes each child run that listens for its cancel; the scheduler claims that run in its next round."""
+        """Write a stop, and return the header. The stop wakes each child run that listens for its cancellation; the scheduler claims that
+        run in its next round."""
         header = cast("Execution", await self._writer.write(write))
         self._moved(header)
         return header
 
     async def fire(self, execution: str) -> None:
-        """Let the due timers of one execution act."""
+        """Let the due timers of one execution act. Raises the error if the store refuses it."""
         await self.wake(partial(Fire, execution), execution)
 
     async def claim(self, execution: str, dead: frozenset[str], function: Function, *, alone: bool = False) -> None:
-        """Claim one execution; the room for it is reserved."""
+        """Claim one execution, for which the caller has reserved the room. Does nothing but give the room back if another runner was
+        quicker."""
         write = Claim(execution, Claimant(self._runner, self._ids(self._clock.now())), dead, alone)
         with contextlib.suppress(LeaseLost):  # another runner was quicker
             await self._writer.write(write, partial(self._claimed, write, function))
@@ -173,15 +173,16 @@ class Invocations:
     # --- 2. begin, and 3. run in the host
 
     def begin(self, header: Execution, function: Function, payload: str | None = None) -> None:
-        """A claim is on disk: let the host run the invocation. The room for it is reserved."""
+        """Let the host run the invocation of a claim that is on disk. The room for it is reserved. If the engine closes, or does not host
+        the function any more, the execution is given up instead."""
         execution = header.id
         if not self._writer.open or self._registry.get(header.function, header.version) is None:
-            function.capacity.free += 1  # the claim was under way when the engine closed, or when the function left
+            function.capacity.free += 1  # the claim was being written when the engine closed, or when the function was removed
             self.interrupt(header)
             return
         if execution in self._live:
             self._drop(execution)  # another runner had the execution in between, and this runner has not learned that yet
-        live = self._live[execution] = Live(header, function)
+        live = self._live[execution] = LiveInvocation(header, function)
         self._parents.add(header)
         token = Position(execution, header.epoch, header.sequence, header.revision)
         arn = str(Arn(header.function, header.version, header.name, execution))
@@ -196,7 +197,7 @@ class Invocations:
 
     # --- 4. ended
 
-    def _ended(self, live: Live, outcome: Outcome, seen: int) -> None:
+    def _ended(self, live: LiveInvocation, outcome: Outcome, seen: int) -> None:
         """The host reports an outcome, and the revision up to which the handler had seen everything: write the end."""
         if self._writer.open:
             outcome = blameless(outcome)
@@ -218,7 +219,7 @@ class Invocations:
 
     # --- 5. settled
 
-    def _settled(self, live: Live, outcome: Outcome, seen: int, answer: Answer | HoldfastError) -> None:
+    def _settled(self, live: LiveInvocation, outcome: Outcome, seen: int, answer: Answer | HoldfastError) -> None:
         if isinstance(answer, Execution):
             self._make_room(live)
             self._go_on(live.function, outcome, answer)
@@ -226,7 +227,8 @@ class Invocations:
             self._not_settled(live, outcome, seen, answer)
 
     def _go_on(self, function: Function, outcome: Outcome, header: Execution) -> None:
-        """What follows an invocation whose end is on disk."""
+        """Do what follows an invocation whose end is on disk: begin the next one if the write has claimed it, else answer the callers that
+        wait."""
         if outcome.status is OutcomeStatus.CRASHED:
             warn_of_crash(outcome, header, self._clock.now())
         if header.state is State.RUNNING and header.runner == self._runner:
@@ -239,7 +241,7 @@ class Invocations:
         if header.state is not State.CLOSED:
             self._agenda.expect(header)
 
-    def _not_settled(self, live: Live, outcome: Outcome, seen: int, trouble: HoldfastError) -> None:
+    def _not_settled(self, live: LiveInvocation, outcome: Outcome, seen: int, trouble: HoldfastError) -> None:
         """The end of an invocation was refused: write another end, try again, or leave the execution to the runner that has it."""
         header = live.header
         lost = isinstance(trouble, LeaseLost | Rejected)
@@ -256,7 +258,8 @@ class Invocations:
         self._learn_end(header.id, lost=lost)
 
     def _learn_end(self, execution: str, *, lost: bool) -> None:
-        """Another runner closed or claimed an execution, or an earlier try was written after all: callers here may wait for its end."""
+        """Read an execution that another runner has closed or claimed, or for which an earlier try was written after all, because callers
+        here may wait for its end."""
         try:
             for current in readable(self._store, [execution], Retryable):
                 self.finish(current, ours=False)
@@ -269,9 +272,9 @@ class Invocations:
     # --- 6. finish
 
     def finish(self, header: Execution, payload: str | None = None, *, ours: bool = True) -> None:
-        """If an execution is over or quarantined, drop its invocation and answer those who wait for its end.
+        """If an execution is closed or quarantined, drop its invocation and answer the callers that wait for its end. Otherwise do nothing.
 
-        A payload that is not at hand is read from the store. `ours` says that this engine wrote the end.
+        If `payload` is None, the result is read from the store. `ours` says that this engine wrote the end.
         """
         aside = header.state is State.QUARANTINED
         if header.status is ExecutionStatus.RUNNING and not aside:
@@ -282,7 +285,7 @@ class Invocations:
         if header.place is not None:
             self._agenda.expect_queue(header)
 
-    def _make_room(self, live: Live) -> None:
+    def _make_room(self, live: LiveInvocation) -> None:
         """Give back the room of an invocation that ended. If it was dropped before, its room is free already."""
         if self._live.get(live.header.id) is live:
             del self._live[live.header.id]
@@ -293,21 +296,22 @@ class Invocations:
                 self._agenda.ring()
 
     def _drop(self, execution: str) -> None:
-        """This runner has lost an execution, or the execution is over: end its invocation, and do not wait for its report."""
+        """Give up the invocation of an execution that is over or that this runner has lost: the host cancels it, and its room is free at
+        once."""
         self._host.cancel(execution)
         live = self._live.get(execution)
         if live is not None:
             self._make_room(live)
 
     def interrupt_all(self) -> None:
-        """The engine closes: end what is live, so that any runner may go on at once."""
+        """End all live invocations, because the engine closes. Any runner may continue their executions at once."""
         for live in list(self._live.values()):
             with spared(live.header.id):
                 self._host.cancel(live.header.id)
             self.interrupt(live.header)
 
     def interrupt(self, header: Execution, landed: Callable[[Answer | HoldfastError], None] = lambda _: None) -> None:
-        """Give up an execution that this runner has claimed: any runner may go on at once."""
+        """Give up an execution that this runner has claimed. Any runner may continue it at once. `landed` gets the answer of the write."""
         self._writer.submit(self._settle(header, INTERRUPTED, header.revision), landed)
 
     def _tell_if_quarantined(self, header: Execution) -> None:
@@ -317,22 +321,23 @@ class Invocations:
     # --- what other writes and other processes do to executions
 
     def followed(self, changes: Sequence[Change]) -> None:
-        """A write of this engine changed other executions too: children began or were stopped, parents got their answer."""
+        """React to changes that a write of this engine made to other executions: children began or were stopped, parents got their
+        answer."""
         for change in changes:
             with spared(change.header.id):
                 self._follow(change)
 
     def _follow(self, change: Change) -> None:
         header = change.header
-        child = self._rooms.taken(header)
+        child = self._reservations.taken(header)
         if child is not None:
             self.begin(header, child.function, child.input)
         elif self._writer.open:
             self._moved(header, change.operations)
 
     def _moved(self, header: Execution, operations: Mapping[str, Operation] = NOTHING) -> None:
-        """A write changed an execution and did not claim it. If it is live here, its invocation gets the given operations, or reads what
-        changed."""
+        """React to a write that changed an execution and did not claim it. If the execution is live here, its invocation gets the given
+        operations, or reads what changed."""
         self.finish(header)
         if header.state is State.RUNNING and header.id in self._live and not self._parents.learn(header, operations):
             self._host.nudge(header.id)
@@ -340,7 +345,7 @@ class Invocations:
         self._agenda.expect(header)
 
     def others_wrote(self) -> None:
-        """Another process wrote: read what it did to the executions that callers here wait for, and to those that run here."""
+        """After a write of another process: read what it did to the executions that callers here wait for, and to those that run here."""
         for header in readable(self._store, self._endings.awaited):
             with spared(header.id):
                 self.finish(header, ours=False)
@@ -356,14 +361,14 @@ class Invocations:
     # --- a claim that may be on disk although its write failed
 
     def doubt(self, answer: Answer | HoldfastError) -> None:
-        """A write that may hold a claim failed. The store says that nothing of it is on disk; should the store be wrong, no runner would
-        ever run what was claimed. So look a second later."""
+        """If a write that may contain a claim has failed, look a second later for what it claimed. The store says that nothing of it is on
+        disk; but if the store were wrong, no runner would ever run the execution."""
         if isinstance(answer, HoldfastError) and not isinstance(answer, LeaseLost | Rejected):
             self._loop.call_later(_AGAIN_SECONDS, self._let_go)
 
     def _let_go(self) -> None:
-        """Give up executions that this runner has on disk, but not in memory. This may hit an invocation that is just beginning; it then
-        begins again."""
+        """Give up executions that this runner has claimed in the store, but that are not live here. One of them may be just beginning; then
+        it begins again."""
         if not self._writer.open:
             return
         try:

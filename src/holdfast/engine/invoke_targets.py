@@ -1,4 +1,5 @@
-"""Chained invokes: finds the execution that an invoke starts. The checkpoint that asks for the invoke also starts it (model.chaining)."""
+"""Chained invokes: finds the function that an invoke calls, and makes its execution. The checkpoint that asks for the invoke also starts it
+(model.follow_ups)."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from holdfast.store.seam import FunctionStore, Hosted
 
 
 class InvokeTargets:
-    """Finds the targets of chained invokes: functions hosted here, then those that any other process of the store has hosted."""
+    """Finds the targets of chained invokes: functions hosted here, then those that any process of the store has published."""
 
     def __init__(self, store: FunctionStore, registry: Registry, clock: Clock, ids: IdSource, new_queues: NewQueues) -> None:
         self._store = store
@@ -30,18 +31,20 @@ class InvokeTargets:
         self._new_queues = new_queues
 
     def children(self, parent: str, updates: Sequence[Update]) -> Children:
-        """The child that each invoke among these updates starts. If many invoke the same function, it is looked up once."""
+        """By operation id: the execution that each invoke or enqueue among these updates starts, or the failure of the operation. If many
+        invoke the same function, it is looked up once."""
         found: dict[str, Hosted | None] = {}
         return {update.id: self._child(parent, update, found) for update in updates if starts_another(update)}
 
     def function(self, name: str, version: str | None) -> Hosted | None:
-        """The plain function of a name and version, hosted here or elsewhere."""
+        """The plain function of a name and version, hosted here or elsewhere; None if there is none. If `version` is None: `$LATEST`, else
+        the highest version."""
         found = self._target(name if version is None else f"{name}:{version}")
         return found if found is not None and found.kind is Kind.FUNCTION else None
 
     def _child(self, parent: str, update: Update, found: dict[str, Hosted | None]) -> Birth | Failure:
         if update.error is not None and update.sub_type == RUN:
-            return update.error  # the worker's service refused the request
+            return update.error  # the worker service refused the request
         try:
             name, order = update.function_name or "", update.order
             if name not in found:

@@ -7,8 +7,8 @@
       │            │
       └────────────┴─ a child rests, ends, or runs elsewhere; or the room that the parent takes is needed
 
-No clock decides: a parent stays exactly as long as such a child is live, and a child that only waits for its own children is live for the
-same reason. So something runs at the bottom of every such family, and when nothing runs there, all of them rest.
+No timeout decides: a parent stays live as long as such a child is live, and a child that only waits for its own children is live for the
+same reason. So in every such family at least one execution does more than wait for a child. When none does, all of them rest.
 
 A parent that waits takes room and does nothing. It gives the room up as soon as another execution is ready for it (`make_room`): so a
 family that is deeper than there is room reaches its end, and no parent keeps the room that a child needs. Everything here runs on the
@@ -28,7 +28,7 @@ from holdfast.model.operations import Operation
 from holdfast.model.ports import Parent
 
 
-class Live(NamedTuple):
+class LiveInvocation(NamedTuple):
     """An invocation that runs here: the header that its claim left, and the function whose room it takes."""
 
     header: Execution
@@ -38,14 +38,15 @@ class Live(NamedTuple):
 class LiveParents:
     """Knows which invocations of one runner wait for which others."""
 
-    def __init__(self, live: Mapping[str, Live], agenda: Agenda, loop: AbstractEventLoop) -> None:
+    def __init__(self, live: Mapping[str, LiveInvocation], agenda: Agenda, loop: AbstractEventLoop) -> None:
         self._live, self._agenda, self._loop = live, agenda, loop
         self._attached: dict[str, Parent] = {}
         self._children: dict[str, dict[str, str]] = {}
-        """By parent: its children that are live here, or that a write under way makes and claims, each with the parent's operation."""
+        """By parent: its children that are live here, or that a write makes and claims which is not on disk yet, each with the parent's
+        operation."""
         self._waiting: dict[str, bool] = {}
-        """The parents that stay live and only wait, in the order in which they began to wait; and whether each also waits for something
-        else."""
+        """The parents that stay live and only wait, in the order in which they began to wait. The value says whether the parent also waits
+        for something else than its children."""
         self._leaving: set[str] = set()
         """The parents whose room is needed: they rest when they next have nothing to do."""
         self._planned: set[str] = set()
@@ -61,7 +62,7 @@ class LiveParents:
         self._attached[parent.execution] = parent
 
     def stays(self, parent: Parent) -> bool:
-        """Whether an invocation that only waits shall stay live."""
+        """Whether an invocation that only waits shall stay live: it waits for a child that is live here, and its room is not needed."""
         execution = parent.execution
         children = self._children.get(execution)
         if not children or execution in self._leaving or not any(parent.waits_for(at) for at in children.values()):
@@ -85,7 +86,7 @@ class LiveParents:
     # --- what happens to it and to its children
 
     def detach(self, execution: str) -> None:
-        """Note that an invocation is over."""
+        """Note that an invocation has ended."""
         self._attached.pop(execution, None)
         self._waiting.pop(execution, None)
         self._leaving.discard(execution)
@@ -107,7 +108,8 @@ class LiveParents:
             self._plan_look(child.parent)
 
     def learn(self, header: Execution, operations: Mapping[str, Operation]) -> bool:
-        """Tell a live parent which of its operations the write of another execution changed. Returns False if the parent cannot take it."""
+        """Tell a live parent which of its operations the write of another execution changed. Returns False if the parent is not attached
+        here, or if there are no operations."""
         parent = self._attached.get(header.id)
         if parent is None or not operations:
             return False

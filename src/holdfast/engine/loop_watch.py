@@ -1,7 +1,7 @@
-"""The loop watch: notices an event loop that stands still. One call that blocks the loop keeps every timer and every execution waiting.
+"""The loop watch: notices an event loop that is blocked. While one call blocks the loop, no timer fires and no execution continues.
 
-The poller's thread looks at the loop's thread four times a second. A loop that waits for something to do is left alone, so an idle
-engine is not woken. Any other loop is asked for a sign of life, and a warning is logged when none came for a second.
+The poller's thread looks at the loop's thread four times a second. If the loop waits for something to do, nothing more happens, so an idle
+engine is not woken. Otherwise the loop must answer, and a warning is logged if it has not answered for a second.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _LOOKS: Final = 10
 """The watch warns only if it looked this often since it asked the loop. If it looked less often, the whole process slept, and the loop
 was not blocked."""
 _SELDOM: Final = 5
-"""Only every fifth look reads the stack of the loop's thread, because that costs more than the rest of a look."""
+"""Only every fifth look reads the stack of the loop's thread, because that takes longer than everything else in a look."""
 _FRAMES: Final = 12
 _RESTING: Final = (selectors.__file__, runners.__file__)
-"""The files in whose code a waiting loop's thread is: Python's own loop waits in a selector; a loop written in C waits below the call that
-runs it."""
+"""If the loop waits, its thread is in the code of one of these files: Python's own loop waits in a selector, a loop written in C waits
+below the call that runs it."""
 _LOOP: Final = str(Path(asyncio.__file__).parent)
 _PYTHON: Final = sysconfig.get_path("stdlib")
 _OURS: Final = str(Path(__file__).resolve().parents[1])
@@ -56,7 +56,7 @@ class LoopWatch:
         self._idle_looks = 0
 
     def look(self) -> None:
-        """See whether the loop goes on; warn once for each time that it does not."""
+        """Check whether the loop runs. Log one warning each time that it is blocked."""
         if self._asked_at is None:
             self._idle_looks = (self._idle_looks + 1) % _SELDOM
             if self._idle_looks:
@@ -80,8 +80,8 @@ class LoopWatch:
         stack = "".join(f"\n  {line}" for line in _stack(frame))
         log.log(
             logging.INFO if _is_our_own(frame) else logging.WARNING,
-            "the event loop has been blocked for %.1f s: no timer fires and no other execution goes on in this process. Code on the "
-            "loop must await what takes long; a step that blocks belongs into a `def`, which runs on a thread. "
+            "the event loop has been blocked for %.1f s: no timer fires and no other execution continues in this process. Code on the "
+            "loop must await what takes long; write a step that blocks as a `def`, which runs on a thread. "
             "The loop is in (innermost first):%s",
             blocked,
             stack,
@@ -89,14 +89,15 @@ class LoopWatch:
 
 
 def _is_our_own(frame: FrameType | None) -> bool:
-    """Whether the loop waits in Holdfast's own code, for a slow disk: there is nothing that an author could mend."""
+    """Whether the loop waits in Holdfast's own code, for a slow disk. Then an author can do nothing about it, and the line is logged as
+    INFO."""
     while frame is not None and frame.f_code.co_filename.startswith(_PYTHON):
         frame = frame.f_back
     return frame is not None and frame.f_code.co_filename.startswith(_OURS)
 
 
 def _stack(frame: FrameType | None) -> Iterator[str]:
-    """The innermost lines, without those of the loop itself."""
+    """The innermost lines of the stack, without those of asyncio itself."""
     count = 0
     while frame is not None and count < _FRAMES:
         code = frame.f_code

@@ -1,4 +1,4 @@
-"""Observers are told what commits did to executions of functions. An engine without observers runs nothing of this.
+"""Reports to observers what commits did to executions of functions. An engine without observers runs nothing of this.
 
     Start, births → started        Settle → invoked        Checkpoint → operated        any write that ends an execution → closed
 
@@ -44,17 +44,18 @@ class EngineSight:
         return len(self._live)
 
     def find(self, execution: str) -> Execution | None:
-        """An execution by its id."""
+        """The execution with this id; None if there is none."""
         return self._store.find(execution)
 
     def waiting(self, most: int) -> tuple[int, int]:
-        """How many executions are ready, and how many have a due timer. The counts are bounded: a scrape costs as much as a claim."""
+        """How many executions are ready, and how many may have a due timer. Both counts stop at `most`, so that a scrape of metrics costs
+        no more than a claim."""
         now = self._clock.now()
         return len(self._store.claimable(self._registry.targets(), (), now, most)), len(self._store.due(now, most))
 
 
 class Observers:
-    """Tells the observers of one engine, on its loop."""
+    """Reports to the observers of one engine, on its loop."""
 
     def __init__(self, observers: Sequence[Observer], sight: EngineSight, registry: Registry, runner: str) -> None:
         self._observers = observers
@@ -62,10 +63,10 @@ class Observers:
         self._registry = registry
         self._runner = runner
         self._live: dict[str, Execution] = {}
-        """By execution: the header that its invocation here began with."""
+        """By execution: its header when its invocation here began."""
         self._written: dict[str, Position] = {}
-        """By execution: the last checkpoint that was reported. If a client repeats a request, the answer is repeated, but nothing is
-        reported again."""
+        """By execution: the position of the last checkpoint that was reported. If a client repeats a request, the answer is repeated, but
+        nothing is reported again."""
         self._ended: OrderedDict[str, None] = OrderedDict()
         self._broken: set[Observer] = set()
         for observer in observers:
@@ -120,7 +121,7 @@ class Observers:
             self._tell("started", header)
 
     def _at(self, header: Execution, now: int) -> None:
-        """Note how a write left an execution: claimed by this runner, or over because of the write."""
+        """Note an execution that a write has left claimed by this runner, and report one that the write has closed."""
         if header.state is State.RUNNING and header.runner == self._runner:
             if self._is_function(header):
                 self._live[header.id] = header
@@ -187,15 +188,17 @@ class Observers:
         return known is None or known.kind is Kind.FUNCTION
 
     def occurred(self, schedule: str, outcome: str, count: int, late_ms: int | None) -> None:
-        """Report what happened with occurrences of a schedule."""
+        """Report what happened with occurrences of a schedule: the outcome, how many there were, and by how many milliseconds the start was
+        late."""
         self._tell_if_seen("occurred", schedule, outcome, count, late_ms)
 
     def _tell_if_seen(self, what: str, *about: Any) -> None:
-        """Report to those observers that watch queues or schedules."""
+        """Call the method `what` of those observers that have it: observers of queues or schedules."""
         self._tell(what, *about, to=[observer for observer in self._observers if hasattr(observer, what)])
 
     def _tell(self, what: str, *about: Any, to: Sequence[Observer] | None = None) -> None:
-        """Call all observers. If one fails, that is logged once, and neither the engine nor another observer is affected."""
+        """Call the method `what` of all observers. If an observer raises, that is logged once, and neither the engine nor another observer
+        is affected."""
         for observer in self._observers if to is None else to:
             try:
                 getattr(observer, what)(*about)

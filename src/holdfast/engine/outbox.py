@@ -1,10 +1,9 @@
-"""Delivering signals: each subscriber given to this engine hears of every change of a status, in order, at least once.
+"""Delivers signals: each subscriber that was given to this engine gets every change of a status, in order, at least once.
 
-One task for each subscriber. The task takes the delivery, which one runner of the store has at a time; reads the signals after the
-subscriber's cursor; calls the subscriber's function for one signal after the other; and moves the cursor past the signals that the function
-took. If the function does not take a signal, it is called again until it does: no signal is skipped. The cursor is moved at most ten times
-a second, so
-a crash repeats what was delivered since, and nothing else.
+There is one task for each subscriber. The task takes the delivery, which one runner of the store has at a time; reads the signals after the
+subscriber's cursor; calls the subscriber's function with one signal after the other; and moves the cursor past the signals with which the
+function returned. If the function raises, it is called again with the same signal until it returns: no signal is skipped. The cursor is
+usually moved at most ten times a second, so after a crash the signals since then are delivered again.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ T = TypeVar("T")
 NO_SUBSCRIBERS: Final[Mapping[str, Subscriber]] = MappingProxyType({})
 _PAGE: Final = 100
 _KEEP_SECONDS: Final = 0.1
-"""The cursor is moved at most once in this many seconds. For this time a runner also assumes that the delivery is still its own, without
-asking the store."""
+"""While signals are delivered without errors, the cursor is moved at most once in this many seconds. For this time a runner also assumes
+that the delivery is still its own, without asking the store."""
 _TAKE_SECONDS: Final = 1.0
-"""How often to look whether the runner that delivers is gone."""
+"""While another runner delivers, this runner tries to take over the delivery once in this many seconds."""
 _TROUBLE_SECONDS: Final = 1.0
 _PATIENCE_SECONDS: Final = 1.0
-"""How long closing waits for functions that have a signal in hand. A function that takes longer gets the signal again."""
+"""How many seconds closing waits for functions that are working on a signal. A function that takes longer gets that signal again later."""
 
 
 class Outbox:
@@ -56,38 +55,38 @@ class Outbox:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is being delivered, and no signal is known that waits for delivery."""
+        """Whether nothing is being delivered, and no signal waits that this engine knows of."""
         return all(delivery.idle for delivery in self._deliveries)
 
     @property
     def next_at(self) -> int | None:
-        """When the next try of a signal is due; None if no signal waits for a next try."""
+        """When the next signal is tried again after an error; None if none is."""
         return min((d.retry_at for d in self._deliveries if d.retry_at is not None), default=None)
 
     def begin(self, expect: Callable[[int], None]) -> None:
-        """Register the subscribers and begin to deliver; `expect` hears of each time at which `look` must be called."""
+        """Register the subscribers and begin to deliver. `expect` is called with each time at which `look` must be called."""
         for delivery in self._deliveries:
             self._store.subscribe(delivery.name)
         self._tasks = [asyncio.create_task(d.run(expect), name=f"holdfast-outbox-{d.name}") for d in self._deliveries]
 
     def wake(self) -> None:
-        """Report that there are new signals."""
+        """Note that this engine has written new signals."""
         for delivery in self._deliveries:
             delivery.wake()
 
     def news(self) -> None:
-        """Report that another process wrote: it may have written signals, or given up the delivery."""
+        """Note that another process wrote: it may have written signals, or given up the delivery."""
         for delivery in self._deliveries:
             delivery.news()
 
     def look(self, now: int) -> None:
-        """Start the tries that are due."""
+        """Try the signals again whose time has come."""
         for delivery in self._deliveries:
             if delivery.retry_at is not None and delivery.retry_at <= now:
                 delivery.retry()
 
     async def end(self) -> None:
-        """Stop delivering. Other runners can deliver as soon as this runner has left the store."""
+        """Stop delivering. Other runners can deliver after this runner has left the store."""
         for delivery in self._deliveries:
             delivery.close()
         if self._tasks:
@@ -137,24 +136,24 @@ class _Delivery:
 
     @property
     def idle(self) -> bool:
-        """Whether the task rests and has nothing to do."""
+        """Whether the task waits and has nothing to do."""
         return self._rests_until is not None and not self._rests_until.is_set()
 
     def wake(self) -> None:
-        """Report new signals. Only the runner that delivers acts on this."""
+        """Note that there are new signals. Without effect if another runner delivers."""
         if self._holding:
             self._wake.set()
 
     def news(self) -> None:
-        """Report that there may be new signals, or that the delivery may be free."""
+        """Note that there may be new signals, or that the delivery may be free."""
         self._wake.set()
 
     def retry(self) -> None:
-        """The time of the next try has come."""
+        """Try the signal again now."""
         self._again.set()
 
     def close(self) -> None:
-        """Finish the signal in hand and stop."""
+        """Finish the present signal and stop."""
         self._closing = True
         self._wake.set()
         self._again.set()
@@ -162,7 +161,7 @@ class _Delivery:
     # --- the task
 
     async def run(self, expect: Callable[[int], None]) -> None:
-        """Deliver signals whenever this runner has the delivery."""
+        """Deliver signals as long as this runner has the delivery; otherwise try to take it. Ends after `close`."""
         try:
             while not self._closing:
                 try:
@@ -180,7 +179,8 @@ class _Delivery:
             self._finish()
 
     async def _deliver(self, expect: Callable[[int], None]) -> None:
-        """Take the delivery, and deliver until it is lost. Returns if another runner has it."""
+        """Take the delivery, and deliver until the engine closes. Returns after a wait if another runner has the delivery. Raises _Lost if
+        another runner takes it later."""
         self._wake.clear()
         cursor = await self._in_thread(lambda: self._store.take_delivery(self.name, self._runner))
         if cursor is None:
@@ -205,7 +205,7 @@ class _Delivery:
                 await self._catch_up()
 
     async def _catch_up(self) -> None:
-        """Rest until there are more signals; meanwhile move the cursor when that is due."""
+        """Wait until there are more signals; meanwhile move the cursor when that is due."""
         if self._done == self._kept:
             await self._rest(self._wake)
             return
@@ -214,7 +214,7 @@ class _Delivery:
             await self._keep()
 
     async def _hand_over(self, signal: StatusSignal, expect: Callable[[int], None]) -> bool:
-        """Call the subscriber's function until it takes the signal; False when we close before that."""
+        """Call the subscriber's function with a signal until it returns. Returns False if the engine closes before that."""
         failures = 0
         while not self._closing:
             error = await self._call(signal)
@@ -237,7 +237,7 @@ class _Delivery:
         return False
 
     async def _call(self, signal: StatusSignal) -> BaseException | None:
-        """Call the subscriber's function. Returns its error; None if the function took the signal."""
+        """Call the subscriber's function. Returns the error that it raised; None if it returned."""
         try:
             answer = self._receive(signal) if self._is_async else await self._in_thread(lambda: self._receive(signal))
             if inspect.isawaitable(answer):
@@ -247,19 +247,20 @@ class _Delivery:
             if task is not None and task.cancelling():
                 raise
             return error  # what the function waited for was cancelled, not this task
-        except (Exception, SystemExit) as error:  # a function that wants to end the program ends its own call
+        except (Exception, SystemExit) as error:  # if the function raises SystemExit, only its own call ends
             return error
         return None
 
     async def _keep(self) -> None:
-        """Move the cursor behind what was taken."""
+        """Move the cursor to the last signal with which the function returned. Raises _Lost if this runner does not have the delivery any
+        more."""
         done = self._done
         if not await self._in_thread(lambda: self._store.delivered(self.name, self._runner, done)):
             raise _Lost
         self._kept, self._kept_at = done, monotonic()
 
     def _finish(self) -> None:
-        """Write the final position of the cursor. This runs on the loop, because a function that does not return may hold the thread."""
+        """Write the last position of the cursor. This runs on the loop, because a function that does not return may occupy the thread."""
         if self._done == self._kept:
             return
         try:

@@ -15,7 +15,8 @@ log = logging.getLogger("holdfast.engine")
 _DISK: Final = (DiskFailed.__name__, DiskFull.__name__)
 
 INTERRUPTED: Final = Outcome(OutcomeStatus.INTERRUPTED)
-"""The outcome of an invocation that was ended without its own fault. It does not count as a failure, and any runner may go on at once."""
+"""The outcome of an invocation that was ended without its own fault. It does not count as a failure, and any runner may continue the
+execution at once."""
 
 
 def blameless(outcome: Outcome) -> Outcome:
@@ -31,7 +32,8 @@ def uninvoked(error: Exception) -> Outcome:
 
 
 def unwritable(trouble: HoldfastError, outcome: Outcome) -> Outcome | None:
-    """What to write when the store can never write an outcome: a crash that says so. None if `outcome` is that crash."""
+    """The outcome to write if the store can never write `outcome`: a crash with the error of the store. None if `outcome` is that crash
+    already."""
     kind = type(trouble).__name__
     if outcome.status is OutcomeStatus.CRASHED and outcome.error is not None and outcome.error.type == kind:
         return None
@@ -39,7 +41,7 @@ def unwritable(trouble: HoldfastError, outcome: Outcome) -> Outcome | None:
 
 
 def warn_of_crash(outcome: Outcome, after: Execution, now: int) -> None:
-    """One warning for an invocation that crashed: the error, the author's line, how many crashed in a row, when the next try is.
+    """Log one warning for an invocation that crashed: the error, the author's line, how many crashed in a row, and what follows.
 
     `after` is the execution as the end of the invocation left it.
     """

@@ -12,15 +12,15 @@ from typing import Protocol
 
 
 class Poller(Protocol):
-    """Takes one poll after another."""
+    """Makes one poll after another."""
 
     def end(self) -> None:
-        """Take no more polls; the poll in hand is finished first."""
+        """Make no more polls, and wait until the present poll has ended."""
         ...
 
 
 StartPoller = Callable[[Iterator[None], float], Poller]
-"""Begins to poll: takes the next element of the iterator each time this many seconds have passed."""
+"""Begins to poll: takes the next element of the iterator again and again, with this many seconds between two."""
 
 
 class ThreadPoller:
@@ -34,7 +34,7 @@ class ThreadPoller:
         self._thread.start()
 
     def end(self) -> None:
-        """Wait for the poll in hand."""
+        """Make no more polls, and wait until the present poll has ended."""
         self._ended.set()
         self._thread.join()
 

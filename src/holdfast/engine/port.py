@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar, cast
 
+from holdfast.engine.capacity_reservations import CapacityReservations
 from holdfast.engine.entries import Deliver
 from holdfast.engine.health import Health
 from holdfast.engine.invoke_targets import InvokeTargets, starts_another
 from holdfast.engine.live_parents import LiveParents
-from holdfast.engine.rooms import Rooms
 from holdfast.engine.writer import Writer
 from holdfast.model import codec
 from holdfast.model.charges import Charge
@@ -38,20 +38,26 @@ class EnginePort:
     """The port through which a handler in this process writes."""
 
     def __init__(
-        self, store: ExecutionStore, writer: Writer, targets: InvokeTargets, health: Health, rooms: Rooms, parents: LiveParents
+        self,
+        store: ExecutionStore,
+        writer: Writer,
+        targets: InvokeTargets,
+        health: Health,
+        reservations: CapacityReservations,
+        parents: LiveParents,
     ) -> None:
         self._store = store
         self._writer = writer
-        self._rooms = rooms
+        self._reservations = reservations
         self._parents = parents
         self._targets = targets
         self._health = health
         self._loop = asyncio.get_running_loop()
         self.acceptor: Callable[[], Acceptor | None] = lambda: None
-        """Gives the service that accepts runs of workers; None where no workers are served."""
+        """Returns the service that accepts runs of workers; None if this engine serves no workers."""
 
     def checkpoint(self, token: Position, updates: Sequence[Update], client_token: str | None = None) -> Checkpointed:
-        """Write a checkpoint from a handler's thread. Returns when the checkpoint is on disk."""
+        """Write a checkpoint from a handler's thread. Blocks until the checkpoint is on disk. Raises the error if it is refused."""
         children = self._children(token, updates)
         answer = self._writer.call(Checkpoint(token, tuple(updates), client_token, children))
         assert isinstance(answer, Checkpointed)
@@ -67,11 +73,11 @@ class EnginePort:
         charges: tuple[Charge, ...] = (),
         ledger: tuple[LedgerEntry, ...] = (),
     ) -> None:
-        """Write a checkpoint from the engine's loop. `landed` gets the answer on the loop, at once if no other coroutine could run
-        meanwhile.
+        """Write a checkpoint from the engine's loop. `landed` is called on the loop with the answer or the error; before this function
+        returns, if the write could be committed at once or is refused at once.
 
-        Children that are hosted here and find room are claimed in the same write. A repeated request makes no child, so a request that
-        may be one (it has a client token) claims none.
+        An execution that the checkpoint starts is claimed in the same write, if its function is hosted here and has room; but not if there
+        is a client token: then the request may be a repeated one, which starts nothing.
         """
         self._parents.writes(token.execution)
         try:
@@ -80,7 +86,7 @@ class EnginePort:
             landed(trouble)
             return
         if children and client_token is None:
-            children = self._rooms.for_births(children)
+            children = self._reservations.for_births(children)
             landed = self._settling(children, landed)
         write = Checkpoint(token, tuple(updates), client_token, children, charges, ledger)
         deliver = cast("Deliver", landed)  # a checkpoint is answered by a Checkpointed
@@ -92,30 +98,32 @@ class EnginePort:
 
     def _settling(self, children: Children, landed: Landed) -> Landed:
         def both(answer: Checkpointed | HoldfastError) -> None:
-            self._rooms.answered(children, answer)
+            self._reservations.answered(children, answer)
             landed(answer)
 
         return both
 
     def state(self, token: Position, newer_than: int = 0) -> Sequence[Operation]:
-        """The operations a replay needs."""
+        """The execution's operations that changed after the revision `newer_than`. If it is 0, only those that a replay needs: most
+        children of closed contexts are left out."""
         found = self._read(lambda: self._store.operations(token.execution, newer_than))
         return found if newer_than else unpruned(found)
 
     def input(self, token: Position) -> str | None:
-        """The execution's input as it was given."""
+        """The input of the execution; None if there is no such execution."""
         return self._read(lambda: self._store.input(token.execution))
 
     def seen(self, token: Position) -> int:
-        """The last revision that an invocation knows: from its latest checkpoint with a client token, else from its beginning. It is for
-        hosts whose handlers write over HTTP. The store is asked, because any process may have served that checkpoint.
-        """
+        """The last revision that an invocation knows: the one after its latest checkpoint with a client token, else the one at its
+        beginning. It is for hosts whose handlers write over HTTP. It is read from the store, because any process may have received that
+        checkpoint."""
         header = self._read(lambda: self._store.find(token.execution))
         written = header is not None and header.client is not None and header.client.startswith(f"{token.epoch}.")
         return header.client_revision if header is not None and written else token.revision
 
     async def accept(self, parent: Execution, operation_id: str, asked: RunAsked | EnqueueAsked) -> Order | Failure:
-        """Accept a run that a handler asks for, or an execution that it enqueues."""
+        """Accept a run that a handler asks for, or an execution that it enqueues. Returns the order that the checkpoint carries, or the
+        failure of the operation. Raises RunUnavailable if a run is asked for and this engine serves no workers."""
         acceptor = self.acceptor()
         if isinstance(asked, EnqueueAsked):
             if self._read(lambda: self._targets.function(asked.target, asked.version)) is not None:
@@ -131,18 +139,18 @@ class EnginePort:
             raise
 
     def accept_blocking(self, parent: Execution, operation_id: str, asked: RunAsked | EnqueueAsked) -> Order | Failure:
-        """Accept a run or an enqueue that a handler asks for, from the thread of the handler."""
+        """As `accept`, from the thread of a handler. Blocks until the answer is there."""
         return asyncio.run_coroutine_threadsafe(self.accept(parent, operation_id, asked), self._loop).result()
 
     def _children(self, token: Position, updates: Sequence[Update]) -> Children:
-        """What the invokes and enqueues among these updates start; most writes have none."""
+        """The executions that invokes and enqueues among these updates start, by operation id; empty for most writes."""
         for update in updates:
             if starts_another(update):
                 return self._read(lambda: self._targets.children(token.execution, updates))
         return NO_CHILDREN
 
     def _read(self, read: Callable[[], T]) -> T:
-        """Read from the store. If the disk fails, the engine learns it, so that the failure does not count against the execution."""
+        """Read from the store. If the disk fails, the engine pauses, so that the failure does not count as a failure of the execution."""
         try:
             return read()
         except DiskFailed as trouble:

@@ -1,5 +1,5 @@
-"""What people are told about quarantined executions. Callers that wait for the end of such an execution get an error at once, because a
-person must act first."""
+"""The messages about quarantined executions. Callers that wait for the end of such an execution get an error at once, because a person must
+act first."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def quarantined(store: ExecutionStore, header: Execution) -> ExecutionQuarantine
 
 
 def why(store: ExecutionStore, header: Execution) -> str:
-    """Why an execution is quarantined, with the error that its last invocation left, and what a person does about it."""
+    """Why an execution is quarantined, with the message of the error if there is one, and what a person must do."""
     reason = reason_of(header) or Quarantine.RUNNER_DIED
     cause = _CAUSES[reason].format(deaths=header.deaths)
     told = None if reason is Quarantine.RUNNER_DIED else _message(store, header)
@@ -42,7 +42,7 @@ def why(store: ExecutionStore, header: Execution) -> str:
 
 
 def waits(header: Execution) -> str | None:
-    """What people are told of an execution that is put aside for a while and then tried again; None for any other."""
+    """The message about an execution that is put aside for a while and then tried again; None for any other execution."""
     at = next_try(header)
     if at is None:
         return None
@@ -51,7 +51,7 @@ def waits(header: Execution) -> str | None:
 
 
 def _message(store: ExecutionStore, header: Execution) -> str | None:
-    """The message of the error that the quarantine is for, if it can be read."""
+    """The message of the error because of which the execution is quarantined; None if there is none or if it cannot be read."""
     if header.quarantine_event is None:
         return None
     try:

@@ -18,7 +18,7 @@ _MORE_THAN_ANY: Final = 10**9
 
 
 class Capacity:
-    """Room for live invocations, shared by the functions that run in one place."""
+    """Room for live invocations, shared by the functions that run in one place. `free` says for how many more there is room now."""
 
     __slots__ = ("_room", "free")
 
@@ -28,7 +28,7 @@ class Capacity:
 
     @property
     def unused(self) -> bool:
-        """Whether no invocation is live in it, and none has reserved room."""
+        """Whether no invocation is live here, and none has reserved room."""
         return self.free == self._room
 
 
@@ -43,7 +43,7 @@ class Function(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def latest(versions: Collection[str]) -> str:
-    """The version that is used if the caller names none: `$LATEST` if there is one, else the highest."""
+    """The version that is used if the caller names none: `$LATEST` if there is one, else the highest number."""
     return LATEST if LATEST in versions else max(versions, key=int)
 
 
@@ -55,18 +55,19 @@ class Registry:
         self._capacities: set[Capacity] = set()
         self._is_shut = False
         self.only: Only | None = None
-        """Limits which executions the runner takes; None: all executions of its functions."""
+        """Which executions of its functions the runner takes; None: all of them."""
         self.aliases: dict[tuple[str, str], str] = {}
-        """Versions by function and alias."""
+        """By function and alias: the version that the alias stands for."""
         self.gone: set[tuple[str, str]] = set()
-        """Versions that were removed on purpose: an invoke of one fails at once, though the store remembers that a runner hosted it."""
+        """By function and version: versions that were removed on purpose. An invoke of one fails at once, though the store remembers that a
+        runner hosted it."""
         for function in functions:
             if (function.name, function.version) in self._functions:
                 raise DuplicateFunction(f"Function {function.name!r} was given twice in version {function.version}.")
             self.put(function)
 
     def put(self, function: Function) -> None:
-        """Host a function from now on, or give it new terms. Running invocations go on."""
+        """Host a function from now on, or replace it, for example with new terms. Running invocations continue."""
         self._functions[function.name, function.version] = function
         self.gone.discard((function.name, function.version))
         if function.capacity not in self._capacities:
@@ -79,13 +80,14 @@ class Registry:
         self.gone.add((name, version))
 
     def get(self, name: str, version: str) -> Function | None:
-        """A function of exactly this version."""
+        """The function with exactly this version; None if it is not hosted here."""
         return self._functions.get((name, version))
 
     def wanted(self, name: str, version: str | None, kind: Kind = Kind.FUNCTION) -> Function:
-        """The function a caller means: the version named, else `$LATEST`, else the highest there is.
+        """The function that a caller means: of this version, or if `version` is None of `$LATEST`, else of the highest version.
 
-        A function of another kind is not found: a worker takes orders that were accepted, and cannot be started by its name.
+        Raises FunctionNotFound if there is none of this kind: a worker's runs need an accepted order, so it cannot be started by its name
+        like a plain function.
         """
         found = None if version is None else self._functions.get((name, version))
         if found is not None and found.kind is kind:
@@ -106,11 +108,11 @@ class Registry:
         return next((f.kind for f in self._functions.values() if f.name == name), None)
 
     def targets(self) -> Sequence[Target]:
-        """Everything hosted here."""
+        """All functions and versions that are hosted here."""
         return [Target(f.name, f.version, self.only) for f in self._functions.values()]
 
     def hosted(self) -> Sequence[Hosted]:
-        """Everything hosted here, with its terms."""
+        """All functions and versions that are hosted here, with their terms and kinds."""
         return [Hosted(f.name, f.version, f.terms, f.kind) for f in self._functions.values()]
 
     def is_full(self) -> bool:
@@ -118,7 +120,7 @@ class Registry:
         return any(f.capacity.free <= 0 for f in self._functions.values())
 
     def is_unused(self) -> bool:
-        """Whether nothing at all is live here."""
+        """Whether no invocation is live here, and none has reserved room."""
         return all(capacity.unused for capacity in self._capacities)
 
     def shut(self) -> None:
@@ -134,7 +136,7 @@ class Registry:
             capacity.free += _MORE_THAN_ANY
 
     def full(self) -> dict[Capacity, list[Target]]:
-        """The functions that have no room now, by the capacity that they share. Empty while a suspect runs alone."""
+        """The functions that have no room now, by the capacity that they share. Empty between `shut` and `open`."""
         found: dict[Capacity, list[Target]] = {}
         for f in self._functions.values() if not self._is_shut else ():
             if f.capacity.free <= 0:

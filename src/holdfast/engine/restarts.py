@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.engine.enqueues import key_of
-from holdfast.model.admission import Enqueue
+from holdfast.engine.enqueues import same_place
 from holdfast.model.audit import Notes
 from holdfast.model.charges import Charge
 from holdfast.model.errors import InvalidParameter
@@ -18,11 +17,12 @@ from holdfast.model.verbs import Start
 from holdfast.store.seam import ExecutionStore
 
 ON_FAILED = ("find", "restart")
-"""What a start does when the execution that has the name failed: find it, as AWS does, or start the name again."""
+"""What a start does if the execution that has the name failed: return that execution, as AWS does, or start the name again."""
 
 
 def is_restart(on_failed: str, name: str | None) -> bool:
-    """Whether a start may start a failed name again."""
+    """Whether a start may start a failed name again. Raises InvalidParameter for another value than "find" and "restart", and for "restart"
+    without a name."""
     if on_failed not in ON_FAILED:
         raise InvalidParameter(f"on_failed is {on_failed!r}; use {' or '.join(map(repr, ON_FAILED))}.")
     if on_failed == "restart" and name is None:
@@ -31,9 +31,8 @@ def is_restart(on_failed: str, name: str | None) -> bool:
 
 
 def failed_as(store: ExecutionStore, function: str, name: str | None) -> str | None:
-    """If an execution with this name continued as others and the last of them failed, the id of the first one. The first execution keeps
-    the name, and its own end does not change; so the last one decides whether the name may be started again.
-    """
+    """If an execution with this name continued as others and the last of them failed, the id of the first one; else None. The first
+    execution keeps the name, and its own end does not change, so the last one decides whether the name may be started again."""
     first = last = None if name is None else store.find_named(function, name)
     while last is not None and last.continued_as is not None:
         heir = store.find(last.continued_as)
@@ -44,7 +43,8 @@ def failed_as(store: ExecutionStore, function: str, name: str | None) -> str | N
 
 
 def check_restartable(header: Execution) -> None:
-    """Refuse an execution that is not over, that another one restarts or continues already, or that belongs to another execution."""
+    """Raise RestartRefused for an execution that has not ended, that another one restarts or continues already, that another execution
+    invoked, or that is an imported copy."""
     called = f"{header.function} {header.id}"
     if header.state is State.IMPORTED:
         raise RestartRefused(f"{called} is an imported copy, which does not run.")
@@ -53,7 +53,7 @@ def check_restartable(header: Execution) -> None:
     if header.superseded_by is not None:
         raise RestartRefused(f"{called} was started again as {header.superseded_by}: restart that one.")
     if header.continued_as is not None:
-        raise RestartRefused(f"{called} goes on as {header.continued_as}: restart that one.")
+        raise RestartRefused(f"{called} continued as {header.continued_as}: restart that one.")
     if header.parent is not None:
         raise RestartRefused(f"{called} belongs to {header.parent}, which asked for it: restart that one.")
 
@@ -73,7 +73,8 @@ def restarted(
     charges: tuple[Charge, ...] = (),
     notes: Notes = (),
 ) -> Start:
-    """The start that restarts an execution under its name, and in its queue if it came from one. The old one stays, superseded."""
+    """The start that restarts an execution under its name, and in its queue if it came from one. The old execution stays, superseded.
+    Raises RestartRefused if it cannot be restarted."""
     check_restartable(old)
     who = {"tenant": old.tenant, "trace": old.trace, "same": same}
     made = new_execution(identity, None, old.function, version or old.version, payload=payload, now=now, terms=terms or old.terms, **who)
@@ -86,7 +87,7 @@ def restarted(
         graph=graph,
         charges=charges,
         again=True,
-        enqueue=None if place is None else Enqueue(queue=place.queue, key=key_of(old), units=place.units, money=place.money),
+        enqueue=None if place is None else same_place(place),
         restart=restart,
         notes=notes,
     )

@@ -47,6 +47,7 @@ import logging
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from typing import Final
 
+from holdfast.engine.admissions import Admissions
 from holdfast.engine.agenda import Agenda
 from holdfast.engine.health import Health, readable
 from holdfast.engine.invocations import Invocations
@@ -91,6 +92,7 @@ class Scheduler:
         store: Store,
         registry: Registry,
         invocations: Invocations,
+        admissions: Admissions,
         writer: Writer,
         outbox: Outbox,
         health: Health,
@@ -105,12 +107,10 @@ class Scheduler:
     ) -> None:
         self._store, self._registry, self._invocations, self._writer = store, registry, invocations, writer
         self._outbox, self._health, self._agenda, self._parents = outbox, health, agenda, parents
-        self._timetable = timetable
+        self._admissions, self._timetable = admissions, timetable
         self._loop, self._clock, self._runner = loop, clock, runner
         self._upkeep = Upkeep(store, clock, chores)
-        self._deaths_at = 0.0
-        self._looked_at = 0
-        self._awake_at = 0.0
+        self._deaths_at, self._looked_at, self._awake_at = 0.0, 0, 0.0
         self._suspect: str | None = None
         self._suspect_until = 0.0
         self._suspect_asked_at: float | None = None
@@ -122,6 +122,9 @@ class Scheduler:
         self._poller: Poller | None = None
         self._loop_watch = None if clock.virtual else LoopWatch(loop)
         self._lease_ms = _VIRTUAL_LEASE_MS if clock.virtual else _LEASE_MS
+        self._is_planned = False
+        """Whether the last round read the time of the next timer."""
+        self._planned_at = 0.0
         self._planned_idle = False
         """Whether nothing ran when the next timer was read. Otherwise it may be the deadline of an execution that has ended."""
 
@@ -139,7 +142,7 @@ class Scheduler:
         self._task = asyncio.create_task(self._run(), name="holdfast-scheduler")
 
     async def end(self) -> None:
-        """Take no more rounds, and stop what else goes on by itself; the runner keeps its lease until it leaves the store."""
+        """Stop the rounds, the poller, the timetable, the upkeep and the outbox. The runner keeps its lease until it leaves the store."""
         if self._poller is not None:
             self._poller.end()
         if self._task is not None:
@@ -194,14 +197,16 @@ class Scheduler:
         if agenda.backlog or dead or due:  # the due time may also be that of the next try of a failed invocation
             agenda.backlog = False
             await self._claim_ready(now, dead)
-        if agenda.queued:
-            await self._admit(now)
-        self._plan(now)
+        admitted = agenda.queued and await self._admit(now)
+        # What was admitted ends soon, and the next round follows: most of these rounds need not know the next timer.
+        self._is_planned = due or not admitted or self._clock.virtual or monotonic() - self._planned_at > _NEWS_SECONDS
+        if self._is_planned:
+            self._plan(now)
 
     def _plan(self, now: int) -> int | None:
         """Note the next timer that the store has, and return it."""
         agenda = self._agenda
-        self._planned_idle = self.idle
+        self._planned_idle, self._planned_at = self.idle, monotonic()
         # An execution for which there is no room is not waited for: the invocation that makes room rings, because of the backlog.
         room = self._registry.claimable().values()
         times = (self._store.next_due([target for targets in room for target in targets]), self._outbox.next_at)
@@ -226,16 +231,14 @@ class Scheduler:
         return [execution for execution in found if execution not in self._troubled][:room]
 
     async def _each(self, work: Mapping[str, Awaitable[None]]) -> None:
-        """Wait for the work of many executions. One that fails is logged and left alone for a while; what concerns all is raised."""
+        """Wait for the work of many executions. If one fails, log it and leave it alone for a minute; raise an error that concerns all."""
         for execution, trouble in zip(work, await asyncio.gather(*work.values(), return_exceptions=True), strict=True):
             if isinstance(trouble, Retryable) or (trouble is not None and not isinstance(trouble, Exception)):
                 raise trouble
             if trouble is not None and not isinstance(trouble, Rejected):  # an execution that is gone or closed needs no work
                 self._troubled[execution] = monotonic() + _TROUBLED_SECONDS
-                known = isinstance(trouble, HoldfastError)
-                log.warning(
-                    "could not go on with %s, and leave it for a while: %s", execution, trouble, exc_info=None if known else trouble
-                )
+                stack = None if isinstance(trouble, HoldfastError) else trouble
+                log.warning("could not go on with %s, and leave it for a while: %s", execution, trouble, exc_info=stack)
 
     def _dead(self, now: int) -> frozenset[str]:
         if monotonic() - self._deaths_at < _DEATHS_SECONDS:
@@ -269,9 +272,9 @@ class Scheduler:
         await self._each(claims)
         await self._claim_suspect()
 
-    async def _admit(self, now: int) -> None:
-        """Let the store admit what waits in queues, where there is room. The store is asked first, so that no room is kept in vain; but not
-        right after an admission that found something, because the next one will probably find more.
+    async def _admit(self, now: int) -> bool:
+        """Let the store admit what waits in queues, where there is room. Returns whether it admitted anything. The store is asked first, so
+        that no room is kept in vain; but not right after an admission that found something, because the next one will probably find more.
         """
         agenda, before = self._agenda, self._admitted
         agenda.queued, self._admitted = False, set()
@@ -281,13 +284,14 @@ class Scheduler:
             room = min(capacity.free, _BATCH)
             if room > 0:  # otherwise a start has taken the room in between
                 capacity.free -= room
-                taken = await self._invocations.admissions.admit(targets, capacity, room)
+                taken = await self._admissions.admit(targets, capacity, room)
                 if taken:
                     self._admitted.add(capacity)
                 if taken == room:
                     agenda.queued = True
                     agenda.ring()
         agenda.queued |= self._registry.is_full()
+        return bool(self._admitted)
 
     def _make_room(self, now: int, dead: frozenset[str]) -> None:
         """Where there is no room, parents that only wait give theirs to executions that are ready."""
@@ -296,7 +300,7 @@ class Scheduler:
                 self._parents.make_room(capacity, len(self._store.claimable(targets, dead, now, waiting)))
 
     async def _claim_suspect(self) -> None:
-        """Claim a suspect when nothing else is live here, so that no other execution is blamed for the next death."""
+        """Claim a suspect when nothing else is live here, so that no other one is blamed for the next death; or after 10 s of waiting."""
         registry = self._registry
         for capacity, targets in registry.claimable().items():
             found = self._store.suspect(targets, self._clock.now())
@@ -316,7 +320,7 @@ class Scheduler:
         self._suspect_asked_at = None
 
     def _end_suspicion(self) -> None:
-        """Let other executions in again when the suspect is gone, has made progress, or has had its time."""
+        """Claim other executions again when the suspect has ended, has made progress, or has had its ten seconds."""
         if self._suspect is None:
             return
         header = next(readable(self._store, [self._suspect]), None)
@@ -327,11 +331,11 @@ class Scheduler:
             self._agenda.ring()
 
     async def _rest(self) -> None:
-        """Rest until there is something to do."""
+        """Rest until the agenda rings or the next timer is due; at most a second under a real clock."""
         if self._clock.virtual:
             await self._rest_virtually()
             return
-        left = _DEATHS_SECONDS
+        left = _DEATHS_SECONDS if self._is_planned else _NEWS_SECONDS
         if self._agenda.timer_at is not None:
             left = min(left, max(self._agenda.timer_at - self._clock.now(), 0) / 1000)
         if self._timetable.next_at is not None:
@@ -343,12 +347,8 @@ class Scheduler:
         moves it when there is nothing else to do."""
         while not self._agenda.rung.is_set() and not await self._skipped():
             await self._rung_within(_NEWS_SECONDS)
-            now = self._clock.now()
-            if (
-                self._upkeep.is_due(now)
-                or self._timetable.is_due(now)
-                or (self._agenda.timer_at is not None and self._agenda.timer_at <= now)
-            ):
+            now, timer_at = self._clock.now(), self._agenda.timer_at
+            if self._upkeep.is_due(now) or self._timetable.is_due(now) or (timer_at is not None and timer_at <= now):
                 return
 
     async def _rung_within(self, seconds: float) -> None:

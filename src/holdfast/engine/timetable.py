@@ -1,12 +1,12 @@
-"""The timetable: starts the occurrences of schedules that are due. Several runners may try; each occurrence is started once.
+"""The timetable: starts the occurrences of schedules that are due. Several runners may try; each occurrence is started only once.
 
 A round of the scheduler asks for schedules of functions that are hosted here, and only for those whose executions this runner takes
-(`Registry.only`). Each one gets a task, which takes steps (model.firing) until there is nothing left to do: read the schedule, decide,
-write. The write that starts an occurrence also moves its schedule, and the store refuses it if another runner was quicker; then the task
-reads the schedule again.
+(`Registry.only`). Each one gets a task, which takes steps (model.schedule_steps) until there is nothing left to do: read the schedule,
+decide, write. The write that starts an occurrence also moves its schedule, and the store refuses it if another runner was quicker; then the
+task reads the schedule again.
 
-A schedule whose occurrence waits for the end of an execution is looked at when that execution ends (endings.py). What cannot be started
-now, because the disk fails or the function is hosted in another version, is tried again a little later.
+A schedule whose occurrence waits for the end of an execution is looked at when that execution ends (endings.py). If an occurrence cannot be
+started now, because the disk fails or the function is hosted only in another version, it is tried again 5 seconds later.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from itertools import islice, takewhile
 from typing import Final
 
 from holdfast.engine.agenda import Agenda
+from holdfast.engine.capacity_reservations import CapacityReservations
 from holdfast.engine.endings import Ending, Endings
 from holdfast.engine.invocations import Invocations
 from holdfast.engine.registry import Registry
-from holdfast.engine.rooms import Rooms
 from holdfast.model import codec
 from holdfast.model.clock import Clock
 from holdfast.model.errors import ExecutionAlreadyStarted, FunctionNotFound, HoldfastError, Rejected
 from holdfast.model.execution import Execution, ExecutionStatus, goes_on_as, new_execution
-from holdfast.model.firing import Step, begun, due_step, passed_over
 from holdfast.model.ids import IdSource
 from holdfast.model.operations import Failure, Kind
 from holdfast.model.outside import Stop
 from holdfast.model.run_port import OccurrenceAsked, Ordered
 from holdfast.model.schedule_errors import ScheduleChanged
+from holdfast.model.schedule_steps import Step, begun, due_step, passed_over
 from holdfast.model.schedules import Handled, Occurrence, Overlap, ScheduleState, execution_name
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.model.timing import Timing, delay_of, occurrences
@@ -43,21 +43,22 @@ log = logging.getLogger("holdfast.engine")
 _BATCH: Final = 100
 """At most this many schedules are worked on at the same time."""
 _STEPS: Final = 100
-"""One schedule takes at most this many steps before others have their turn."""
+"""One schedule takes at most this many steps; then others may have their turn."""
 _LATER_SECONDS: Final = 5.0
 """After an error, a schedule is tried again after this many seconds."""
 _MOST_COUNTED: Final = 1000
-"""For observers, at most this many missed occurrences of one span are counted."""
+"""Of the missed occurrences of one span of time, at most this many are counted for observers."""
 _DEFAULT_TENANT: Final = "default"
 
 _ELSEWHERE: Final = frozenset({"overloaded", "version_not_found"})
-"""Error codes of refusals that may not happen on another runner, or here a little later."""
+"""Error codes of refusals that are not final: another runner, or this one a little later, may accept the request."""
 
 OccurrenceAcceptor = Callable[[OccurrenceAsked], Awaitable[Ordered | Failure]]
-"""Accepts the run of a worker that a schedule asks for. Starts nothing."""
+"""Accepts the run of a worker that a schedule asks for: returns the order for its start, or the failure. It starts nothing."""
 
 Saw = Callable[[str, str, int, int | None], None]
-"""Gets reports about occurrences (model.ports.ScheduleObserver)."""
+"""Gets the schedule, the outcome, the number of occurrences, and by how many milliseconds a start was late; None if nothing was started
+(model.ports.ScheduleObserver)."""
 
 
 class Timetable:
@@ -68,14 +69,14 @@ class Timetable:
         store: Store,
         registry: Registry,
         invocations: Invocations,
-        rooms: Rooms,
+        reservations: CapacityReservations,
         endings: Endings,
         agenda: Agenda,
         *,
         clock: Clock,
         ids: IdSource,
     ) -> None:
-        self._store, self._registry, self._invocations, self._rooms = store, registry, invocations, rooms
+        self._store, self._registry, self._invocations, self._reservations = store, registry, invocations, reservations
         self._endings, self._agenda, self._clock, self._ids = endings, agenda, clock, ids
         self.acceptor: OccurrenceAcceptor | None = None
         self.saw: Saw | None = None
@@ -85,7 +86,7 @@ class Timetable:
         self._looked_at = -1
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._watched: dict[str, asyncio.Future[Ending]] = {}
-        """Schedules that wait for the end of an execution."""
+        """By schedule: the ending of the execution for which it waits."""
         self._later: dict[str, asyncio.TimerHandle] = {}
         self._closing = False
 
@@ -96,21 +97,20 @@ class Timetable:
 
     @property
     def next_at(self) -> int | None:
-        """When the earliest schedule is due. None if this runner has looked at that time or later: then it is working on that schedule, and
-        looks again after that.
-        """
+        """When the earliest schedule is due. None if this runner has already looked at that time or later: then it works on that schedule,
+        and looks again afterwards."""
         return None if self._next_at is None or self._next_at <= self._looked_at else self._next_at
 
     def is_due(self, now: int) -> bool:
-        """Whether a round has something to do here."""
+        """Whether `look` has something to do."""
         return self._has_news or (self.next_at is not None and self.next_at <= now)
 
     def news(self) -> None:
-        """Note that schedules may have changed, or the functions that are hosted here."""
+        """Note that schedules may have changed, or the functions that are hosted here: the next round looks at them."""
         self._has_news = True
 
     def look(self, now: int) -> None:
-        """Begin to work on the schedules that are due."""
+        """Begin to work on the schedules that are due. Does not wait for them."""
         if self._closing or not self.is_due(now):
             return
         in_hand, only = len(self._tasks) + len(self._later), self._registry.only
@@ -126,7 +126,7 @@ class Timetable:
             self._take(name)
 
     async def end(self) -> None:
-        """Finish the present step of each schedule, and take no further step."""
+        """Wait until the present step of each schedule has ended, and take no further step."""
         self._closing = True
         for handle in self._later.values():
             handle.cancel()
@@ -167,11 +167,11 @@ class Timetable:
             log.info("schedule %s is left to another runner, or for later: %s", name, missing)
             self._try_later(name)
         except Exception as trouble:  # an error of one schedule must not delay the others
-            log.warning("could not look after schedule %s: %s", name, trouble, exc_info=not isinstance(trouble, HoldfastError))
+            log.warning("could not work on schedule %s: %s", name, trouble, exc_info=not isinstance(trouble, HoldfastError))
             self._try_later(name)
 
     async def _stepped(self, name: str) -> bool:
-        """Take one step; False if there was none to take."""
+        """Take one step of a schedule. Returns False if there was none to take."""
         state = self._store.schedule(name)
         if state is None:
             return False
@@ -195,7 +195,7 @@ class Timetable:
             self._tell(before, after)
 
     def _tell(self, before: ScheduleState, after: ScheduleState) -> None:
-        """Tell observers what a write that is on disk decided."""
+        """Report to observers what a write decided that is on disk."""
         if self.saw is None:
             return
         timing = before.definition.timing
@@ -204,7 +204,8 @@ class Timetable:
             self.saw(before.name, line.outcome, _count(line, timing), late)
 
     async def _started(self, state: ScheduleState, step: Step, occurrence: Occurrence) -> None:
-        """Write the start of an occurrence. If it can never be started, it is skipped, and the schedule shows why."""
+        """Write the start of an occurrence. If it can never be started, it is skipped, and the schedule shows why. Raises FunctionNotFound
+        if this runner cannot start it now."""
         definition = state.definition
         kind = self._registry.kind_of(definition.function)
         if kind is None:
@@ -246,7 +247,7 @@ class Timetable:
         write = Start(
             header,
             payload,
-            self._rooms.reserve(target, now),
+            self._reservations.reserve(target, now),
             () if order is None else order.charges,
             same,
             kind,
@@ -281,7 +282,7 @@ class Timetable:
     # --- executions that are not over
 
     def _still_open(self, state: ScheduleState) -> dict[str, str]:
-        """The executions of a schedule that have not ended, each with the execution that continues it now."""
+        """By execution of a schedule that has not ended: the execution that continues it now, or itself."""
         found = {}
         for execution in state.open:
             last = self._last_of(execution)
@@ -299,7 +300,7 @@ class Timetable:
         return header
 
     async def _wait_for(self, state: ScheduleState, executions: list[str]) -> None:
-        """Look at the schedule again when one of these executions ends."""
+        """Look at the schedule again when the first of these executions ends. With the overlap `replace`, all of them are stopped first."""
         if state.definition.overlap is Overlap.REPLACE:
             for execution in executions:
                 stop = Stop(execution, Failure(f"Replaced: schedule {state.name} was due again.", "Replaced"), inherited=True)
@@ -323,7 +324,7 @@ class Timetable:
 
 
 def _count(line: Handled, timing: Timing) -> int:
-    """How many occurrences one entry stands for."""
+    """How many occurrences one entry stands for, counted up to 1,000."""
     if line.since is None:
         return 1
     return sum(1 for _ in takewhile(lambda at: at <= line.at, islice(occurrences(timing, line.since - 1), _MOST_COUNTED)))

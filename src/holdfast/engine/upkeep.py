@@ -1,4 +1,4 @@
-"""Upkeep: once a minute each runner does its chores, and removes executions whose retention time is over, in small transactions."""
+"""Upkeep: once a minute each runner calls its chores, and removes rows whose retention time is over, in small transactions."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ log = logging.getLogger("holdfast.engine")
 
 _EVERY_MS: Final = 60_000
 _ROWS: Final = 500
-"""One transaction removes at most this many rows. It takes a few milliseconds, in which no other process can write."""
+"""One transaction removes about this many rows at most. It takes a few milliseconds, in which no other process can write to a SQLite
+store."""
 
 
 Chore = Callable[[], Awaitable[object]]
-"""Other work that a runner does once a minute."""
+"""A function with other work that a runner does once a minute."""
 
 
 class Upkeep:
@@ -35,7 +36,8 @@ class Upkeep:
         self._closing = False
 
     def is_due(self, now: int) -> bool:
-        """Whether a minute has passed. A virtual clock is not moved for this: no caller waits for it."""
+        """Whether a minute has passed since the last upkeep began, and it has ended. A virtual clock is not moved for this: no caller waits
+        for it."""
         return self._next_at <= now and (self._task is None or self._task.done())
 
     def look(self, now: int) -> None:
@@ -45,7 +47,7 @@ class Upkeep:
             self._task = asyncio.create_task(self._remove(), name="holdfast-upkeep")
 
     async def end(self) -> None:
-        """Finish the present transaction and stop."""
+        """Wait until the present chore or transaction has ended, and stop."""
         self._closing = True
         if self._task is not None:
             await self._task

@@ -7,8 +7,8 @@ There is one turn. The thread that takes the turn commits all that is queued, gi
   every few milliseconds;
 - while the disk is slow and other coroutines could still run, a writer thread takes the turn instead, so that the loop goes on.
 
-What the disk does not take goes back to the head of the queue and is tried again (health.py); only callers who ask for something new are
-refused.
+If the disk refuses a write of the engine's own work, the write goes back to the head of the queue and is tried again (health.py). Callers
+who ask for something new get the error.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _LOTS: Final = (Admission, Bulk)
 
 
 class Writer:
-    """The one way to write."""
+    """Writes to the store for one engine; nothing else in the engine commits writes of executions."""
 
     def __init__(
         self,
@@ -144,7 +144,8 @@ class Writer:
             self._plan_flush()
 
     def write_now(self, write: Write) -> Answer | HoldfastError | None:
-        """Commit on the spot for a coroutine beside which no other would run; None when the write has to queue."""
+        """Commit at once, if no other coroutine could use the time. Returns the answer; None if the write was not made, so that the caller
+        must submit it."""
         if self._queue or self._closed or len(self._live) > 1 or monotonic() - self._flushed_at > _LOOP_SECONDS:
             return None
         if self._disk_seconds > _SLOW_SECONDS or self._health.trouble is not None or not self._turn.acquire(blocking=False):
@@ -173,7 +174,7 @@ class Writer:
         return cast("Answer", waiter.answer)
 
     def retry(self) -> None:
-        """Try the kept writes again, on the calling thread. If the disk takes them, everything goes on."""
+        """Try the kept writes again, on the calling thread. If the disk accepts them, the pause ends."""
         with self._turn:
             batch = self._take()
             if batch:
@@ -183,7 +184,8 @@ class Writer:
         self._pass_on(on_loop=False)
 
     async def drain(self) -> None:
-        """Wait until everything queued is written and every caller has its answer. What the disk does not take is given up."""
+        """Wait until everything queued is written and every caller has its answer. If the disk fails, callers that still wait get
+        EngineClosed."""
         if self._health.trouble is not None:
             self.retry()
         while not self.idle:
@@ -195,7 +197,7 @@ class Writer:
         await asyncio.sleep(0)  # answers from another thread are on their way
 
     def close(self) -> None:
-        """Take no more writes."""
+        """Refuse further writes with EngineClosed, and end the writer thread."""
         self._closed = True
         if self._thread is not None:
             self._work.set()
@@ -269,7 +271,7 @@ class Writer:
             lot = batch[0].write
             if isinstance(lot, _LOTS):
                 done = lot.commit(self._store, now)
-                answers, writes = [Landed(done.answers)], lot.writes(done)
+                answers, writes = [Landed(done.answers, done.opens_at)], lot.writes(done)
             else:
                 writes = cast("list[Write]", [entry.write for entry in batch])
                 done = committed_apart(writes, partial(self._store.commit, now=now), shared)

@@ -1,8 +1,8 @@
 """Makes and opens private files and folders: files of mode 0600, folders of mode 0700, with any umask.
 
-Three rules. A new file is private from its first moment: it gets its mode at creation, not later. A file of this user that other users can
-read is narrowed, with one line in the log. A file that belongs to another user, is a symbolic link, or lies where other users can replace
-it, is refused with the command that mends it. A folder that Holdfast did not make is never changed.
+Three rules. A new file is private from its first moment: it gets its mode at creation, not later. If other users can read a file of this
+user, their rights are removed, with one line in the log. A file that belongs to another user, is a symbolic link, or lies where other users
+can replace it, is refused; the error has the command that helps. A folder that Holdfast did not make is never changed.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ log = logging.getLogger("holdfast.files")
 FILE: Final = 0o600
 FOLDER: Final = 0o700
 PROGRAM: Final = 0o700
-"""A file that can be executed."""
+"""The mode of a file that can be executed."""
 FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-"""Opening never blocks: a named pipe in the place of a file would block for ever."""
+"""O_NONBLOCK is among them, because opening a named pipe in the place of a file would block for ever."""
 _LINKED: Final = frozenset({errno.ELOOP, errno.EMLINK, errno.ENOTDIR})
 _ROOT: Final = 0
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _LINUX: Final = sys.platform == "linux"
 _AS_GIVEN: Final = ("/dev/", "/proc/self/fd/")
 _IN_MEMORY: Final = "/dev/shm/"
-"""Linux keeps files there, not devices."""
+"""Files here are ordinary files, not devices."""
 
 Where = str | os.PathLike[str]
 
@@ -44,7 +44,7 @@ Where = str | os.PathLike[str]
 
 
 def new_file(path: Where, *, executable: bool = False, dir_fd: int | None = None) -> int:
-    """A file that was not there before, open for reading and writing."""
+    """Create a file. Returns its descriptor, open for reading and writing. Raises FileExistsError if there is something with this name."""
     mode = PROGRAM if executable else FILE
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=dir_fd)
     _widen(fd, mode)
@@ -52,7 +52,7 @@ def new_file(path: Where, *, executable: bool = False, dir_fd: int | None = None
 
 
 def write_new(path: Where, data: bytes, *, dir_fd: int | None = None) -> None:
-    """A file that was not there before, with this content, on disk."""
+    """Create a file with this content, and sync it to disk. Raises FileExistsError if there is something with this name."""
     with os.fdopen(new_file(path, dir_fd=dir_fd), "wb") as file:
         file.write(data)
         file.flush()
@@ -60,8 +60,8 @@ def write_new(path: Where, data: bytes, *, dir_fd: int | None = None) -> None:
 
 
 def open_file(path: Where, flags: int = os.O_RDWR) -> int:
-    """Open a private file by its name. A missing file is made, a file that others can read is narrowed, and a link or another user's file
-    is refused."""
+    """Open a private file by its name, and return its descriptor. A missing file is made. If other users can read the file, their rights
+    are removed. Raises NotPrivate for a link and for another user's file."""
     fd = _made_or_opened(path, flags | _FILE_FLAGS)
     try:
         _refuse_foreign(os.fstat(fd), path)
@@ -90,7 +90,8 @@ def _made_or_opened(path: Where, flags: int) -> int:
 
 
 def read_file(path: Where) -> bytes | None:
-    """The content of a private file, under the same rules; None when there is none."""
+    """The content of a private file; None if there is none. If other users can read the file, their rights are removed. Raises NotPrivate
+    for a link and for another user's file."""
     try:
         fd = os.open(path, os.O_RDONLY | _FILE_FLAGS)
     except FileNotFoundError:
@@ -104,8 +105,8 @@ def read_file(path: Where) -> bytes | None:
 
 
 def open_given(path: Where, flags: int) -> int:
-    """Open a file that the operator named, by the rules of open_file; but a stream of this process, or a pipe of this user, is used as it
-    is."""
+    """Open a file that the operator named, as `open_file` does. A path below /dev/ or /proc/self/fd/ (but not /dev/shm/), and a named pipe
+    of this user, is opened as it is."""
     name = os.fspath(path)
     if (name.startswith(_AS_GIVEN) and not name.startswith(_IN_MEMORY)) or _is_our_pipe(path):
         return os.open(path, flags | os.O_CLOEXEC)
@@ -120,13 +121,15 @@ def _is_our_pipe(path: Where) -> bool:
     return stat.S_ISFIFO(told.st_mode) and told.st_uid == os.geteuid()
 
 
-# --- a store's files, which SQLite alone opens: a process that closes another descriptor of a file loses SQLite's locks on the file
+# --- a store's files, which only SQLite opens: a process that closes another descriptor of such a file loses SQLite's locks on it
 
 
 def reserve(path: Where) -> None:
-    """Call this before SQLite opens a file by its name: refuses another user's file, and makes the file if it is not there.
+    """Make a private file, if it does not exist, before SQLite opens it by its name. Raises NotPrivate for a link, for another user's file,
+    and for a folder in which other users can replace files.
 
-    A file that is there is not changed, because it is not known yet whether it is a store. If it cannot be made, SQLite tells why.
+    An existing file is not changed, because it is not known yet whether it is a store. If the file cannot be made, nothing is raised here:
+    SQLite reports why.
     """
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.isdir(folder):
@@ -142,11 +145,12 @@ def reserve(path: Where) -> None:
 
 
 def reserve_beside(paths: Iterable[Where]) -> list[Where]:
-    """Call this before SQLite opens a store: the files that SQLite reads beside it must be this user's, and are made if they are not there.
-    Answers with the files that were made.
+    """Make the files that SQLite uses beside a store, before SQLite opens the store. Returns the paths that were made. Raises NotPrivate if
+    such a file exists and is not a plain file of this user.
 
-    In a folder such as /tmp every user may make a file that is not there yet. A log of another user would be read as the newest part of
-    the store. Run by root, SQLite makes such a file root's own, so that nothing shows it afterwards. Where a link leads, SQLite may write.
+    In a folder such as /tmp every user may make a file that does not exist yet. SQLite would read a log of another user as the newest part
+    of the store. If root runs it, SQLite changes the owner of such a file to root, so that nothing shows it afterwards. SQLite also writes
+    through a link.
     """
     made: list[Where] = []
     for path in paths:
@@ -162,7 +166,7 @@ def reserve_beside(paths: Iterable[Where]) -> list[Where]:
 
 
 def remove_empty(paths: Iterable[Where]) -> None:
-    """Remove reserved files that were not used."""
+    """Remove those of these files that are empty."""
     for path in paths:
         with contextlib.suppress(OSError):
             if os.lstat(path).st_size == 0:
@@ -170,7 +174,7 @@ def remove_empty(paths: Iterable[Where]) -> None:
 
 
 def refuse_foreign(path: Where, owner: int | None = None) -> None:
-    """Refuse anything but a plain file of this user (or of `owner`) with one name."""
+    """Raise NotPrivate unless this is a plain file of this user (or of the user id `owner`) with only one name."""
     told, name = os.lstat(path), os.fspath(path)
     if stat.S_ISLNK(told.st_mode):
         raise _link(path)
@@ -194,7 +198,8 @@ def _make_unopened(path: Where) -> None:
 
 
 def narrow(paths: Iterable[Where]) -> None:
-    """Take the rights of other users from these files, if the files are there. They belong to this user."""
+    """Remove the rights of other users from these files. A missing file is skipped. Raises NotPrivate for a link and for another user's
+    file."""
     wide = []
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
@@ -225,13 +230,14 @@ def _change_unopened(path: Where, mode: int) -> None:
 
 
 def own_folder(path: Where) -> None:
-    """A folder whose name Holdfast chose. A missing folder is made, a folder with more rights is narrowed, and a link or another user's
-    folder is refused."""
+    """Make sure that a folder exists whose name Holdfast chose, and that only this user has rights on it. Raises NotPrivate for a link, for
+    another user's folder, and if other users can replace it."""
     os.close(open_folder(path))
 
 
 def open_folder(path: Where) -> int:
-    """The same folder, opened. Everything that uses this descriptor happens in this folder, even if its name changes."""
+    """As `own_folder`; returns the folder's descriptor. Everything that uses this descriptor happens in this folder, even if its name
+    changes."""
     refuse_shared(os.path.dirname(os.path.abspath(path)))
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, FOLDER)
@@ -250,8 +256,9 @@ def open_folder(path: Where) -> int:
 
 
 def given_folder(path: Where) -> None:
-    """A folder that the operator named. A missing folder is made private, with all missing folders above it; an existing folder is left as
-    it is."""
+    """Make sure that a folder exists that the operator named. Missing folders are made private, with all missing folders above. An existing
+    folder is not changed. Raises NotPrivate if other users can replace files in the lowest existing folder, and NotADirectoryError if that
+    is a file."""
     place = Path(path)
     missing = []
     while not place.exists():
@@ -265,7 +272,7 @@ def given_folder(path: Where) -> None:
 
 
 def refuse_shared(folder: Where) -> None:
-    """Refuse a folder in which other users can replace files."""
+    """Raise NotPrivate for a folder in which other users can replace files."""
     told = os.stat(folder)
     if told.st_uid not in (os.geteuid(), _ROOT):
         theirs, ours = _named(told.st_uid), _named(os.geteuid())
@@ -281,14 +288,15 @@ def refuse_shared(folder: Where) -> None:
         )
     if told.st_mode & stat.S_IWGRP and (others := _others_in(told.st_gid)):
         raise NotPrivate(
-            f"Users of another name ({others}) may replace files in {os.fspath(folder)}, through its group. "
+            f"The user {others} may replace files in {os.fspath(folder)}, through its group. "
             f"Run `chmod g-w {os.fspath(folder)}`, or use another folder."
         )
 
 
 @functools.lru_cache
 def _others_in(group: int) -> str:
-    """Another user of this group, besides this user and root. A group without other users is as private as its only user."""
+    """The name of a user in this group besides this user and root; empty if there is none. A group without other users is as private as its
+    only user."""
     import grp
     import pwd
 
@@ -315,7 +323,7 @@ def _refuse_foreign(told: os.stat_result, path: Where) -> None:
         theirs, ours = _named(told.st_uid), _named(os.geteuid())
         raise NotPrivate(
             f"{name} belongs to the user {theirs}, and this process runs as {ours}. Only one user of the machine may use it. "
-            f"Run this as that user (`sudo -u {theirs} …`), or give it over with `sudo chown -R {ours} {name}*`."
+            f"Run this as that user (`sudo -u {theirs} …`), or change its owner with `sudo chown -R {ours} {name}*`."
         )
 
 
@@ -350,7 +358,7 @@ def _narrow(fd: int, path: Where) -> None:
 
 def _check_narrow(told: os.stat_result, path: Where) -> None:
     if told.st_mode & _OTHERS:
-        raise NotPrivate(f"{os.fspath(path)} cannot be kept from other users: its file system keeps no permissions. Use another disk.")
+        raise NotPrivate(f"{os.fspath(path)} cannot be kept from other users: its file system does not keep permissions. Use another disk.")
 
 
 def _tell(wide: list[str]) -> None:
@@ -359,7 +367,7 @@ def _tell(wide: list[str]) -> None:
 
 
 def _widen(fd: int, mode: int) -> None:
-    """Give the owner's rights, which a umask may have taken away."""
+    """Give the owner the rights in `mode`, which a umask may have taken away."""
     found = stat.S_IMODE(os.fstat(fd).st_mode)
     if found & mode != mode:
         os.fchmod(fd, mode)

@@ -1,7 +1,7 @@
-"""Folders that live as long as a process. The process locks its folder; the next process removes the folders of killed ones.
+"""Folders that exist as long as a process. The process locks its folder; a later process removes the folders of processes that were killed.
 
-The folders lie in one folder per user, of mode 0700, below the folder for temporary files, so no other user can put anything there. The
-kernel frees a lock when the last process that has it ends for any reason.
+The folders lie in one folder for each user, of mode 0700, below the folder for temporary files, so no other user can put anything there.
+The kernel releases a lock when the last process that has it ends for any reason.
 """
 
 from __future__ import annotations
@@ -20,26 +20,29 @@ _YOUNG_SECONDS: Final = 60
 
 
 def make(prefix: str) -> str:
-    """A new folder; the caller must `lock` it within a minute."""
+    """Make a new folder, and return its path. The caller must `lock` it within a minute. Raises NotPrivate if other users can replace files
+    in the folder for temporary files."""
     temporary = tempfile.gettempdir()
     refuse_shared(temporary)
     place = f"{temporary}/holdfast-{os.geteuid()}"
     try:
         os.close(open_folder(place))
-    except (NotPrivate, OSError):  # another user made it first, which must not stop us; such a folder is never swept
+    except (NotPrivate, OSError):  # another user made it first; then the folder lies beside it, and is never swept
         return tempfile.mkdtemp(prefix=f"holdfast-{prefix}", dir=temporary)
     return tempfile.mkdtemp(prefix=prefix, dir=place)
 
 
 def lock(folder: str) -> int:
-    """Keep a folder as long as this process, or one that it forks, has the descriptor."""
+    """Lock a folder, so that no other process removes it, as long as this process, or one that it forks, has the returned descriptor
+    open."""
     at = os.open(folder, FOLDER_FLAGS)
     fcntl.flock(at, fcntl.LOCK_EX)
     return at
 
 
 def sweep(own: str) -> None:
-    """Remove the folders beside this one whose processes were killed. A new folder stays, because its process may be about to lock it."""
+    """Remove the folders beside this one whose processes were killed. A folder that is not at least a minute older than `own` stays,
+    because its process may be about to lock it. Does nothing if the folder above is not private."""
     made_at = os.stat(own).st_mtime
     parent = os.open(os.path.dirname(own), FOLDER_FLAGS)
     try:

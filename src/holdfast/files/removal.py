@@ -1,7 +1,9 @@
-"""Removes a folder with everything in it, by descriptors: a symbolic link is never followed, even if a process swaps one in meanwhile.
+"""Removes a folder with everything in it, by descriptors: a symbolic link is never followed, even if another process puts one there
+meanwhile.
 
-A name is opened with `O_NOFOLLOW` below the descriptor of its folder, and only the opened folder is emptied. A hostile program can make
-folders very deep, and closed to their own owner: inner folders are moved up until no folder is deep any more.
+A name is opened with `O_NOFOLLOW` below the descriptor of its folder, and only the opened folder is emptied. A hostile program can nest
+folders very deep, and take away its own rights on them. So the folders inside a folder are moved up into the top folder until no folder is
+nested any more.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ _NO_FOLDER: Final = frozenset({errno.ENOTDIR, errno.ELOOP, errno.EMLINK})
 
 
 def remove(path: str | os.PathLike[str], *, dir_fd: int | None = None) -> None:
-    """Remove a file, a link or a folder with everything in it; without effect if nothing is there."""
+    """Remove a file, a link or a folder with everything in it. Does nothing if there is nothing with this name."""
     try:
         at = _opened(os.fspath(path), dir_fd)
     except FileNotFoundError:
@@ -37,7 +39,7 @@ def remove(path: str | os.PathLike[str], *, dir_fd: int | None = None) -> None:
 
 
 def empty(top: int) -> None:
-    """Remove everything in an open folder, and leave the folder."""
+    """Remove everything in the folder of this descriptor, but not the folder itself."""
     _allow(top)
     disk, names = os.fstat(top).st_dev, itertools.count()
     while found := _entries(top):
@@ -47,7 +49,8 @@ def empty(top: int) -> None:
 
 
 def _lift(top: int, name: str, disk: int, names: itertools.count[int]) -> bool:
-    """Move the content of one folder up into the top folder, and remove the empty folder. Returns False if it is not a folder any more."""
+    """Move the folders inside one folder up into the top folder, remove its files, and then remove it. Returns False if it is not a folder
+    any more."""
     try:
         at = _opened(name, top)
     except OSError as error:
@@ -77,7 +80,7 @@ def _entries(at: int) -> list[tuple[str, bool]]:
 
 
 def _opened(name: str, within: int | None) -> int:
-    """A folder, also one whose owner took its own rights away."""
+    """The descriptor of a folder, on which its owner has all rights now. Works also if the owner had taken away these rights."""
     try:
         at = os.open(name, _FLAGS, dir_fd=within)
     except PermissionError:
@@ -94,7 +97,8 @@ def _allow(at: int) -> None:
 
 
 def _allow_closed(name: str, within: int | None) -> None:
-    """Give the owner rights on a folder that cannot be opened. Its name may lead elsewhere by now, so a handle on the folder is used."""
+    """Give the owner all rights on a folder that cannot be opened. A handle on the folder is used, because its name may lead elsewhere by
+    now."""
     if not hasattr(os, "O_PATH"):
         os.chmod(name, stat.S_IRWXU, dir_fd=within, follow_symlinks=False)
         return

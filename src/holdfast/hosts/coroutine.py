@@ -6,11 +6,11 @@ begin ──▶ runs ──▶ ends: the invocation ends with the handler's outc
           ▼  │
          stays: it waits for executions that it invoked and that are live in this process
           │  ▲
-          │  │ resume: the next invocation goes on with it
+          │  │ resume: the next invocation continues it
           ▼  │
          rests in memory: its invocation has ended as PENDING
           │
-          ▼ evict: there is no room, or another process went on. It leaves memory, and the next invocation replays
+          ▼ evict: there is no room, or another process ran an invocation. It is removed from memory; the next invocation replays
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from holdfast.durable.async_state import AsyncState
 from holdfast.durable.context import AsyncDurableContext
 from holdfast.durable.exceptions import BackgroundThreadError
 from holdfast.durable.execution import DurableFunction
-from holdfast.durable.hooks.resting import RestingHooks
+from holdfast.durable.hooks.resting_hooks import RestingHooks
 from holdfast.durable.invocation_outcome import PENDING, crashed, failed, given, succeeded
 from holdfast.durable.scope import Scope
 from holdfast.durable.stragglers import Stragglers
@@ -42,9 +42,9 @@ Report = Callable[[Outcome, int], None]
 class Coroutines:
     """The coroutines of one host: those that run, and those that rest in memory."""
 
-    def __init__(self, room: int) -> None:
-        self._room = room
-        """How many coroutines may rest in memory."""
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        """How many coroutines may rest in memory; 0: none."""
         self._running: dict[str, Coroutine] = {}
         self._resting: dict[str, Coroutine] = {}
 
@@ -58,22 +58,22 @@ class Coroutines:
         self._running[coroutine.execution] = coroutine
 
     def running(self, execution: str) -> Coroutine | None:
-        """The coroutine of an execution that runs here."""
+        """The coroutine of an execution that runs here; None if none runs."""
         return self._running.get(execution)
 
     def rest(self, coroutine: Coroutine) -> bool:
-        """Keep a waiting coroutine in memory. If there are too many, the one that has rested longest is evicted. Returns False if none may
-        rest."""
-        if not self._room:
+        """Keep a waiting coroutine in memory. If there are too many, the one that has rested longest is evicted. Returns False, and keeps
+        nothing, if no coroutine may rest."""
+        if not self._capacity:
             return False
         self._running.pop(coroutine.execution, None)
         self._resting[coroutine.execution] = coroutine
-        if len(self._resting) > self._room:
+        if len(self._resting) > self._capacity:
             self._resting.pop(next(iter(self._resting))).evict()
         return True
 
     def rested_for(self, invocation: Invocation) -> Coroutine | None:
-        """The resting coroutine with which this invocation can go on, if there is one. A coroutine that is out of date is evicted."""
+        """The resting coroutine that this invocation can continue; None if there is none. A coroutine that is out of date is evicted."""
         resting = self._resting.pop(invocation.header.id, None)
         if resting is not None and not resting.precedes(invocation):
             resting.evict()
@@ -81,7 +81,7 @@ class Coroutines:
         return resting
 
     def forget(self, coroutine: Coroutine) -> None:
-        """Note that a coroutine is over."""
+        """Remove a coroutine that has ended."""
         for known in (self._running, self._resting):
             if known.get(coroutine.execution) is coroutine:
                 del known[coroutine.execution]
@@ -94,7 +94,7 @@ class Coroutines:
                 found.cancel()
 
     def cancel_all(self) -> None:
-        """End all of them, without a report."""
+        """End all coroutines, without a report."""
         for execution in [*self._resting, *self._running]:
             self.cancel(execution)
 
@@ -136,7 +136,8 @@ class Coroutine:
             self._task = loop.create_task(self._run(function), name=function.name)
 
     async def _run(self, function: DurableFunction, told: Invocation | None = None) -> None:
-        """The task: call the handler, and report what it returns or raises as an outcome. Plugins are told of the invocation first."""
+        """Call the handler, and report what it returns or raises as an outcome. Plugins get the start of the invocation first. This runs as
+        a task."""
         state = self._state
         try:
             if state.hooks is not None and told is not None:
@@ -158,7 +159,7 @@ class Coroutine:
         self._ended(outcome)
 
     async def _failed(self, error: BaseException) -> Outcome:
-        """The outcome of a handler that raised, once the updates that it had not yet written are written."""
+        """The outcome of a handler that raised. Updates that the handler had not yet written are written first."""
         state = self._state
         outcome = failed(state, error)
         if state.unwritten and not isinstance(error, GeneratorExit):  # a coroutine that is being closed can wait for nothing
@@ -182,12 +183,13 @@ class Coroutine:
         if report is not None:
             report(outcome, self._state.revision)
         elif outcome is not PENDING:
-            log.warning("%s went on after its suspension; what it did after that does not count", self._state.durable_execution_arn)
+            log.warning("%s went on after its suspension; what it did after that is ignored", self._state.durable_execution_arn)
 
     def _quiet(self) -> None:
-        """Called when every strand rests. Then this invocation has nothing more to do, after its last write is on disk.
+        """Called when every strand rests: the handler, and every branch that it has begun. Then this invocation has nothing more to do,
+        after its last write is on disk.
 
-        A handler with plugins never stays: plugins are made for each invocation, and must see the same invocations as on AWS.
+        A handler with plugins does not stay live: plugins are made for each invocation, and must see the same invocations as on AWS.
         """
         state = self._state
         if self._report is None or state.is_writing:
@@ -211,7 +213,7 @@ class Coroutine:
             self._state.evict()
 
     def _rest(self, outcome: Outcome) -> None:
-        """End the invocation, and keep its strands in memory."""
+        """Report the end of the invocation. The coroutine stays in memory."""
         if self._state.hooks is not None:
             outcome = self._state.hooks.rest(outcome)
         report, self._report = self._report, None
@@ -219,11 +221,12 @@ class Coroutine:
         report(outcome, self._state.revision)
 
     def precedes(self, invocation: Invocation) -> bool:
-        """Whether this invocation follows the one that rests here. If another process had one in between, the strands are out of date."""
+        """Whether `invocation` comes directly after the last invocation of this coroutine. If not, another process has run an invocation in
+        between, and the coroutine is out of date."""
         return invocation.header.epoch == self._state.header.epoch + 1
 
     def resume(self, invocation: Invocation, report: Report) -> None:
-        """Go on under the next invocation."""
+        """Continue the coroutine in the next invocation."""
         self._report = report
         self._parents = invocation.parents
         if self._parents is not None:
@@ -235,7 +238,7 @@ class Coroutine:
             self._quiet()
 
     def refresh(self) -> None:
-        """Learn what changed while it runs."""
+        """Read what has changed in the store while the invocation is live."""
         self._state.refresh()
 
     # --- as a parent of executions that are live here
@@ -249,17 +252,18 @@ class Coroutine:
         return self._state.awaited()
 
     def learn(self, header: Execution, operations: Collection[Operation]) -> None:
-        """Learn what a write of another execution changed. An invocation that has ended leaves that to the next one."""
+        """Tell the invocation that another write has changed these operations and left this header. If the invocation has ended, nothing
+        happens: the next one reads the change."""
         if self._report is not None and header.epoch == self._state.header.epoch:
             self._state.hear(header.revision, operations)
 
     def look(self) -> None:
-        """Rest, unless there is a reason to stay."""
+        """End the invocation as PENDING if every strand rests and there is no reason to stay live."""
         if self._report is not None and self._state.is_quiet:
             self._quiet()
 
     def evict(self) -> None:
-        """Leave memory; the next invocation replays."""
+        """Remove the coroutine from memory. The next invocation replays."""
         self._state.evict()
 
     def cancel(self) -> None:

@@ -1,15 +1,15 @@
 """Which tenant used the CPU of this machine lately: while other tenants are at work, a tenant that used more than its share waits.
 
-The kernel shares the CPU among processes. A tenant with ten bodies would get ten times the CPU of a tenant with one. So the runner
-counts what each tenant uses: its bodies, the evaluators that check its values, and the time in which the runner's loop reads its bodies'
-frames. Two things follow while other tenants are at work:
+The kernel shares the CPU among processes. A tenant with ten bodies would get ten times the CPU of a tenant with one. So the runner counts
+what each tenant uses: its bodies, the evaluators that check its values, and the time in which the runner's loop reads its bodies' frames.
+Two things follow while other tenants are at work:
 
 greedy  a tenant that used far more than the average: its new bodies get a higher nice value
-rest    each tenant has an account. Time pays in its share of the cores, and what it uses is taken out. While the account is below zero,
-        new bodies of the tenant wait.
+rest    each tenant has an account of CPU seconds. In each second it grows by the tenant's share of the cores. What the tenant uses is
+        subtracted. While the account is below zero, new bodies of the tenant wait.
 
-What a body will use is not known at its start. So its tenant is charged with what such bodies used before, and with the difference as
-soon as it is known. While only one tenant is at work, that tenant has the whole machine.
+What a body will use is not known at its start. So its tenant is charged with what such bodies used before, and with the difference as soon
+as it is known. While only one tenant is at work, that tenant has the whole machine.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ _SCARCE: Final = 0.4
 _GREEDY: Final = 1.5
 """A tenant is greedy if it used this many times the average of the tenants at work."""
 _AT_WORK_SECONDS: Final = 0.002
-"""A tenant that used less than this lately is not at work. Its account is closed, even if it is below zero: no tenant waits for more than
-some seconds."""
+"""A tenant that used less than this lately is not at work. Its account is removed, even if it is below zero: so no tenant waits for more
+than some seconds."""
 _FILLED: Final = 0.7
-"""A tenant may always use its even share of the cores. It may use more while all tenants together use less than this part: the rest stays
-free, so that a short run of another tenant finds a core at once."""
+"""A tenant may always use its even share of the cores. It may use more while all tenants together use less than this part of all cores. The
+remaining cores stay free, so that a short run of another tenant finds a core at once."""
 _SAVED_SECONDS: Final = 1.0
-"""An account holds at most what its share pays in during this many seconds."""
+"""An account has at most the tenant's share of this many seconds."""
 _STEP_SECONDS: Final = 0.01
 """Accounts change in steps of this length, because each step looks at all tenants."""
 _EXPECTED_SECONDS: Final = 0.05
 """How many CPU seconds the first body of a worker is expected to use."""
 _LEARNED: Final = 0.25
-"""How far the expectation moves towards what the last body used."""
+"""How far the expected value moves towards what the last body used: 0 not at all, 1 the whole way."""
 
 
 class _Account:
@@ -49,9 +49,9 @@ class _Account:
 
     def __init__(self, share: float) -> None:
         self.used = 0.0
-        """CPU seconds, of which half is forgotten each second."""
+        """The CPU seconds that the tenant used lately. Each second, half of them are forgotten."""
         self.saved = share * _SAVED_SECONDS
-        """CPU seconds that the tenant may use now; below zero, it waits."""
+        """The CPU seconds that the tenant may use now. Below zero, its new bodies wait."""
 
 
 class CpuShares:
@@ -87,14 +87,14 @@ class CpuShares:
         self.add(tenant, cpu_seconds - charged, now)
 
     def used(self, tenant: str, now: float) -> float:
-        """What a tenant used lately; 0 for a tenant that is not at work."""
+        """The CPU seconds that a tenant used lately; 0 for a tenant that is not at work."""
         with self._lock:
             self._pay(now)
             account = self._accounts.get(tenant)
             return 0.0 if account is None else account.used
 
     def greedy(self, tenant: str, now: float) -> bool:
-        """Whether the CPU is scarce and this tenant used far more of it than the others."""
+        """Whether the CPU is scarce, and this tenant used far more of it than the average tenant at work."""
         used = self.used(tenant, now)
         with self._lock:
             in_all, tenants = self._in_all(), max(1, len(self._accounts))
@@ -113,7 +113,7 @@ class CpuShares:
         return sum(account.used for account in self._accounts.values())
 
     def _share(self, account: _Account, in_all: float) -> float:
-        """The cores that a tenant may use."""
+        """How many cores a tenant may use now."""
         others = (in_all - account.used) / _SUM_OF_ONE_CORE
         return max(self._cores / len(self._accounts), _FILLED * self._cores - others)
 
@@ -136,5 +136,5 @@ _shared: Final = CpuShares()
 
 
 def shared() -> CpuShares:
-    """The accounts of this process: bodies and evaluators are charged to the same ones."""
+    """The accounts of this process. Bodies and evaluators are charged to the same accounts."""
     return _shared

@@ -1,8 +1,8 @@
-"""The inline host: handlers run in this very process, `async def` on the engine's loop, `def` on a bounded pool of threads.
+"""The inline host: handlers run in this process, `async def` on the engine's event loop, `def` on a bounded pool of threads.
 
-A coroutine that waits may rest in memory after its invocation has ended; the next invocation goes on with it instead of replaying.
-Nothing depends on that: every wake is an invocation with an epoch, a token and an event of its own, and a resting coroutine can be
-evicted at any time.
+A coroutine that waits may rest in memory after its invocation has ended. The next invocation then continues the coroutine instead of
+replaying. Nothing depends on that: every wake is an invocation with an epoch, a token and an event of its own, and a resting coroutine can
+be evicted at any time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from holdfast.model.ports import Invocation, Port
 
 
 class InlineHost:
-    """Runs handlers here."""
+    """Runs handlers in this process."""
 
     def __init__(self, functions: Iterable[DurableFunction], *, clock: Clock, threads: int, resting: int) -> None:
         self._clock = clock
@@ -38,12 +38,12 @@ class InlineHost:
         self._coroutines = Coroutines(resting)
 
     def unhurried(self) -> Self:
-        """Make the number of writes independent of how busy the machine is. Call this before the first invocation."""
+        """Make the number of writes independent of how busy the machine is, for tests. Call this before the first invocation."""
         self._loop_stragglers = self._thread_stragglers = Unhurried()
         return self
 
     def invoke(self, invocation: Invocation, port: Port, done: Report) -> None:
-        """Begin an invocation, or go on with the coroutine that waits for it."""
+        """Begin an invocation, or continue the coroutine that rests in memory for it. Does not wait for its end: `done` is called then."""
         function = self._functions[invocation.header.function, invocation.header.version]
         if not function.is_async:
             future = self._threads.submit(lambda: self._block(function, invocation, port))
@@ -70,7 +70,7 @@ class InlineHost:
             )
 
     def hosts(self, function: str, version: str) -> bool:
-        """Whether this function runs here."""
+        """Whether this host runs this version of the function."""
         return (function, version) in self._functions
 
     def cancel(self, execution: str) -> None:
@@ -88,7 +88,7 @@ class InlineHost:
         return self._coroutines.idle and not self._threads.busy
 
     def close(self) -> None:
-        """End the coroutines that are in memory, and take no more calls for the threads."""
+        """End the coroutines that are in memory, and start no more calls on the threads."""
         self._coroutines.cancel_all()
         self._thread_stragglers.close()
         self._threads.close()
@@ -126,5 +126,5 @@ def _report(ended: asyncio.Future[tuple[Outcome, int]], invocation: Invocation, 
     error = ended.exception()
     if error is None:
         done(*ended.result())
-    else:  # Holdfast's own code failed around the handler: the invocation crashed, the host goes on
+    else:  # Holdfast's own code failed around the handler: the invocation crashed, and the host continues
         done(crashed(error), invocation.header.revision)

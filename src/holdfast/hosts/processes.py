@@ -1,8 +1,10 @@
 """The kernel's table of processes (/proc), read as it is written: bytes, in lines that end with a line feed.
 
-A process chooses its own name, and the name stands in this table. Python's `str.splitlines` also splits at form feeds and seven other
+A process chooses its own name, and the name is in this table. Python's `str.splitlines` also splits at form feeds and seven other
 characters, so a name could make lines of its own. Therefore nothing here decodes text, and the line of the name is never looked at.
-A process that is gone is told apart from one that cannot be read: the first uses nothing, and what the second uses is unknown.
+
+A process that has ended uses nothing: for it the functions return None, 0 or an empty list. For a process that lives, but cannot be read,
+they raise Unreadable.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ _SHARES: Final = (b"Pss_Anon:", b"Pss_Shmem:", b"SwapPss:", b"Private_Hugetlb:",
 
 
 class Unreadable(Exception):
-    """The process lives, and the kernel's table does not say what it uses."""
+    """Raised if a process lives, but the kernel's table does not say what it uses."""
 
 
 class Uses(NamedTuple):
@@ -33,15 +35,17 @@ class Uses(NamedTuple):
     """Memory of its own: anonymous and shared pages, swapped out or not, without the files that all processes share."""
     threads: int
     data_kilobytes: int
-    """What it could write to, touched or not: the kernel's limit on data counts this."""
+    """The memory that it may write to (VmData), whether it has used that memory or not. The kernel's limit RLIMIT_DATA counts it."""
     peak_kilobytes: int
-    """The most it ever had in memory, files included."""
+    """The most memory that it ever had at one time (VmHWM), with files."""
 
 
 def give_way(pid: int, nice: int) -> None:
-    """Let other processes have the CPU before this one. Where the kernel or a permission does not allow it, nothing happens.
+    """Raise the nice value of a process, so that other processes get the CPU before it. 0 is this process. If the kernel refuses, nothing
+    happens.
 
-    A kernel that groups processes by session compares the groups, and the nice value counts only inside a group: so both are set.
+    If the kernel groups processes by session (autogroup), it compares the groups, and compares nice values only inside a group. So the
+    group gets the same value.
     """
     with contextlib.suppress(OSError):
         if os.getpriority(os.PRIO_PROCESS, pid) < nice:
@@ -51,13 +55,13 @@ def give_way(pid: int, nice: int) -> None:
 
 
 def uses(pid: int) -> Uses | None:
-    """What a process has; None when it is gone. Raises Unreadable."""
+    """What a process uses now; None if it has ended. Raises Unreadable if it lives and cannot be read."""
     rows = _rows(f"/proc/{pid}/status")
     if rows is None:
         return None
     threads = _number(rows, b"Threads")
     if _OWN[0] not in rows and threads > 1:
-        # Its first thread has ended and took the process's memory rows with it; the memory is still there for the others.
+        # Its first thread has ended, so /proc/PID has no rows of memory; the other threads still use the memory.
         rows = _of_a_thread(pid) or rows
     if _OWN[0] not in rows:  # the process is about to end: every process that runs has memory
         return Uses(0, threads, 0, 0)
@@ -66,7 +70,8 @@ def uses(pid: int) -> Uses | None:
 
 
 def share(pid: int) -> int:
-    """Kilobytes of memory, where a page that several processes have counts once. The kernel walks all pages for it, so ask last."""
+    """The kilobytes of memory of a process. A page that several processes share is divided among them, so that a sum over all of them
+    counts it once. This is slow, because the kernel looks at each page."""
     for path in (f"/proc/{pid}", *_threads(pid)):
         text = None
         with contextlib.suppress(OSError):
@@ -80,16 +85,15 @@ def share(pid: int) -> int:
 
 
 def cpu_seconds(pid: int) -> float | None:
-    """The CPU seconds of all threads of a process and of its children that it has reaped; None when it is gone. Raises Unreadable."""
+    """The CPU seconds of all threads of a process and of its children that it has reaped; None if it has ended. Raises Unreadable if it
+    lives and cannot be read."""
     fields = _stat(pid)
     return None if fields is None else sum(fields[11:15]) / _TICKS
 
 
 def children(pid: int) -> list[int]:
-    """The children of a process; each thread of a process may have children of its own. A thread that ends hides no other thread's.
-
-    Raises Unreadable.
-    """
+    """The pids of the children of a process. Each thread may have children of its own, so all threads are read. Raises Unreadable if a
+    thread lives and cannot be read."""
     found: list[int] = []
     for path in _threads(pid):
         try:
@@ -105,7 +109,7 @@ def children(pid: int) -> list[int]:
 
 
 def open_files(pid: int) -> Iterator[os.stat_result]:
-    """The files that a process has open. Raises Unreadable."""
+    """The results of `stat` for the files that a process has open. Raises Unreadable if it lives and cannot be read."""
     folder, names = _descriptors(pid)
     for name in names:
         with contextlib.suppress(OSError):  # closed meanwhile
@@ -123,8 +127,8 @@ def file_locks(pid: int) -> int:
 
 
 def _descriptors(pid: int) -> tuple[str, list[str]]:
-    """The descriptors of a process, and the folder that lists them. All threads share them (the sandbox's filter makes sure of that), so
-    any living thread shows them; a thread that has ended shows none."""
+    """A folder in /proc that lists the descriptors of a process, and their numbers. All threads share the descriptors (the sandbox's filter
+    makes sure of that), so any living thread lists them; a thread that has ended lists none. ("", []) if there is nothing to list."""
     refused = ""
     for path in _threads(pid):
         try:
@@ -158,7 +162,8 @@ def read(path: str, most: int | None = None) -> bytes:
 
 
 def _rows(path: str) -> dict[bytes, bytes] | None:
-    """The rows after the first row, which is the name. If a row is there twice, the first one counts."""
+    """The rows by name, without the first row, which is the name of the process. If a row is there twice, the first one is used. None if
+    the process has ended."""
     try:
         lines = read(path).split(b"\n")[1:]
     except (FileNotFoundError, ProcessLookupError):
@@ -204,7 +209,8 @@ def _scanned(parent: int) -> list[int]:
 
 
 def _stat(pid: int) -> list[int] | None:
-    """The fields after the name, as numbers. The name may hold anything, also brackets, so count from its last one; the state is 0."""
+    """The fields after the name, as numbers; the first one, a letter for the state, is 0 here. The name may contain brackets, so it ends at
+    the last one. None if the process has ended."""
     path = f"/proc/{pid}/stat"
     try:
         words = read(path).rpartition(b")")[2].split()

@@ -1,4 +1,4 @@
-"""A bounded pool of threads that knows whether one of them is free."""
+"""A pool with a bounded number of threads, which can say whether a thread is free."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _here = threading.local()
 
 
 def on_engine_thread() -> bool:
-    """Whether this is one of the threads for handlers: a call that waits here for another execution could wait for ever."""
+    """Whether the caller is on one of the threads for handlers. A call that waits there for another execution could wait for ever."""
     return getattr(_here, "marked", False)
 
 
@@ -39,13 +39,13 @@ class Threads:
         return self._taken > self._size
 
     def submit(self, call: Callable[[], T]) -> Future[T]:
-        """Run a call as soon as a thread is free."""
+        """Run a call as soon as a thread is free. Returns its future at once."""
         with self._lock:
             self._taken += 1
         return self._submit(call)
 
     def lend(self, call: Callable[[], None]) -> bool:
-        """Run a call now on a free thread; False when there is none."""
+        """Run a call on a free thread, and return True without waiting for it. If no thread is free, return False, and do not run it."""
         with self._lock:
             if self._taken >= self._size:
                 return False
@@ -67,5 +67,6 @@ class Threads:
             self._taken -= 1
 
     def close(self) -> None:
-        """Take no more calls. Running ones cannot be ended; their durable calls are refused."""
+        """Accept no more calls, and cancel those that wait for a thread. Calls that run cannot be ended; their durable calls are
+        refused."""
         self._executor.shutdown(wait=False, cancel_futures=True)

@@ -20,7 +20,7 @@ from holdfast.durable.execution import DurableFunction
 from holdfast.engine.engine import Engine
 from holdfast.engine.outbox import NO_SUBSCRIBERS
 from holdfast.engine.registry import Capacity, Function, Registry
-from holdfast.hosts.choosing import ChoosingHost
+from holdfast.hosts.choosing_host import ChoosingHost
 from holdfast.hosts.inline import InlineHost
 from holdfast.lambda_api.functions.deployed import DeployedFunctions
 from holdfast.lambda_api.functions.function_folder import CodeCache, FunctionFolder, folder_of
@@ -44,9 +44,9 @@ from holdfast.model.signals import Subscriber
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.service.drain import drained
 from holdfast.service.interpreter_tuning import tune
-from holdfast.service.queue_desk import warn_of_new_queues
 from holdfast.service.registered import registered
 from holdfast.service.settings import Settings
+from holdfast.service.store_queues import warn_of_new_queues
 from holdfast.store.backends import open_store
 from holdfast.store.seam import Filter, Hosted
 
@@ -58,7 +58,8 @@ if TYPE_CHECKING:  # a server without workers loads none of their code
 log = logging.getLogger("holdfast.service")
 T = TypeVar("T")
 _BESIDE: Final = ("", "-wal", "-shm", "-journal", "-holdfast", ".functions", ".logs", ".workers")
-"""The endings of files beside a store's file. They are not code of a function in the same folder."""
+"""The name of the store's file and one of these endings give the names of the store's own files and folders. They are never code of a
+function, even if the function's code is in the same folder."""
 
 
 class Serving:
@@ -89,9 +90,11 @@ class Serving:
         self.logs = Logs(keeper, settings.clock, self.lookup.knows)
         self._processes = processes
         self.leave_out = (*_files_of(settings.store), keeper.folder.root.resolve(), *printed_to())
-        """Files that may be in the folder of a function's code, and do not belong to it."""
+        """Files and folders that are left out when the folder of a function's code is copied: those of the store and of the logs, and the
+        files to which this process prints."""
         self.first_look = CodeCache()
-        """Code that was read while the service opens: functions that are deployed then do not read it again."""
+        """The code that was read while the service opens. Functions that are deployed at the start of the server do not read the same code
+        again."""
         self._capacities: dict[str, Capacity] = {}
         self._hosted: dict[str, dict[str, Version]] = {}
         self._changing = asyncio.Lock()
@@ -100,8 +103,11 @@ class Serving:
     # --- changes of functions
 
     async def change(self, name: str, verb: Callable[[], T], looked: CodeCache | None = None) -> T:
-        """Change a function in its folder, then in the engine. Changes run one after the other, in a thread. A change that has begun is
-        finished, even if its caller leaves."""
+        """Call `verb`, which changes the function `name` in the folder of deployed functions. Then make the engine run the function as it
+        is after the change. Returns what `verb` returned.
+
+        `verb` runs in a thread. Changes run one after the other. A change is completed even if the task of its caller is cancelled.
+        """
 
         async def changed() -> T:
             async with self._changing:
@@ -115,11 +121,12 @@ class Serving:
         return await asyncio.shield(task)
 
     async def settle(self) -> None:
-        """Wait for changes that are under way, before the store and the folders are closed."""
+        """Wait until all changes of functions have ended. Call this before the store and the folders are closed."""
         await asyncio.gather(*self._under_way, return_exceptions=True)
 
     async def deploy(self, wanted: DescribedFunction, looked: CodeCache | None = None) -> Entry:
-        """Deploy a function as a target describes it. Functions that are deployed together share `looked`, so that code is read once."""
+        """Deploy a function as a target describes it. Functions that are deployed together share `looked`, so that the same code is read
+        only once."""
         seen = looked or CodeCache()
 
         def verb() -> Entry:
@@ -129,8 +136,11 @@ class Serving:
         return await self.change(wanted.name, verb, seen)
 
     async def forget_old(self, name: str, keep: int) -> None:
-        """Delete versions older than the newest `keep` that no alias names and no execution needs: `--reload` makes many. Code is deleted
-        with its last version, or later, when no process runs it."""
+        """Delete old versions of a function, because `--reload` makes many. The newest `keep` versions stay, and so does each version that
+        an alias names or that a running execution needs.
+
+        If there are old versions, code that belongs to no version is deleted too, unless a process still runs it.
+        """
         entry = self.deployed.needed(name)
         named = {version for alias in entry.aliases.values() for version in (alias.version, *alias.weights)}
         old = sorted(map(int, entry.versions))[:-keep]
@@ -143,7 +153,7 @@ class Serving:
             await self.change(name, functools.partial(self.deployed.sweep, running_code))
 
     def code_of(self, source: CodeSource, looked: CodeCache | None = None) -> Code:
-        """Copy code into the folder of deployed functions; blocks."""
+        """Copy code into the folder of deployed functions, if it is not there yet. Blocks."""
         keeper = self.deployed.keeper
         match source:
             case FolderCode(folder):
@@ -190,11 +200,13 @@ class Serving:
             self.engine.look()
 
     def runs_on(self, runtime: str) -> str:
-        """The interpreter that runs functions of this runtime here, where its name does not tell."""
+        """The interpreter that runs functions of this runtime here, such as `Python 3.13`, if its version differs from the one in the
+        runtime's name. Empty if it does not differ; `nothing` if no interpreter can run them. Blocks while an interpreter is tried."""
         return self._processes.runs_on(runtime)
 
     async def _changed(self, name: str, fresh: Sequence[Version], looked: CodeCache) -> list[Version]:
-        """The versions whose code has changed since it was deployed. The server does not run them, and tells callers and operator why."""
+        """The versions in `fresh` whose code on disk has changed since it was deployed. The server does not run them. It logs an error, and
+        callers of these versions get the same text."""
         found = []
         for one in fresh:
             self.lookup.changed.pop((name, one.version), None)
@@ -213,7 +225,7 @@ class Serving:
 
     async def _call(self, call: PlainCall) -> PlainAnswer:
         found = call.function
-        if not call.waits:  # an execution with one call keeps the promise on disk that the function will be called
+        if not call.waits:  # an execution on disk: the function is called even if the server ends before the call
             await self.engine.start(
                 found.name, call.payload.decode(), version=found.version, terms=EVENT, tenant=call.tenant, trace=call.trace
             )
@@ -233,7 +245,7 @@ class Serving:
     # --- the end
 
     async def drain(self, seconds: float) -> bool:
-        """Start nothing new, and wait until every invocation has suspended or ended. Returns whether all did within `seconds`."""
+        """Start nothing new, and wait at most `seconds` until every invocation has suspended or ended. Returns whether all have."""
         return await drained(self.engine, seconds)
 
 
@@ -249,9 +261,11 @@ async def open_serving(
     retention: LogRetention | None = None,
     runtime: WorkerRuntime | None = None,
 ) -> AsyncIterator[Serving]:
-    """The service over a store. `private_app` makes the app that processes of functions call; `log` gets the lines that they print.
+    """The service over the store of `settings`. `private_app` makes the app that answers the requests of the functions' processes. `log` is
+    called with the lines of these processes: what they print, and what the platform logs about them.
 
-    `runtime` has workers. Their runs are executions too, but no caller can invoke a worker as a function.
+    `runtime` has the workers; None: there are no workers. Runs of workers are executions too, but no caller can invoke a worker as a
+    function.
     """
     if settings.tune:
         tune()
@@ -267,7 +281,7 @@ async def open_serving(
         leaving = asyncio.Event()
 
         def told(lines: list[OutputLine]) -> None:
-            if leaving.is_set():  # else the end of each process would be logged as an error
+            if leaving.is_set():  # the service closes and kills its processes: each end would be logged as an error
                 return
             logs.put(lines)
             if log is not None:
@@ -301,7 +315,8 @@ async def open_serving(
 
 
 async def _worker_functions(stack: contextlib.AsyncExitStack, runtime: WorkerRuntime | None) -> Sequence[DurableFunction]:
-    """The functions of the workers. The runtime of the workers stays open until the engine has closed."""
+    """Open the worker runtime and return the durable functions of its workers; () without a worker runtime. The stack closes the worker
+    runtime after the engine."""
     if runtime is None:
         return ()
     await runtime.open()
@@ -310,7 +325,7 @@ async def _worker_functions(stack: contextlib.AsyncExitStack, runtime: WorkerRun
 
 
 def _keepers(stack: contextlib.AsyncExitStack, settings: Settings, retention: LogRetention) -> tuple[FunctionFolder, LogWriter]:
-    """The folders beside the store: deployed functions, and logs."""
+    """The folder of deployed functions, and the writer of the logs. For a store in memory, their folders are temporary."""
 
     def temporary() -> Path:
         return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-")))
@@ -318,7 +333,7 @@ def _keepers(stack: contextlib.AsyncExitStack, settings: Settings, retention: Lo
     keeper = FunctionFolder(folder_of(settings.store) or temporary())
     stack.callback(keeper.close)
     folder = segments.LogFolder(segments.folder_of(settings.store) or temporary(), retention)
-    logs = LogWriter(folder, settings.clock)  # lines that processes print have the time of this machine, too
+    logs = LogWriter(folder, settings.clock)  # not the store's clock: the lines of processes have the time of this machine
     stack.callback(logs.close)
     return keeper, logs
 

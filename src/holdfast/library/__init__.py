@@ -1,7 +1,7 @@
-"""library — ready workers, a folder each: the page, the function, an example input.
+"""library — ready workers, each in a folder with its page, its function and an example input.
 
 Belongs: ready workers, and the pure code that they need. They use only Holdfast's public names, as any author's worker does.
-Does not: how workers run (holdfast.workers).   May import: holdfast.workers, holdfast.contract, holdfast.model.
+Does not: how workers run (holdfast.workers).   May import: holdfast, holdfast.workers, holdfast.contract, holdfast.model.
 Start reading at web_scrape/worker.py.
 """
 
@@ -24,10 +24,10 @@ WORKERS: Final[Mapping[str, str]] = {
     "validator-worker": "validator/worker.py",
     "web-scrape-worker": "web_scrape/worker.py",
 }
-"""Every ready worker, and its file below this folder."""
+"""The file of every ready worker below this folder, by the worker's id."""
 
 
 def find(worker_id: str) -> Path | None:
-    """The file of a ready worker; None when none has that id."""
+    """The file of the ready worker with this id; None if there is none."""
     file = WORKERS.get(worker_id)
     return None if file is None else Path(__file__).parent / file

@@ -1,9 +1,9 @@
 """model — pure data and rules: what an execution is, and what each write may do to it.
 
 Belongs: operations and what an update may do to them (operations.py, transitions.py); executions and their life (execution.py, life.py);
-the writes that a store commits (verbs.py, outside.py, chaining.py); queues (queues.py, admission.py) and schedules
-(schedules.py; timing.py and cron.py: which moments; firing.py: what is started when); history, signals, audit notes, counters and
-credentials as values; ids and the clock, the only modules that ask the machine for chance and time; the wire form of AWS; the ports
-between the layers; errors.
+the writes that a store commits (verbs.py, outside.py, follow_ups.py); queues (queues.py, admission.py) and schedules
+(schedules.py; timing.py and cron.py: at which moments; schedule_steps.py: what is started when); history, signals, audit notes, counters
+and credentials as values; ids.py and clock.py, the only modules here that read the machine's random numbers and clocks; the wire form of
+AWS; the ports between the layers; errors.
 Does not: I/O, asyncio, SQL, user code.   May import: nothing of Holdfast's.   Start reading at operations.py, then transitions.py.
 """

@@ -1,5 +1,6 @@
-"""Admission: how the header of an enqueued execution changes on its way from its lane to a runner and back. Pure functions and one write.
-The store decides which execution is admitted, because it sees the lanes (store.lanes).
+"""Admission: how the header of an enqueued execution changes when it waits in its lane, gets a slot, and gives the slot back.
+
+The store decides which execution is admitted, because it has the lanes (store.lanes).
 """
 
 from __future__ import annotations
@@ -20,41 +21,43 @@ from holdfast.model.rates import MAX_UNITS, TOKENS, checked_rate
 EXPIRED: Final = "expired"
 """The error type of an execution that waited in its queue until its time to live was over."""
 REPLACED: Final = "replaced"
-"""The error type of an execution that another one replaced: a caller enqueued its key again with `replace`."""
+"""The error type of an execution that another one replaced: a caller enqueued its name again with `replace`."""
 _MOST_MS: Final = MAX_SECONDS * 1000
-"""The longest delay, time to live and head start."""
+"""The longest delay, time to live and head start in milliseconds."""
 MOST_MONEY: Final = 10**15
-"""The most that one execution can be estimated to cost, in billionths of a dollar: a million dollars."""
+"""The highest estimated cost of one execution, in billionths of a dollar: a million dollars."""
 _WITH_RUNNERS: Final = frozenset({State.READY, State.RUNNING})
 
 
 def holds(header: Execution | None) -> bool:
-    """Whether an execution holds a slot in its lanes."""
+    """Whether an execution holds a slot in its lanes; False for None."""
     if header is None or header.place is None or header.place.admitted_at is None or header.status is not ExecutionStatus.RUNNING:
         return False
     return header.state in _WITH_RUNNERS or (header.state is State.SUSPENDED and header.place.holds_waiting)
 
 
 def waits(header: Execution | None) -> bool:
-    """Whether an execution waits in its lane."""
+    """Whether an execution waits in its lane; False for None."""
     return header is not None and header.state is State.QUEUED
 
 
 def moved(before: Execution | None, after: Execution) -> tuple[int, int, int]:
-    """What a write changes in the lanes of an execution: slots that are held, executions that wait, and what these may cost."""
+    """What a write adds to the numbers of an execution's lanes: slots that are held, executions that wait, and the estimated cost of those
+    that wait, in billionths of a dollar. `before` is None for a new execution."""
     waiting = waits(after) - waits(before)
     return holds(after) - holds(before), waiting, 0 if after.place is None else waiting * after.place.money
 
 
 def settled(before: Execution, after: Execution) -> Execution:
-    """The header after a write that makes an execution ready. If it holds no slot, it must wait in its lane for another one."""
+    """The header after a write. If the write makes an enqueued execution ready that held no slot before, the execution is queued: it must
+    wait in its lane for a slot. Otherwise `after` is returned as it is."""
     if after.place is None or after.state is not State.READY or holds(before):
         return after
     return msgspec.structs.replace(after, state=State.QUEUED)
 
 
 def placed(asked: Enqueue, header: Execution, at: int, settings: QueueSettings, *, admits: bool) -> Execution:
-    """The header of a new execution in its queue: admitted at once, in its lane, or delayed."""
+    """The header of a new execution in its queue: with `admits` it is admitted at once; else it is delayed, or waits in its lane."""
     ready_at = at + max(asked.delay_ms, 0)
     head_start = 0 if settings.ordered else asked.head_start_ms
     place = Place(
@@ -77,14 +80,14 @@ def placed(asked: Enqueue, header: Execution, at: int, settings: QueueSettings, 
 
 
 def checked_enqueue(asked: Enqueue, settings: QueueSettings) -> Enqueue:
-    """The enqueue, if the queue can ever admit it."""
+    """The enqueue itself. Raises InvalidParameter if a value is not allowed, or if the queue with these settings could never admit it."""
     checked_queue(asked.queue)
-    times = (("delay in ms", asked.delay_ms), ("ttl in ms", asked.ttl_ms), ("head start in ms", asked.head_start_ms))
+    times = (("delay_ms", asked.delay_ms), ("ttl_ms", asked.ttl_ms), ("head_start_ms", asked.head_start_ms))
     for what, value, most in (*((what, value, _MOST_MS) for what, value in times), ("units", asked.units, MAX_UNITS)):
         if value is not None and (type(value) is not int or not 0 <= value <= most):
-            raise InvalidParameter(f"The {what} of an enqueue is {value!r:.50}; use a whole number from 0 up to {most:,}.")
+            raise InvalidParameter(f"{what} of an enqueue is {value!r:.50}; use a whole number from 0 up to {most:,}.")
     if type(asked.money) is not int or not 0 <= asked.money <= MOST_MONEY:
-        raise InvalidParameter(f"The money of an enqueue is {asked.money!r:.50}; use billionths of a dollar, from 0 up to {MOST_MONEY:,}.")
+        raise InvalidParameter(f"money of an enqueue is {asked.money!r:.50}; use billionths of a dollar, from 0 up to {MOST_MONEY:,}.")
     for rate in asked.rates:
         checked_rate(rate)
     if len({rate.kind for rate in asked.rates}) != len(asked.rates):
@@ -101,7 +104,8 @@ def checked_enqueue(asked: Enqueue, settings: QueueSettings) -> Enqueue:
 
 
 def admitted(header: Execution, now: int) -> Execution:
-    """The header of an execution that gets a slot. Its time limit counts from its first admission on."""
+    """The header of an execution that gets a slot. Its timeout counts from its first admission on, so a later admission does not change
+    the header."""
     place = header.place
     assert place is not None
     if place.admitted_at is not None:

@@ -1,7 +1,7 @@
 """The audit log: who did what, on what, from where, when, and with which outcome.
 
-A note tells of a decision of a person or a key, or of a refusal. A decision's note travels with the write that decides, so that both are
-on disk or neither is. Notes are only added; each says when it may be forgotten. They hold names and ids, no payloads and no secrets.
+A note records a decision of a person or of a credential, or a refusal. The note of a decision is written in the same transaction as the
+decision. Notes are never changed; each has a time from which on it may be removed. They contain names and ids, no payloads and no secrets.
 """
 
 from __future__ import annotations
@@ -26,44 +26,47 @@ _TOKEN: Final = re.compile(r"hf_[A-Za-z0-9_-]{20,}")
 
 
 class NoteKind(Word):
-    """What a note tells of."""
+    """What a note records."""
 
     DECISION = "decision"
     REFUSAL = "refusal"
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One line of the audit log."""
+    """One line of the audit log. Times are in milliseconds since 1970-01-01 UTC."""
 
     at: int
     kind: NoteKind
     who: str
     """The id of a credential, or `local:USER`. For a refusal: the name that the caller claims to have."""
     what: str
+    """What was done or asked for, such as `restart`."""
     on: str = ""
-    """An execution, an approval, a credential, a function: by its id or name."""
+    """The execution, approval, credential, function or other object that it was done to, by its id or name."""
     origin: str = ""
-    """Where it came from: an address, or `cli`."""
+    """Where the request came from: a network address, or `cli`."""
     outcome: str
+    """How it ended, in a few words."""
     tenant: str | None = None
     times: int = 1
-    """How many refusals this note stands for. The first refusal of a kind has a note of its own, which is not counted again."""
+    """How many refusals this note counts. The first refusal of a kind has its own note, and is not counted again in another."""
     expires_at: int
+    """From this time on the note may be removed."""
 
 
 Notes = tuple[Note, ...]
 
 
 class Noted(msgspec.Struct, frozen=True):
-    """A note as the store has it."""
+    """A note with its number in the store."""
 
     number: int
-    """Notes are numbered in the order of writing. A number is never used again."""
+    """Notes are numbered in the order in which they are written. A number is never used again."""
     note: Note
 
 
 class NoteFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which notes to read, newest first."""
+    """Which notes to read, the newest first. None does not restrict."""
 
     since: int | None = None
     who: str | None = None
@@ -71,20 +74,22 @@ class NoteFilter(msgspec.Struct, frozen=True, kw_only=True):
     outcome: str | None = None
     kind: NoteKind | None = None
     before: int | None = None
-    """Only notes with smaller numbers: where the last page ended."""
+    """Only notes with smaller numbers: the number of the last note on the page before."""
     limit: int = 100
+    """At most this many notes."""
 
 
 class Actor(msgspec.Struct, frozen=True, kw_only=True):
-    """Who acts, and from where: makes the notes of what is done."""
+    """Who acts, and from where. It makes the notes of what this actor does."""
 
     who: str
     origin: str
     tenant: str | None = None
     days: int = KEPT_DAYS
+    """For how many days its notes are kept."""
 
     def did(self, what: str, on: str, outcome: str, now: int) -> tuple[Note, ...]:
-        """The note of a decision, as a write takes it."""
+        """The note of a decision, as a tuple with one element: the `notes` of a write."""
         return (self._note(NoteKind.DECISION, what, on, outcome, now),)
 
     def refused(self, what: str, on: str, outcome: str, now: int) -> Note:
@@ -107,9 +112,10 @@ class Actor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def bounded(text: str) -> str:
-    """A text that any client may have chosen, made fit for a store: of bounded length, on one line, without unprintable characters.
+    """A text that any client may have chosen, made safe for a note: it is cut if it is long, and characters that are not printable are
+    escaped.
 
-    A token in it, which a caller sent in the wrong place, is left out.
+    If a caller sent a token in the wrong place, the token is replaced by `hf_…`.
     """
     text = _TOKEN.sub("hf_…", text)
     cut = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
@@ -120,7 +126,7 @@ def bounded(text: str) -> str:
 
 @cache
 def principal() -> str:
-    """The actor if no caller logs in: the user of the machine. Nothing in a request can change that."""
+    """The name of the actor if the caller has no credential: the user of the machine, as `local:USER`. A request cannot change it."""
     try:
         return f"local:{getpass.getuser()}"
     except (KeyError, OSError):
@@ -128,7 +134,8 @@ def principal() -> str:
 
 
 def kept_days(environment: Mapping[str, str]) -> int:
-    """For how many days notes are kept: `HOLDFAST_AUDIT_DAYS`, else 400."""
+    """For how many days notes are kept: the value of `HOLDFAST_AUDIT_DAYS`, else 400. Raises InvalidParameter if the value is not
+    allowed."""
     given = environment.get(DAYS_VARIABLE)
     if not given:
         return KEPT_DAYS

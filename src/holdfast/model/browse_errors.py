@@ -1,4 +1,4 @@
-"""What is refused to a person who looks for executions."""
+"""The errors of a person's search for executions."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from holdfast.model.errors import Rejected
 
 
 class ReadTooLong(Rejected):
-    """The read took longer than it may. Ask for a narrower range of time."""
+    """The search took longer than it may. Ask for a shorter range of time, or for fewer values."""
 
     code = "read_too_long"
 
 
 class TooManyViews(Rejected):
-    """The owner has as many saved views as one owner may have. Remove one first."""
+    """The owner has 100 saved views, which is the most. Remove one first."""
 
     code = "too_many_views"

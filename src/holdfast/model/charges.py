@@ -1,12 +1,12 @@
 """Charges: what a write adds to counters that many executions share, in the same transaction.
 
-A rate, a day's budget of a tenant and a key that is closed for a while are all counters: a counter is a number under a key, and starts
-again from zero at a certain time. A write carries its charges. If a charge would go beyond its limit, the write is refused and nothing of
-it happens.
+A counter is a number under a key. It starts again from zero at a certain time. Examples are a rate, a tenant's budget for a day, and a
+server that must not be called for a while. A write carries its charges. If a charge would take a counter beyond its limit, the write is
+refused, and nothing of it is written.
 
-A counter may hold a second number, the reserved amount: a call that is under way has reserved the most that it may cost, and the end of the
+A counter may have a second number, the reserved amount: a call that is under way has reserved the most that it may cost, and the end of the
 call adds its real cost to the first number. Both numbers together stay within the limit. A refusal says whether there would be room without
-the reservations, because then there may be room when they are settled.
+the reserved amount: then there may be room when those calls have ended.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from holdfast.model.errors import LimitReached
 
 
 class Charge(msgspec.Struct, frozen=True, gc=False):
-    """What a write adds to a counter."""
+    """What a write adds to a counter. Times are in milliseconds since 1970-01-01 UTC."""
 
     key: str
     amount: int = 0
     """What is added. It may be negative, to give back an amount that was not needed."""
     limit: int | None = None
-    """The most that the counter's two numbers together may be after the charge."""
+    """The most that the counter's two numbers together may be after the charge; None: no limit."""
     until: int = 0
-    """When the counter starts again from zero, if it begins with this charge."""
+    """When the counter starts again from zero. It is used if the counter does not exist yet, or its time is over."""
     extends: bool = False
-    """Whether the counter's end moves to `until` if that is later, so that the key stays closed longer."""
+    """Whether an existing counter also gets this `until`, if it is later than its own."""
     reserved: int = 0
-    """What the charge adds to the reserved number. A settlement takes its reservation back here, and adds what was really used to
-    `amount`."""
+    """What is added to the reserved number. The charge at the end of a call has the negative reservation here, and what the call really
+    used in `amount`."""
 
 
 class Counter(msgspec.Struct, frozen=True, gc=False):
-    """A counter as it stands; from `until` on it counts as absent."""
+    """A counter. From `until` on it is as if it did not exist."""
 
     key: str
     amount: int
@@ -45,9 +45,10 @@ class Counter(msgspec.Struct, frozen=True, gc=False):
 
 
 def charged(charges: Sequence[Charge], read: Callable[[str], Counter | None], now: int) -> dict[str, Counter]:
-    """The counters after all charges. If one charge would go beyond its limit, raises LimitReached, and no charge is made.
+    """The counters after all charges. `read` returns the counter of a key; None if there is none. Raises LimitReached if a charge would
+    take its counter beyond its limit.
 
-    If several charges are refused, the error names one that stays refused even when all reservations are settled, if there is one.
+    If several charges are refused, the error prefers one that would be refused even without the reserved amounts.
     """
     after: dict[str, Counter] = {}
     curable: LimitReached | None = None

@@ -1,4 +1,4 @@
-"""Time. Only this module asks the machine for it; everywhere else time is an argument."""
+"""Clocks. Other modules do not read the machine's clock: they get a clock or a time as an argument, or call a function of this module."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Milliseconds since the epoch, and whether they pass by themselves."""
+    """A clock for the engine. Times are milliseconds since 1970-01-01 UTC."""
 
     def now(self) -> int: ...
 
     @property
     def virtual(self) -> bool:
-        """A virtual clock stands still until the engine or a test moves it."""
+        """Whether time stands still until the engine or a test moves it."""
         ...
 
     def skip_to(self, at: int) -> None:
-        """Tell the clock that the engine has nothing to do before `at`. A virtual clock may move there."""
+        """Tell the clock that the engine has nothing to do before the time `at`. A virtual clock may move to `at`."""
         ...
 
 
@@ -29,29 +29,30 @@ class SystemClock:
     virtual = False
 
     def now(self) -> int:
-        """The wall clock in milliseconds."""
+        """The time of day, in milliseconds since 1970-01-01 UTC."""
         return time.time_ns() // 1_000_000
 
     def skip_to(self, at: int) -> None:
-        """Real time moves by itself."""
+        """Do nothing: real time moves by itself."""
 
 
 class VirtualClock:
-    """Time that moves only when the engine has nothing left to do: a year's wait takes no time."""
+    """A clock that stands still while the engine works. When the engine has nothing to do, the clock moves to the engine's next timer. So a
+    wait of a year takes no real time."""
 
     virtual = True
 
     def __init__(self, now: int = 1_767_225_600_000, *, skipping: bool = True) -> None:
         self._now = now
         self.skipping = skipping
-        """Whether the clock moves to the engine's next timer by itself. If not, a test must call `move_to`."""
+        """Whether `skip_to` moves the clock. If not, only `move_to` moves it, which a test calls."""
 
     def now(self) -> int:
-        """The time of the clock."""
+        """The time of the clock, in milliseconds since 1970-01-01 UTC."""
         return self._now
 
     def skip_to(self, at: int) -> None:
-        """Go to the engine's next timer, if the clock moves by itself."""
+        """Move the clock to the time of the engine's next timer, if `skipping` is true."""
         if self.skipping:
             self.move_to(at)
 
@@ -66,7 +67,8 @@ def monotonic() -> float:
 
 
 def idle_seconds() -> float:
-    """Seconds, from an arbitrary start, in which this thread did not compute: differences tell how long it waited."""
+    """For how many seconds this thread did not use the CPU, counted from an arbitrary start. The difference of two calls is the time that
+    the thread waited between them."""
     return _monotonic() - _computed()
 
 
@@ -76,8 +78,8 @@ _computed: Callable[[], float] = time.thread_time
 
 @contextmanager
 def measured_by(seconds: Callable[[], float]) -> Iterator[None]:
-    """Replace the clock of `monotonic` in the whole process, so that a simulation decides how long things take and a slow machine changes
-    nothing."""
+    """Inside the `with` block, `monotonic` returns what `seconds()` returns, in the whole process. So a simulation decides how long things
+    take, and a slow machine changes nothing."""
     global _monotonic, _computed
     before = _monotonic, _computed
     _monotonic = _computed = seconds

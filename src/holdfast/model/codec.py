@@ -1,6 +1,6 @@
-"""JSON in and out, and errors as stored text. No other module uses orjson.
+"""Writes and reads JSON, and errors as stored text. No other module uses orjson.
 
-Loading never runs code: a stored payload is text, and only these functions read it.
+A stored payload is text, and reading it never runs code.
 """
 
 from __future__ import annotations
@@ -12,27 +12,29 @@ from typing import Any
 import msgspec
 import orjson
 
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.errors import InvalidParameter, PayloadNotJson, PayloadTooLarge
 from holdfast.model.operations import Failure
 
 MAX_PAYLOAD_BYTES = 6 * 1024 * 1024
 _MOST_ERROR = MAX_PAYLOAD_BYTES // 16
-"""Each text of an error has at most this many characters, so that all of them together always fit into a payload."""
+"""The message, the type, the data and the whole stack trace of an error are each bounded to this many characters, so that all of them
+together fit into a payload."""
 _MOST_LINES = 1_000
-_failure_decoder = reading.decoder(Failure)
+_failure_decoder = json_structs.decoder(Failure)
 _encoder = msgspec.json.Encoder()
 
 
 def dumps(value: object, *, sort: bool = True) -> str:
-    """The stored text of a Python value: compact, keys sorted unless told otherwise, so that equal inputs have equal texts."""
+    """A Python value as the JSON text that is stored. It has no spaces, and its keys are sorted unless `sort` is False, so that equal
+    values have equal texts. Raises PayloadNotJson if the value cannot be written as JSON, NaN for example."""
     try:
         text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort else None).decode()
         if "null" in text:
             json.dumps(value, allow_nan=False, default=lambda _: None)  # orjson would write null for NaN; this refuses NaN
         return text
     except (TypeError, ValueError):
-        pass  # for example an integer beyond 64 bits, which the standard library can write
+        pass  # for example an integer beyond 64 bits, which `json` can write
     try:
         return storable(json.dumps(value, sort_keys=sort, separators=(",", ":"), ensure_ascii=False, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
@@ -40,20 +42,20 @@ def dumps(value: object, *, sort: bool = True) -> str:
 
 
 def compact(value: object) -> bytes:
-    """The value as JSON, by the fast encoder. Raises TypeError for a value that this encoder cannot write."""
+    """The value as JSON bytes, written by orjson. Raises TypeError for a value that orjson cannot write."""
     return orjson.dumps(value)
 
 
 def check(text: str | bytes) -> None:
-    """Refuse a text that is not JSON, without building its values."""
+    """Raise PayloadNotJson if a text is not JSON. For most texts this builds no Python values."""
     try:
         msgspec.json.decode(text, type=msgspec.Raw)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
-        loads(text)  # the fast reader refuses some texts that are valid JSON
+        loads(text)  # msgspec refuses some texts that are valid JSON
 
 
 def loads(text: str | bytes) -> Any:
-    """The value of a JSON text that a user wrote, exact for integers of any size. A text that is not JSON is refused."""
+    """The value of a JSON text, with exact integers of any size. Raises PayloadNotJson if the text is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -61,7 +63,8 @@ def loads(text: str | bytes) -> Any:
 
 
 def too_deep(value: Any, most: int) -> bool:
-    """Whether a value is nested in more levels than `most`. It does not recurse, and stops as soon as the answer is known."""
+    """Whether a value has more than `most` levels of dicts, lists and tuples inside each other. This function does not recurse, so a value
+    of any depth is safe."""
     level: list[Any] = [value]
     for _ in range(most):
         below: list[Any] = []
@@ -77,7 +80,8 @@ def too_deep(value: Any, most: int) -> bool:
 
 
 def at_least(value: Any, most: int) -> int:
-    """The least number of characters that a value has as JSON. Counting stops above `most`, and nothing is encoded."""
+    """A lower bound of the number of characters that a value has as JSON. Counting stops when the number is above `most`. Nothing is
+    encoded."""
     total, waiting = 0, [value]
     while waiting and total <= most:
         one = waiting.pop()
@@ -93,24 +97,24 @@ def at_least(value: Any, most: int) -> int:
 
 
 def payload_hash(text: str) -> str:
-    """The identity of an input: sha256 of its stored text."""
+    """The SHA-256 of a stored text, in hexadecimal. Two inputs, or two graphs, are the same if their hashes are equal."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def storable(text: str) -> str:
-    """The text itself, if it can be encoded. A Python string may hold a lone surrogate, which has no encoding."""
+    """The text itself. Raises InvalidParameter if it is not a str, or if it contains a lone surrogate, which UTF-8 cannot encode."""
     if not isinstance(text, str):
         raise InvalidParameter(f"The text is of type {type(text).__name__}; it must be a str.")
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise InvalidParameter(f"The text is not valid Unicode: {error.reason} (at {error.start}).") from None
+            raise InvalidParameter(f"The text is not valid Unicode: {error.reason} (at index {error.start}).") from None
     return text
 
 
 def fitting(text: str, what: str) -> str:
-    """The text itself, if it is not too large to be stored; `what` names it in an error."""
+    """The text itself. Raises PayloadTooLarge if it has more than MAX_PAYLOAD_BYTES bytes; `what` names the text in that error."""
     # A character takes at most four bytes, so short texts need not be encoded to know that they fit.
     if len(text) * 4 > MAX_PAYLOAD_BYTES and len(text.encode()) > MAX_PAYLOAD_BYTES:
         raise PayloadTooLarge(f"{what} payload size must be less than or equal to {MAX_PAYLOAD_BYTES} bytes.")
@@ -118,21 +122,23 @@ def fitting(text: str, what: str) -> str:
 
 
 def text_of(value: object, what: str) -> str:
-    """The text that a caller gave as text or as bytes; `what` names it in an error."""
+    """The text that a caller gave as a str or as UTF-8 bytes. Raises InvalidParameter for anything else; `what` names the value in that
+    error."""
     if isinstance(value, bytes):
         try:
             return value.decode()
         except UnicodeDecodeError as error:
             raise InvalidParameter(f"{what}: the text is not UTF-8 (byte {error.start}).") from None
     if not isinstance(value, str):
-        raise InvalidParameter(f"{what} must be a text, and {value!r:.100} is not one: give a str, JSON for instance.")
+        raise InvalidParameter(f"{what} must be a str or bytes, for example JSON text; {value!r:.100} is neither.")
     return value
 
 
 def readable(failure: Failure) -> Failure:
-    """The error with texts that can be stored. It is never refused, because its author may not have chosen its texts (a file name, say).
+    """The error with texts that can be stored. No error is refused, because its author may not have chosen its texts (a file name, say).
 
-    A member that is not a text becomes one, a stack trace that is not a list of lines is left out, and a very long text is cut.
+    A member that is not a text becomes one, and a very long text is cut. A stack trace that is not a list of lines, or that is very long,
+    is left out.
     """
     stack = failure.stack_trace
     if stack is None or type(stack) is tuple:
@@ -146,7 +152,7 @@ def readable(failure: Failure) -> Failure:
 
 
 def _is_text(value: object) -> bool:
-    """Whether a value is a text. An author may raise an error with any object as its message."""
+    """Whether a value is a str that UTF-8 can encode. An author may raise an error with any object as its message."""
     if not isinstance(value, str):
         return False
     try:
@@ -164,10 +170,10 @@ def _escaped(text: object) -> str | None:
 
 
 def failure_text(failure: Failure) -> str:
-    """An error as it is stored."""
+    """An error as the JSON text that is stored."""
     return _encoder.encode(readable(failure)).decode()
 
 
 def failure_from(text: str) -> Failure:
-    """The error that `failure_text` stored."""
+    """The error that a text of `failure_text` describes."""
     return _failure_decoder.decode(text)

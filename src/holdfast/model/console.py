@@ -9,7 +9,7 @@ import msgspec
 from holdfast.model.errors import InvalidParameter
 
 MAX_VIEWS: Final = 100
-"""The most views that one owner may keep."""
+"""One owner may save at most this many views."""
 
 
 _LONGEST_NAME: Final = 100
@@ -18,37 +18,39 @@ _LONGEST_QUERY: Final = 8_000
 
 
 class ConsoleSession(msgspec.Struct, frozen=True, kw_only=True):
-    """A browser that has signed in with a credential."""
+    """A browser that has signed in with a credential. Times are in milliseconds since 1970-01-01 UTC."""
 
     id: str
-    """The SHA-256 of the cookie's value, in hex. The value itself is never kept."""
+    """The SHA-256 of the cookie's value, in hex. The value itself is not stored."""
     credential: str
     """The id of the credential that the browser signed in with."""
     csrf: str
     """The token that every form of this session must carry."""
     made_at: int
     seen_at: int
-    """When a request of this session was last seen."""
+    """When the server last noted a request of this session."""
     expires_at: int
 
 
 class SavedView(msgspec.Struct, frozen=True, kw_only=True):
-    """A question about executions that a person keeps under a name."""
+    """A search for executions that a person saves under a name."""
 
     owner: str
+    """Who saved it."""
     name: str
     query: str
-    """The query string of the page that it opens."""
+    """The query string of the console page that shows the view."""
     made_at: int
 
 
 def checked_view(view: SavedView) -> SavedView:
-    """The view, if it can be kept."""
+    """The view itself. Raises InvalidParameter if its name, owner or query is too long, is empty (only a query may be empty) or has
+    characters that are not printable."""
     for what, text, longest in (
         ("name", view.name, _LONGEST_NAME),
         ("owner", view.owner, _LONGEST_OWNER),
         ("query", view.query, _LONGEST_QUERY),
     ):
         if len(text) > longest or not text.isprintable() or (what != "query" and not text.strip()):
-            raise InvalidParameter(f"The {what} of a saved view has 1 to {longest:,} printable characters.")
+            raise InvalidParameter(f"The {what} of a saved view is not allowed: use 1 to {longest:,} printable characters.")
     return view

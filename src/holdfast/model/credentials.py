@@ -1,7 +1,7 @@
-"""Credentials: which caller may ask the server for what. A secret itself is never kept in the clear.
+"""Credentials: which caller may ask the server for what. The store never contains a secret as plain text.
 
-An access key signs requests (AWS Signature Version 4), and the server needs its secret to verify a signature: it is kept sealed. A token
-is sent as it is, so its hash is enough.
+An access key signs requests (AWS Signature Version 4), and the server needs its secret to verify a signature; so the store keeps the secret
+encrypted. A token is sent with each request, so its hash is enough.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _TENANT: Final = re.compile(r"[a-zA-Z0-9._:/=+\-@ ]{1,256}")
 _MAX_NOTE: Final = 256
 _PERSON: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+\-]{0,127}")
 _RESERVED: Final = ("hft-", "hfka")
-"""Ids of credentials begin with these texts. A person's name must not, so that it cannot be mistaken for a credential."""
+"""Ids of credentials begin with one of these texts. A person's name must not, so that it cannot be mistaken for the id of a credential."""
 
 KEYS_SECRET_VARIABLE: Final = "HOLDFAST_KEYS_SECRET"
 KEYS_SECRET_BEFORE_VARIABLE: Final = "HOLDFAST_KEYS_SECRET_BEFORE"
 KEYS_FILE_VARIABLE: Final = "HOLDFAST_KEYS_FILE"
 KEYS_VARIABLES: Final = frozenset({KEYS_SECRET_VARIABLE, KEYS_SECRET_BEFORE_VARIABLE, KEYS_FILE_VARIABLE})
-"""The environment variables that open access keys. No function, tool or body gets any of them."""
+"""The environment variables with which access keys can be decrypted. No function, tool or body gets any of them."""
 
 
 class CredentialKind(Word):
@@ -36,16 +36,16 @@ class CredentialKind(Word):
 
 
 class Role(Word):
-    """What a caller may do. Each of the other roles includes the viewer's; an admin may do everything."""
+    """What a caller may do. Each role includes what a viewer may do."""
 
     VIEWER = "viewer"
     """Look at functions, executions, histories and signals."""
     OPERATOR = "operator"
-    """Invoke functions, stop executions, and checkpoint as a function does."""
+    """Invoke functions, stop executions, and send checkpoints as a function does."""
     APPROVER = "approver"
     """Answer callbacks, and decide what workers ask for."""
     SETTLER = "settler"
-    """Report the outcome of a worker's call whose outcome is unknown."""
+    """Report how a tool's call ended, if the worker's run does not know it."""
     ADMIN = "admin"
     """Everything, deploying functions included."""
 
@@ -57,17 +57,20 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True):
     """The id of an access key or of a token. It is not secret."""
     kind: CredentialKind
     secret: str
-    """The sealed secret of an access key; the SHA-256 of a token, in hex."""
+    """The encrypted secret of an access key, or the SHA-256 of a token in hex."""
     roles: tuple[Role, ...]
     """In alphabetical order, without repeats, at least one."""
     tenant: str | None = None
-    """The caller sees and starts only executions of this tenant."""
+    """The caller sees and starts only executions of this tenant; None: of all tenants."""
     note: str = ""
     """A note for people, such as the owner of the credential."""
     person: str | None = None
-    """The person who holds it. Several credentials may name one person; in approvals they count as one person."""
+    """The person who holds it; None if no person is named. Several credentials may name one person; in approvals they count as one
+    person."""
     created_at: int
+    """In milliseconds since 1970-01-01 UTC."""
     expires_at: int | None = None
+    """In milliseconds since 1970-01-01 UTC; None: it does not expire."""
 
     def is_expired(self, now: int) -> bool:
         """Whether the credential has expired."""
@@ -75,26 +78,28 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def checked_roles(names: Iterable[str]) -> tuple[Role, ...]:
-    """Roles by name, in the order in which they are kept."""
+    """The roles with these names, in alphabetical order, without repeats. Raises InvalidParameter for an unknown name, and if there is
+    none."""
     known = {role.value: role for role in Role}
     wanted = sorted(set(names))
     for name in wanted:
         if name not in known:
             raise InvalidParameter(f"There is no role {name!r}. The roles are {', '.join(known)}.")
     if not wanted:
-        raise InvalidParameter(f"A credential needs a role: {', '.join(known)}.")
+        raise InvalidParameter(f"A credential needs a role. Give at least one of {', '.join(known)}.")
     return tuple(known[name] for name in wanted)
 
 
 def checked_tenant(tenant: str | None) -> str | None:
-    """A tenant's id, as AWS has them."""
+    """The tenant's id itself, or None. Raises InvalidParameter if it has other characters than AWS allows."""
     if tenant is not None and not _TENANT.fullmatch(tenant):
         raise InvalidParameter(f"Tenant {tenant!r}: use 1 to 256 letters, digits, spaces or any of . _ : / = + - @")
     return tenant
 
 
 def checked_person(person: str | None) -> str | None:
-    """The name of a person. It cannot look like the id of a credential, nor like a user of the machine (`local:ann`)."""
+    """The name of a person itself, or None. Raises InvalidParameter if it looks like the id of a credential or like a user of the machine
+    (`local:ann`), or has characters that are not allowed."""
     if person is not None and (not _PERSON.fullmatch(person) or person.lower().startswith(_RESERVED)):
         raise InvalidParameter(
             f"Person {person!r:.150}: use 1 to 128 letters, digits or any of . _ @ + -, and begin with a letter or a digit. "
@@ -104,7 +109,7 @@ def checked_person(person: str | None) -> str | None:
 
 
 def checked_note(note: str) -> str:
-    """A note that fits on a line."""
+    """The note itself. Raises InvalidParameter if it is too long or has characters that are not printable."""
     if len(note) > _MAX_NOTE or not note.isprintable():
-        raise InvalidParameter(f"A note must be one line of at most {_MAX_NOTE} characters.")
+        raise InvalidParameter(f"A note must be one line of at most {_MAX_NOTE} printable characters.")
     return note

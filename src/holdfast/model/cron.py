@@ -1,6 +1,6 @@
-"""Cron expressions of five fields: the wall times that match one. Only this module knows the library that reads them.
+"""Cron expressions of five fields, and the wall times that match them. Only this module uses the library cronsim.
 
-A wall time has no zone. timing.py finds the moment of a wall time.
+A wall time is a date and a time without a zone. timing.py finds the moment of a wall time.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ _YEARS: Final = timedelta(days=366 * 50)
 
 
 def check(expression: object) -> str:
-    """The expression in its plain form. One that is not cron, or that no day of the next fifty years matches, is refused."""
+    """The expression in its plain form, with one space between its fields. Raises ScheduleInvalid if it is not a cron expression, or if it
+    matches no day of the next fifty years."""
     if not isinstance(expression, str) or len(expression) > LONGEST:
-        raise ScheduleInvalid(f"A cron expression is a text of at most {LONGEST} characters; {expression!r:.50} is not.")
+        raise ScheduleInvalid(f"A cron expression must be a text of at most {LONGEST} characters; {expression!r:.50} is not.")
     fields = expression.split()
     if len(fields) != _FIELDS:
         raise ScheduleInvalid(
@@ -50,7 +51,7 @@ def walls_before(expression: str, wall: datetime) -> Iterator[datetime]:
 
 
 def in_words(expression: str) -> str:
-    """What the expression says, in English."""
+    """When the expression matches, in English."""
     return CronSim(expression, _PROBE).explain()
 
 

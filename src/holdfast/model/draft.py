@@ -1,5 +1,5 @@
-"""A draft collects the operations and events of one write over a view, and then becomes a `Change`. It decides nothing. It numbers events,
-increases the revision, and takes care that times never decrease.
+"""A draft collects the operations and events of one write, and then becomes a `Change`. It does not decide what the write does. It numbers
+events, increases the revision, and takes care that times never decrease.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from holdfast.model.operations import Operation, is_pending
 
 
 class Draft:
-    """One write that is being put together. If it is thrown away, nothing has changed."""
+    """One write that is being put together. It changes nothing in the store: if it is thrown away, nothing has happened."""
 
     __slots__ = ("_header", "_view", "at", "births", "due_at", "events", "operations", "pending", "revision", "stored", "total")
 
@@ -39,12 +39,12 @@ class Draft:
         return self._header
 
     def get(self, operation_id: str) -> Operation | None:
-        """An operation as this draft leaves it."""
+        """An operation as it will be after this draft; None if there is no such operation."""
         return self.operations.get(operation_id) or self._view.get(operation_id)
 
     @property
     def next_event(self) -> int:
-        """The number the next event will have."""
+        """The number that the next event will have."""
         return self._header.events + len(self.events) + 1
 
     def log(
@@ -58,7 +58,7 @@ class Draft:
         return number
 
     def put(self, operation: Operation, before: Operation | None) -> None:
-        """Note the new state of an operation; `before` is its old state."""
+        """Set the new value of an operation. `before` is its old value; None for a new operation."""
         self.operations[operation.id] = operation
         if before is None:
             self.total += 1
@@ -69,7 +69,7 @@ class Draft:
             self.due_at = operation.due_at
 
     def touched(self, sequence: int) -> Change:
-        """The finished change of an ordinary checkpoint."""
+        """The finished change of a checkpoint that changes nothing else in the header (`Change.slight`)."""
         header = self._header
         moved = msgspec.structs.replace(
             header,
@@ -85,7 +85,8 @@ class Draft:
         return Change(moved, self.operations, self.events, True, tuple(self.births))
 
     def done(self, **header: Any) -> Change:
-        """The finished change; `header` names the header's members that this write sets."""
+        """The finished change. `header` has the members of the header that this write sets. If the execution becomes ready and holds no
+        slot in its queue, it is queued instead."""
         change = self.touched(self._header.sequence)
         moved = msgspec.structs.replace(change.header, **header) if header else change.header
         if moved.place is not None:

@@ -1,4 +1,4 @@
-"""Enqueues: how a caller asks for a place in a queue."""
+"""Enqueues: what a caller says when it enqueues an execution."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.model.durations import MAX_SECONDS
 from holdfast.model.operations import Word
-from holdfast.model.places import lane_of
+from holdfast.model.places import lane_beside, lane_of
 from holdfast.model.rates import Rate
 
 
@@ -21,7 +21,7 @@ ALLOWED_SECONDS: Final = f"use a number of seconds from 0 up to {MAX_SECONDS:,} 
 """The range of these times, for an error."""
 
 
-class Standing(Protocol):
+class LaneMembers(Protocol):
     """The members of a header that decide its lane."""
 
     @property
@@ -33,13 +33,14 @@ class Standing(Protocol):
 
 
 class Same(Word):
-    """What an enqueue does if an execution with its key exists already."""
+    """What an enqueue does if its function already has an execution with this name."""
 
     EXISTING = "existing"
-    """Return the existing execution if its input is the same; else refuse."""
+    """Return the existing execution if its input and version are the same; else raise ExecutionAlreadyStarted."""
     REPLACE = "replace"
-    """Stop the existing execution if it is open, and start a new one, which supersedes it."""
+    """Stop the existing execution if it is not closed, and start a new one, which supersedes it."""
     REFUSE = "refuse"
+    """Raise ExecutionAlreadyStarted."""
 
 
 class Enqueue(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -47,19 +48,28 @@ class Enqueue(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     queue: str
     key: str | None = None
-    """The key of its lane: limits of each key, fairness and order go by it."""
+    """The key of its lane; None: the lane has no key. A queue can limit and order the executions of each key, and shares its slots fairly
+    between keys."""
     delay_ms: int = 0
+    """After how many milliseconds it enters its lane."""
     ttl_ms: int | None = None
-    """How long it may wait; None: as long as the queue's settings say."""
+    """How many milliseconds it may wait in the queue before it expires; None: as long as the queue's settings say."""
     head_start_ms: int = 0
-    """Its priority: the lane treats it as if it had been enqueued this much earlier. An ordered queue has no head starts."""
+    """Its priority: the lane treats it as if it had been enqueued this many milliseconds earlier. An ordered queue ignores it."""
     units: int = 0
+    """The estimated number of tokens, for rates of tokens."""
     money: int = 0
-    """Its estimated cost, in billionths of a dollar, for queues that limit the cost of what waits."""
+    """Its estimated cost, in billionths of a dollar, for queues that limit the cost of waiting executions."""
     same: Same = Same.EXISTING
     rates: tuple[Rate, ...] = ()
-    """The rates of the function itself. They apply to the leaf lane."""
+    """The rates of the function itself. All leaf lanes of the function that have the same tenant and user share them."""
+    user: str | None = None
+    """The user for whom these rates count; None: they count for the whole tenant."""
+    beside: str | None = None
+    """The leaf lane of an earlier execution. The new one gets the lane of the same key and user: a lane names long ones only in part."""
 
-    def lane(self, header: Standing) -> str:
+    def lane(self, header: LaneMembers) -> str:
         """The leaf lane of an execution."""
-        return lane_of(self.queue, header.tenant, self.key, header.function, header.version)
+        if self.beside is not None:
+            return lane_beside(self.beside, header.version)
+        return lane_of(self.queue, header.tenant, self.key, header.function, header.version, self.user)

@@ -16,7 +16,7 @@ _PACKAGE: Final = str(Path(__file__).resolve().parents[1])
 _MOST_NAME: Final = 300
 MOST_FRAMES: Final = 20
 MOST_FRAME: Final = 3 * _MOST_NAME
-"""The most characters of a frame."""
+"""A frame has at most this many characters."""
 _DOTTED: Final = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+", re.ASCII)
 _PYTHON_FRAME: Final = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<name>\S+))?')
 
@@ -28,7 +28,7 @@ def class_of(wire: str) -> str:
 
 
 def brief_class(code: str) -> str:
-    """The name of a class without its module; any other error code as it is."""
+    """The name of a class without its module, if the code is a dotted name; any other error code as it is."""
     return code.rpartition(".")[2] if _DOTTED.fullmatch(code) else code
 
 
@@ -41,9 +41,10 @@ def one_line(error: Failure) -> str:
 
 
 def place_of(error: Failure) -> str | None:
-    """Where an error arose, as `file:line in function`: from the innermost frame of its stack trace, if it has one.
+    """Where an error arose, from the innermost frame of its stack trace; None if it has no stack trace.
 
-    A Python runtime sends frames, the innermost last; other runtimes send lines of their own, the innermost first.
+    A Python runtime sends frames, the innermost last: the result is `file:line in function`. Another runtime sends its own lines, the
+    innermost first: the result is the first line.
     """
     lines = [line.strip() for line in error.stack_trace or () if line.strip()]
     if not lines:
@@ -56,14 +57,15 @@ def place_of(error: Failure) -> str | None:
 
 
 def frames_of(error: BaseException) -> tuple[str, ...]:
-    """The lines outside Holdfast that an error passed through, as a traceback has them, the innermost last: at most `MOST_FRAMES`."""
+    """The code lines outside Holdfast that an error passed through, in the form of a Python traceback, the innermost last. At most the
+    `MOST_FRAMES` innermost ones."""
     found = deque[str](maxlen=MOST_FRAMES)
     trace = error.__traceback__
     while trace is not None:
         code = trace.tb_frame.f_code
         if not code.co_filename.startswith((_PACKAGE, "<")):
             told = f'File "{code.co_filename[-_MOST_NAME:]}", line {trace.tb_lineno}, in {code.co_name[-_MOST_NAME:]}'
-            found.append(told.encode("utf-8", "replace").decode())  # a name of a file may be no text
+            found.append(told.encode("utf-8", "replace").decode())  # a file name may have bytes that are not UTF-8
         trace = trace.tb_next
     return tuple(found)
 

@@ -1,7 +1,7 @@
-"""The error tree: the class says what happens next, the docstring is the default message.
+"""The error tree: the class says what happens next, and the first line of its docstring is the default message.
 
-HoldfastError ─┬─ Rejected ──┬─ InvalidParameter     the caller must change something (never retried)
-               │             ├─ InvalidToken
+HoldfastError ─┬─ Rejected ──┬─ InvalidParameter     the caller must change something (Holdfast does not try again)
+               │             ├─ InvalidToken, LimitReached
                │             ├─ PayloadNotJson
                │             ├─ PayloadTooLarge
                │             ├─ FunctionNotFound
@@ -23,31 +23,31 @@ HoldfastError ─┬─ Rejected ──┬─ InvalidParameter     the caller mu
                │             ├─ PatternInvalid
                │             ├─ LogNotFound
                │             ├─ TemplateInvalid
-               │             ├─ CodeInvalid
+               │             ├─ CodeInvalid, CodeChanged
                │             ├─ ResourceConflict
                │             ├─ RevisionMismatch
                │             ├─ BlockingCallRefused
                │             ├─ RunUnavailable
                │             └─ EngineClosed
-               ├─ Retryable ─┬─ LeaseLost            tried again, by the invocation that owns it now
+               ├─ Retryable ─┬─ LeaseLost            another try, later or by another invocation, may succeed
                │             ├─ StoreBusy
                │             ├─ TooManyRequests
                │             ├─ QueueFull
                │             ├─ DeliveryFailed
                │             └─ DiskFailed ─ DiskFull
-               ├─ Fatal ─────┬─ StoreBroken ─ RowDamaged   a person must look
+               ├─ Fatal ─────┬─ StoreBroken ─ RowDamaged   a person must find the cause and remove it
                │             ├─ WriteFailed
                │             ├─ StoreUnsuitable
                │             ├─ NotPrivate
                │             ├─ KeysSecretNeeded
                │             ├─ CodecFailed
                │             └─ ExecutionQuarantined
-               ├─ Unsuccessful ┬─ ExecutionFailed    what `result()` raises: the execution's own ending
+               ├─ Unsuccessful ┬─ ExecutionFailed    how the execution itself ended; `result()` raises it
                │               ├─ ExecutionTimedOut
                │               └─ ExecutionStopped
-               └─ DurableExecutionsError             the official SDK's tree (holdfast.durable.exceptions)
+               └─ DurableExecutionsError             errors inside handlers, as in AWS's SDK (holdfast.durable.exceptions)
 
-Codes are stable: they are part of the interface, and docs/reference/errors.md explains each.
+Other modules add more. A class's `code` does not change between releases, and docs/reference/errors.md explains each code.
 """
 
 from __future__ import annotations
@@ -65,22 +65,22 @@ class HoldfastError(Exception):
 
 
 class Rejected(HoldfastError):
-    """The request cannot be served as it is."""
+    """The request was refused. Holdfast does not try it again by itself."""
 
     code = "rejected"
 
 
 class LimitReached(Rejected):
-    """A shared counter would go beyond its limit. The error has the spent and the reserved amount of the counter."""
+    """A shared counter would go beyond its limit. The error has the `spent` and the `reserved` amount of the counter."""
 
     code = "limit_reached"
 
     def __init__(self, key: str, limit: int, until: int, *, spent: int = 0, reserved: int = 0, is_curable: bool = False) -> None:
-        super().__init__(f"{key} would go beyond its limit of {limit}; it begins anew at {until}.")
+        super().__init__(f"The counter {key} would go beyond its limit of {limit}. It starts again from 0 at {until} (epoch milliseconds).")
         self.key, self.limit, self.until = key, limit, until
         self.spent, self.reserved = spent, reserved
         self.is_curable = is_curable
-        """Whether only reservations of others are in the way, so that there may be room when they are settled."""
+        """Whether there would be room without the reserved amount, so that the same request may succeed when those calls have ended."""
 
 
 class InvalidParameter(Rejected):
@@ -90,7 +90,7 @@ class InvalidParameter(Rejected):
 
 
 class InvalidToken(Rejected):
-    """Invalid checkpoint token"""  # clients compare this text to the letter
+    """Invalid checkpoint token"""  # clients compare this exact text
 
     code = "invalid_token"
 
@@ -102,13 +102,13 @@ class PayloadNotJson(Rejected):
 
 
 class PayloadTooLarge(Rejected):
-    """The payload is larger than the limit."""
+    """The payload has more bytes than the limit allows."""
 
     code = "payload_too_large"
 
 
 class FunctionNotFound(Rejected):
-    """No such function, or no such version of it, is registered here."""
+    """No function with this name and version is registered here."""
 
     code = "function_not_found"
 
@@ -120,7 +120,7 @@ class FunctionNotLoadable(Rejected):
 
 
 class DuplicateFunction(Rejected):
-    """Two functions were registered under one name and version."""
+    """Two functions have the same name and version. Give one of them another `name=` or `version=`."""
 
     code = "duplicate_function"
 
@@ -132,14 +132,14 @@ class ExecutionNotFound(Rejected):
 
 
 class ExecutionAlreadyStarted(Rejected):
-    """An execution of this name was started with another input."""
+    """Another execution has this name already."""
 
     code = "execution_already_started"
 
     def __init__(self, message: str | None = None, differs: str = "") -> None:
         super().__init__(f"{message}. {differs}" if differs else message)
         self.on_the_wire = message or str(self)
-        """AWS's message, without the difference."""
+        """The message without `differs`: this is AWS's message."""
 
 
 class CallbackNotFound(Rejected):
@@ -161,19 +161,19 @@ class StoreNotFound(Rejected):
 
 
 class StoreNotMigrated(Rejected):
-    """The store has an older schema, which must be migrated first."""
+    """The store has the schema of an older release. Run `holdfast db migrate` first."""
 
     code = "store_not_migrated"
 
 
 class StoreInUse(Rejected):
-    """Another process has the store open."""
+    """Another process has the store open. Stop that process, then try again."""
 
     code = "store_in_use"
 
 
 class CodecMismatch(Rejected):
-    """The store was made with another payload codec, or without one."""
+    """The payload codec is not the one that the store was made with."""
 
     code = "codec_mismatch"
 
@@ -185,7 +185,7 @@ class CodecNotLoadable(Rejected):
 
 
 class ExtraMissing(Rejected):
-    """This needs a package that is installed only on request."""
+    """A Python package is missing that Holdfast installs only with one of its extras, for example `holdfast[server]`."""
 
     code = "extra_missing"
 
@@ -197,19 +197,19 @@ class ExportInvalid(Rejected):
 
 
 class CredentialsNeeded(Rejected):
-    """A server that others can reach needs credentials."""
+    """A server that other machines can reach needs credentials. Make one with `holdfast keys create`."""
 
     code = "credentials_needed"
 
 
 class AccessRefused(Rejected):
-    """The server does not serve this to the caller."""
+    """The caller may not do this, or its credentials are missing or wrong."""
 
     code = "access_refused"
 
 
 class PatternInvalid(Rejected):
-    """This is not an event pattern, or not a filter pattern of logs."""
+    """The text is not a valid event pattern, or not a valid filter pattern for logs."""
 
     code = "pattern_invalid"
 
@@ -221,43 +221,43 @@ class LogNotFound(Rejected):
 
 
 class TemplateInvalid(Rejected):
-    """The template cannot be served."""
+    """The template is not valid, or its functions cannot be served."""
 
     code = "template_invalid"
 
 
 class CodeInvalid(Rejected):
-    """The code of a function cannot be taken as it is."""
+    """The code of a function was refused: for example, it is not a zip file, or it is too large."""
 
     code = "code_invalid"
 
 
 class CodeChanged(Rejected):
-    """The code of a deployed function is not what was deployed, and is not run."""
+    """The files of a deployed function have changed since it was deployed. Holdfast does not run them."""
 
     code = "code_changed"
 
 
 class ResourceConflict(Rejected):
-    """The resource exists already, or another one needs it."""
+    """The function or alias exists already, or it cannot be changed or removed because something else needs it."""
 
     code = "resource_conflict"
 
 
 class RevisionMismatch(Rejected):
-    """Another caller changed it meanwhile."""
+    """Another caller has changed the function or alias. Read it again, then repeat your change."""
 
     code = "revision_mismatch"
 
 
 class BlockingCallRefused(Rejected):
-    """A blocking call from a thread of the engine would wait for itself."""
+    """A blocking call was made in a thread that the engine needs to answer the call. The call would wait forever."""
 
     code = "blocking_call_refused"
 
 
 class RunUnavailable(Rejected):
-    """No worker can be run from a durable function in this process."""
+    """A durable function in this process cannot run a worker, or cannot enqueue."""
 
     code = "run_unavailable"
 
@@ -269,49 +269,49 @@ class EngineClosed(Rejected):
 
 
 class Retryable(HoldfastError):
-    """It did not work this time."""
+    """The request failed this time. Another try may succeed."""
 
     code = "retryable"
 
 
 class LeaseLost(Retryable):
-    """Another invocation owns this execution now; this one may not write any more."""
+    """Another invocation owns this execution now, or the execution is closed. This invocation may not write any more."""
 
     code = "lease_lost"
 
 
 class StoreBusy(Retryable):
-    """The store is locked by another process."""
+    """Another process has locked the store, or changes the same rows. Try again."""
 
     code = "store_busy"
 
 
 class TooManyRequests(Retryable):
-    """Too much waits here already."""
+    """Too many invocations wait for a process already. Try again later."""
 
     code = "too_many_requests"
 
 
 class DeliveryFailed(Retryable):
-    """A subscriber did not take a signal."""
+    """A subscriber did not accept a signal."""
 
     code = "delivery_failed"
 
 
 class DiskFailed(Retryable):
-    """The disk under the store did not write or read what it should."""
+    """The store's disk, or its database server, did not read or write."""
 
     code = "disk_failed"
 
 
 class DiskFull(DiskFailed):
-    """There is no space left on the disk under the store."""
+    """There is no space left on the store's disk."""
 
     code = "disk_full"
 
 
 class Fatal(HoldfastError):
-    """A person must look at this."""
+    """Something is wrong that Holdfast cannot repair. A person must find the cause and remove it."""
 
     code = "fatal"
 
@@ -323,13 +323,13 @@ class StoreBroken(Fatal):
 
 
 class RowDamaged(StoreBroken):
-    """A row of the store is damaged; the rows beside it are not."""
+    """A row of the store is damaged. Other rows can still be read."""
 
     code = "row_damaged"
 
 
 class WriteFailed(Fatal):
-    """This one write could not be decided or stored, and nothing of it is on disk. The writes beside it are not touched."""
+    """This write failed unexpectedly, and nothing of it is on disk. Other writes of the same transaction are not affected."""
 
     code = "write_failed"
 
@@ -347,7 +347,7 @@ class NotPrivate(Fatal):
 
 
 class KeysSecretNeeded(Fatal):
-    """The secret that seals access keys is not here, or it is not the one that sealed them."""
+    """The secret that encrypts access keys is missing, or it is not the secret that they were encrypted with."""
 
     code = "keys_secret_needed"
 
@@ -359,14 +359,14 @@ class CodecFailed(Fatal):
 
 
 class ExecutionQuarantined(Fatal):
-    """The execution was put aside; it goes on when a person releases it."""
+    """The execution is in quarantine. It continues when a person releases it."""
 
     code = "execution_quarantined"
 
     def __init__(self, message: str | None = None, reason: str | None = None) -> None:
         super().__init__(message)
         self.reason = reason
-        """`runner_died`, `payload_unreadable` or `replay_mismatch`."""
+        """`runner_died`, `payload_unreadable` or `replay_mismatch`; None if the reason is not known."""
 
 
 class Unsuccessful(HoldfastError):
@@ -377,7 +377,9 @@ class Unsuccessful(HoldfastError):
     def __init__(self, message: str | None = None, error_type: str | None = None, data: str | None = None) -> None:
         super().__init__(message)
         self.error_type = error_type
+        """The error type that the execution ended with, such as the name of an exception's class; None if it has none."""
         self.data = data
+        """The data of the error that the execution ended with; None if it has none."""
 
 
 class ExecutionFailed(Unsuccessful):

@@ -1,7 +1,7 @@
-"""Executions: the header that every write is fenced by, and the shape of a change.
+"""Executions: the header, which every write is checked against, and the shape of a change.
 
-`status` is what callers see; `state` says who has the execution now. `epoch` says which invocation may write; `revision` grows with every
-write.
+`status` is what callers see; `state` is what the engine uses. `epoch` says which invocation may write; `revision` grows with every write.
+Times are in milliseconds since 1970-01-01 UTC.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _GRAPH_ID: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class ExecutionStatus(Word):
-    """The public status; once closed it never changes."""
+    """The public status. A status other than RUNNING never changes any more."""
 
     RUNNING = "RUNNING"
     SUCCEEDED = "SUCCEEDED"
@@ -43,32 +43,33 @@ class ExecutionStatus(Word):
 
 
 class State(Word):
-    """Who has the execution now."""
+    """What an execution waits for, or what runs it, as the engine sees it."""
 
     READY = "ready"
-    """Waits for a runner, from `ready_at` on."""
+    """It waits for a runner to claim it, which is allowed from `ready_at` on."""
     QUEUED = "queued"
-    """Waits in its lane until the store admits it (model.places). No runner finds it as ready work."""
+    """It waits in its lane until the store admits it (model.places). A runner cannot claim it before."""
     DELAYED = "delayed"
-    """Enqueued with a delay: it enters its lane at `ready_at`."""
+    """It was enqueued with a delay, and enters its lane at `ready_at`."""
     RUNNING = "running"
     """An invocation of `runner` is live."""
     SUSPENDED = "suspended"
-    """No runner has it; it waits for a timer, an answer or a stop."""
+    """No runner has it. It waits for a timer, an answer or a stop."""
     CLOSING = "closing"
-    """The status is closed, the invocation that closed it has not returned yet."""
+    """Its status is final, but the invocation that closed it has not returned yet."""
     CLOSED = "closed"
+    """It has ended."""
     QUARANTINED = "quarantined"
-    """Put aside, for the reason in `quarantine`; a person must release it."""
+    """It is in quarantine, for the reason in `quarantine`. A person must release it."""
     IMPORTED = "imported"
     """A copy, only to look at, of an execution that was not closed when it was exported. No runner claims it, and no timer fires."""
 
 
 class Quarantine(Word):
-    """Why an execution was put aside. No data is lost, and the execution's timeout still counts."""
+    """Why an execution is in quarantine. No data is lost. The execution still times out at its deadline."""
 
     RUNNER_DIED = "runner_died"
-    """Its runner died too often without progress, also when it ran alone."""
+    """Its runners died too often without progress, also when it was alone on a runner."""
     PAYLOAD_UNREADABLE = "payload_unreadable"
     """Its stored payloads could not be read."""
     REPLAY_MISMATCH = "replay_mismatch"
@@ -83,18 +84,24 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     version: str
     name: str
     input_hash: str
+    """The hash of its input, or of the text `Start.same`; with a payload codec, the codec's fingerprint. It decides whether a second start
+    of the name is the same start."""
     terms: Terms
     started_at: int
     deadline: int
+    """When it times out; while it waits in a queue for its first admission, when it expires."""
     status: ExecutionStatus = ExecutionStatus.RUNNING
     state: State = State.READY
     epoch: int = 0
+    """It grows with each claim. A write with an older epoch is refused."""
     revision: int = 0
+    """It grows with each write."""
     sequence: int = 0
+    """How many checkpoints the present invocation has written."""
     events: int = 0
-    """The number of events, which is the last EventId."""
+    """The number of events, which is also the number of the last event."""
     pending: int = 0
-    """How many operations the service will act on by itself."""
+    """How many of its operations a timer, an answer or a child will change (`operations.is_pending`)."""
     runner: str | None = None
     invocation: str | None = None
     invoked_at: int | None = None
@@ -102,56 +109,62 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The revision that the last invocation had seen when it ended."""
     ended_at: int | None = None
     result_event: int | None = None
+    """The number of the event with its result or error; None while it runs."""
     due_at: int | None = None
-    """The service need not act before this time. It may be earlier than necessary, which does no harm."""
+    """When its next timer or its deadline is due; None if there is none. It may be too early, which does no harm."""
     ready_at: int = 0
+    """From when on a runner may claim it, if it is ready; when it enters its lane, if it is delayed."""
     touched_at: int = 0
-    """The time of the latest event: times never go back within an execution."""
+    """The time of the latest event. Within an execution, times never decrease."""
     failures: int = 0
     """How many invocations failed in a row. Any accepted update sets it to 0."""
     deaths: int = 0
     """How many runners died in a row while they ran it."""
     client: str | None = None
-    """The last accepted (position, ClientToken), so that a repeated request is recognised."""
+    """The epoch, the sequence and the ClientToken of the last accepted checkpoint, by which a repeated request is recognised. None if that
+    checkpoint had no ClientToken."""
     client_revision: int = 0
+    """The revision that this checkpoint made."""
     operations: int = 0
+    """How many operations it has."""
     stored: int = 0
     """How many bytes of payload its history has."""
     parent: str | None = None
-    """The execution that invoked this one, and the operation of it that waits."""
+    """The id of the execution that invoked this one; None if none did."""
     parent_operation: str | None = None
+    """The id of the parent's operation that waits for this execution; None if none waits."""
     cascade: bool = True
-    """Whether the execution is stopped when its parent is stopped."""
+    """Whether the execution is stopped when its parent is stopped or times out."""
     tenant: str | None = None
     trace: str | None = None
-    """The trace header it was started with. Each of its invocations gets it, and each execution that it invokes."""
+    """The trace header that it was started with. Each of its invocations gets this header, and each execution that it invokes."""
     continued_as: str | None = None
-    """The execution that continues this one."""
+    """The id of the execution that continues this one; None if none does."""
     expires_at: int | None = None
-    """From this time on retention may remove it."""
+    """From this time on retention may remove it; None while it is not closed."""
     superseded_by: str | None = None
-    """The execution that has its name now: this one failed, and the name was started again."""
+    """The id of the execution that has its name now, because the name was started again; None if it still has its name."""
     quarantine: Quarantine | None = None
-    """Why it was put aside, while its state is QUARANTINED."""
+    """Why it is in quarantine; None if it is not."""
     quarantine_event: int | None = None
-    """The number of the event that has the error, if one has."""
+    """The number of the event with the error that led to the quarantine; None if no event has it."""
     graph: str | None = None
-    """The id of the graph that the execution runs, if it is one of a pipeline. The store has its text."""
+    """The id of the graph that it runs, if it runs one; else None. The store has the text of the graph."""
     place: Place | None = None
-    """Where it stands in a queue, if it was enqueued."""
+    """Its place in a queue; None if it was not enqueued."""
     parked: bool = False
-    """Whether it came from a queue and failed. A person may then start it again under the same key (redrive)."""
+    """Whether it came from a queue, failed, and may be started again under its name (redrive)."""
     summary: Summary | None = None
-    """The facts by which people find it: its pipeline, from the start on, and how it ended, after it is closed."""
+    """The facts by which people find it: its pipeline, from the start on, and how it ended, after it is closed. None without any."""
 
 
 FAILED_STATUSES = frozenset({ExecutionStatus.FAILED, ExecutionStatus.TIMED_OUT, ExecutionStatus.STOPPED})
-"""The endings after which the name of an execution may be started again."""
+"""The statuses of an execution that ended without success. A start with `again` then starts its name again."""
 
 
 def goes_on_as(header: Execution, heir: Execution | None) -> bool:
-    """Whether `heir` really continues this execution. An imported copy may name any id, and a change to the copy must not reach an
-    execution that has nothing to do with it.
+    """Whether `heir` really continues this execution. An imported copy may have any id in `continued_as`; so the heir's function, version,
+    parent and start are compared too.
     """
     if heir is None or heir.id != header.continued_as:
         return False
@@ -159,42 +172,43 @@ def goes_on_as(header: Execution, heir: Execution | None) -> bool:
 
 
 class Claimant(msgspec.Struct, frozen=True, gc=False):
-    """The runner that takes an execution, and the id that the new invocation will have."""
+    """The runner that claims an execution, and the id that the new invocation will have."""
 
     runner: str
     invocation: str
 
 
 def graph_text(text: str) -> GraphText:
-    """A graph, with the id that its text has."""
+    """A graph with its id, which is the SHA-256 of its text."""
     return GraphText(codec.payload_hash(text), text)
 
 
 def checked_graph(graph: GraphText) -> GraphText:
-    """The graph, if it can be stored. Executions that name one id share one text, so the id must be that of the text."""
+    """The graph itself. Raises InvalidParameter if its id is not the SHA-256 of its text: executions with the same graph id share one
+    stored text."""
     if graph.id != codec.payload_hash(codec.fitting(codec.storable(graph.text), "Graph")):
         raise InvalidParameter("The id of a graph must be the sha256 of its text.")
     return graph
 
 
 def checked_graph_id(graph: str) -> str:
-    """The id of a graph, if it is one."""
+    """The id of a graph itself. Raises InvalidParameter if it does not have the form of such an id."""
     if type(graph) is not str or not _GRAPH_ID.fullmatch(graph):
         raise InvalidParameter("A graph is named by the sha256 of its text, in hexadecimal.")
     return graph
 
 
 class Birth(msgspec.Struct, frozen=True, gc=False):
-    """An execution that a change of another one starts."""
+    """An execution that a change of another execution starts."""
 
     header: Execution
     input: str
     kind: Kind = Kind.FUNCTION
     by: Claimant | None = None
-    """The runner that takes it in the same write, if that runner has room for it."""
+    """The runner that claims it in the same write; None if no runner claims it yet."""
     charges: tuple[Charge, ...] = ()
-    """What the birth adds to shared counters. If a limit is reached, only the operation that invokes fails; the rest of the write goes on.
-    """
+    """What the birth adds to shared counters. If a counter would go beyond its limit, only the operation that asks for this execution
+    fails; the rest of the write is committed."""
     graph: GraphText | None = None
     """As in `verbs.Start`."""
     enqueue: Enqueue | None = None
@@ -214,7 +228,8 @@ def new_execution(
     trace: str | None = None,
     same: str | None = None,
 ) -> Execution:
-    """The header that a start asks for; without a name the execution is called like its id. `same` is as in `verbs.Start`."""
+    """The header of an execution that a start asks for. Without a name, its name is its id. `same` is as in `verbs.Start`. Raises
+    InvalidParameter or PayloadTooLarge if a value is not allowed."""
     codec.fitting(codec.storable(payload), "Execution input")
     texts: dict[str, object] = {"tenant": tenant, "trace header": trace}
     for what, text in texts.items():
@@ -241,13 +256,13 @@ class OutcomeStatus(Word):
     FAILED = "FAILED"
     PENDING = "PENDING"
     CRASHED = "CRASHED"
-    """It gave no answer: an error escaped it or its process died. The engine tries again later."""
+    """It gave no answer, because an error escaped it or its process died. The engine tries again later, at most a few times."""
     INTERRUPTED = "INTERRUPTED"
-    """Its runner shut down in good order; any runner may continue at once."""
+    """Its runner shut down in an orderly way. Any runner may continue the execution at once."""
     MISMATCHED = "MISMATCHED"
-    """The code does not match the history; mended code can go on."""
+    """The code does not match the history. With corrected code the execution can continue."""
     CONTINUED = "CONTINUED"
-    """It is over, and another execution continues with `result` as its input."""
+    """The execution has ended, and another one continues it, with `result` as its input."""
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False):
@@ -257,34 +272,41 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     result: str | None = None
     error: Failure | None = None
     again_seconds: int | None = None
-    """When an invocation that crashed is tried again, if its host has a rule of its own."""
+    """After how many seconds a crashed invocation is tried again; None: the engine decides."""
     place: str | None = None
-    """The line of the author's code at which it crashed or failed, if its host knows. It is kept in the history, and never on the wire."""
+    """The line of the author's code at which it crashed or failed; None if it is not known. It is kept in the history, and never sent on
+    the wire."""
     parked: bool = False
-    """Whether the execution succeeded, but its response says that the run failed. If it came from a queue, it is parked like a failed one.
-    """
+    """Whether the execution succeeded, but its response says that the run failed. If it came from a queue that parks, it is parked."""
     used: int | None = None
-    """How many tokens the execution really used, if it is over and its lane has a rate of tokens."""
+    """How many tokens the execution really used, if it has ended and its lane has a rate of tokens; else None."""
     cool_until: int | None = None
-    """A server asked the execution to come back later: its lane admits nothing before this time."""
+    """The lane of the execution admits nothing before this time, because a server asked to be called later; None if none asked."""
     summary: Summary | None = None
-    """The facts by which people find it, if it is over; without the pipeline, which is known from the start."""
+    """The facts by which people find the execution, if it has ended; else None. The pipeline is not in it, because it is known from the
+    start."""
 
 
 class View(Protocol):
-    """What a decision may ask about one execution; the store answers from memory or from rows."""
+    """One execution as a write reads it when it decides. The store answers from memory or from rows."""
 
     @property
     def header(self) -> Execution: ...
     def get(self, operation_id: str) -> Operation | None: ...
-    def newer(self, revision: int) -> Iterable[Operation]: ...
+    def newer(self, revision: int) -> Iterable[Operation]:
+        """Operations that changed after a revision."""
+        ...
+
     def due(self, now: int) -> Iterable[Operation]:
         """Operations whose `due_at` is at or before `now`, earliest first."""
         ...
 
-    def next_due(self, after: int) -> int | None: ...
+    def next_due(self, after: int) -> int | None:
+        """The earliest `due_at` of an operation after a time; None if there is none."""
+        ...
+
     def has_ready(self, since: int) -> bool:
-        """Whether a step became ready after a revision and was not started since."""
+        """Whether a step became ready after a revision and has not been started since then."""
         ...
 
 
@@ -295,15 +317,15 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     operations: dict[str, Operation]
     events: list[Event]
     slight: bool = False
-    """Whether only those members of the header have changed that an ordinary checkpoint changes: revision, sequence, counts, due time and
-    touched time."""
+    """Whether only those members of the header may have changed that each checkpoint changes: revision, sequence, counts, `due_at` and
+    `touched_at`."""
     births: tuple[Birth, ...] = ()
     charges: tuple[Charge, ...] = ()
     ledger: tuple[LedgerEntry, ...] = ()
-    """Entries of the ledger that are written with it."""
+    """Entries of the ledger that are written in the same transaction."""
     notes: tuple[Note, ...] = ()
-    """Lines of the audit log that are written with it."""
+    """Lines of the audit log that are written in the same transaction."""
     settled: int = 0
-    """The units of a rate of tokens that the execution used beyond its estimate; negative if it used less."""
+    """How many tokens the execution used beyond its estimate; negative if it used fewer. They are charged to the lanes' rates of tokens."""
     cool_until: int | None = None
     """As in `Outcome`."""

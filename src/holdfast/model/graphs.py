@@ -1,4 +1,4 @@
-"""The text of a graph, as executions name it and stores keep it."""
+"""The text of a graph, with the id by which executions name it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class GraphText(msgspec.Struct, frozen=True, gc=False):
-    """A graph with its id, the sha256 of its text. The store keeps it as long as an execution names it."""
+    """The text of a graph with its id, which is the SHA-256 of the text. The store keeps the text as long as an execution names its id."""
 
     id: str
     text: str

@@ -1,7 +1,7 @@
 """History: the numbered events of an execution, and their wire form.
 
-An event keeps only what its operation does not: type, time, payload and details. Name, SubType and ParentId never change
-within an operation, so they are joined in when a line is shown.
+An event has only what its operation does not have: type, time, payload and details. The name, the sub-type and the parent of an operation
+never change, so they are taken from the operation when an event is shown.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from holdfast.model.operations import Action, Operation, Status, Type, Word
 
 
 class EventType(Word):
-    """All the types of events in a history."""
+    """The types of events in a history."""
 
     EXECUTION_STARTED = "ExecutionStarted"
     EXECUTION_SUCCEEDED = "ExecutionSucceeded"
@@ -45,19 +45,24 @@ class EventType(Word):
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """One line of history. `payload` is the text of a result or input, or the JSON of an error."""
+    """One line of a history."""
 
     number: int
+    """Its number in the history, from 1 on."""
     type: EventType
     at: int
+    """When it happened, in milliseconds since 1970-01-01 UTC."""
     operation_id: str | None = None
+    """The operation that it belongs to; None for an event of the execution or of an invocation."""
     payload: str | None = None
+    """The text of a result or an input, or the JSON of an error (`carries_error` says which); None if it has none of them."""
     detail: dict[str, Any] | None = None
+    """Further members of the event, under the names that AWS gives them, or the names below."""
 
 
 E = EventType
 KIND: Final = "Kind"
-"""The detail of ExecutionStarted that marks an execution as a worker's run. AWS has no such detail, so it is never on the wire."""
+"""The detail of ExecutionStarted with the kind of a worker's or a pipeline's run. AWS has no such detail, so it is never on the wire."""
 PLACE: Final = "Place"
 """The detail of InvocationCompleted with the line of the author's code that failed. AWS has no such detail; it is never on the wire."""
 FRAMES: Final = "Frames"
@@ -129,12 +134,13 @@ _OF_EXECUTION: Final = TERMINAL | {E.EXECUTION_STARTED}
 
 
 def carries_error(event: EventType) -> bool:
-    """Whether this event's payload is the JSON of an error rather than a result."""
+    """Whether the payload of an event of this type, if it has one, is the JSON of an error."""
     return event in _ERROR
 
 
 def event_to_wire(event: Event, execution: tuple[str, str], operation: Operation | None, *, include_data: bool) -> dict[str, Any]:
-    """One event as the history API shows it, `execution` being its id and name; times are epoch seconds, unset members are left out."""
+    """One event as the history API sends it. `execution` is the execution's id and name. Times are in seconds since 1970-01-01 UTC, and
+    members without a value are left out. Without `include_data`, payloads are left out and marked as truncated."""
     wire: dict[str, Any] = {"EventType": event.type.value, "EventId": event.number, "EventTimestamp": event.at / 1000}
     if event.type in _OF_EXECUTION:
         wire["Id"], wire["Name"] = execution

@@ -26,13 +26,14 @@ _VERSION = re.compile(r"\$LATEST|[1-9][0-9]*")
 _IDS_PER_MS = 1 << 12
 
 IdSource = Callable[[int], str]
-"""Makes a new id from the time now (milliseconds)."""
+"""Makes a new id; its argument is the current time in milliseconds since 1970-01-01 UTC."""
 
 
 class Ids:
     """Makes UUIDs of version 7: ordered by time and, within a millisecond, by a counter.
 
-    Rows of new executions lie side by side in the store, and a newest-first list needs no second index.
+    Because ids grow with time, the rows of new executions are next to each other in the store, and a list with the newest first needs no
+    second index.
     """
 
     def __init__(self, chance: Random) -> None:
@@ -41,7 +42,7 @@ class Ids:
         self._count = 0
 
     def __call__(self, now: int) -> str:
-        """A new id."""
+        """A new id for the time `now` (milliseconds). It is greater than all ids that this object made before."""
         if now > self._last:
             self._last, self._count = now, 0
         else:
@@ -55,11 +56,11 @@ class Ids:
 _chance = Random(os.urandom(32))
 os.register_at_fork(after_in_child=lambda: _chance.seed(os.urandom(32)))
 id_at: IdSource = Ids(_chance)
-"""The ids of this process."""
+"""Makes the ids of this process."""
 
 
 class Arn(NamedTuple):
-    """The parts of an execution's ARN that mean something here."""
+    """The parts of an execution's ARN that Holdfast uses. `str()` gives the ARN, always with the same region and account."""
 
     function: str
     version: str
@@ -71,7 +72,7 @@ class Arn(NamedTuple):
 
     @classmethod
     def parse(cls, text: object) -> Arn:
-        """Read an execution ARN."""
+        """Read an execution ARN, of any region and account. Raises InvalidParameter if the text is not the ARN of a durable execution."""
         found = _ARN.fullmatch(text) if isinstance(text, str) else None
         if found is None:
             raise InvalidParameter(f"Not the ARN of a durable execution: {text!r}")
@@ -83,10 +84,11 @@ class FunctionName(NamedTuple):
 
     name: str
     version: str | None
+    """The version or alias; None if the caller gave none."""
 
     @classmethod
     def parse(cls, text: object) -> FunctionName:
-        """Read a function's name, partial ARN or ARN."""
+        """Read a function's name, partial ARN or ARN. Raises InvalidParameter for any other text, and for another account or region."""
         found = _FUNCTION.fullmatch(text) if isinstance(text, str) else None
         if found is None:
             raise InvalidParameter(f"Not a function's name or ARN: {text!r}")
@@ -98,14 +100,14 @@ class FunctionName(NamedTuple):
 
 
 def checked_function(name: object) -> str:
-    """A function name that fits into an ARN."""
+    """The name itself. Raises InvalidParameter if it is not a function name that fits into an ARN."""
     if not isinstance(name, str) or not _FUNCTION_NAME.fullmatch(name):
         raise InvalidParameter(f"Function name {name!r}: use 1 to 64 letters, digits, '-' or '_'.")
     return name
 
 
 def checked_name(name: object, what: str = "Execution name") -> str:
-    """An execution name that fits into an ARN; `what` is the caller's word for it in an error."""
+    """The name itself. Raises InvalidParameter if it is not an execution name that fits into an ARN; the error calls it `what`."""
     if not isinstance(name, str) or not _EXECUTION_NAME.fullmatch(name):
         raise InvalidParameter(f"{what} {name!r:.100}: use 1 to 64 letters, digits, '-' or '_'.")
     return name
@@ -117,14 +119,14 @@ def checked_key(key: str | None) -> str | None:
 
 
 def checked_mention(execution: object) -> str:
-    """The text by which a caller names an execution: its ARN, its id or its name."""
+    """The text by which a caller names an execution: its ARN, its id or its name. Raises InvalidParameter if it is not a str."""
     if not isinstance(execution, str):
-        raise InvalidParameter(f"An execution is named by a str, its ARN or its id; {execution!r:.100} is not a str.")
+        raise InvalidParameter(f"Name an execution by a str, which is its ARN or its id; {execution!r:.100} is not a str.")
     return execution
 
 
 def checked_version(version: int | str) -> str:
-    """A version as in an ARN: `$LATEST` or a positive integer."""
+    """The version as text. Raises InvalidParameter if it is neither `$LATEST` nor a positive integer."""
     text = str(version)
     if not _VERSION.fullmatch(text):
         raise InvalidParameter(f"Version {version!r}: use a positive integer or '{LATEST}'.")
@@ -134,10 +136,14 @@ def checked_version(version: int | str) -> str:
 class Position(NamedTuple):
     """The content of a checkpoint token: which write of which invocation comes next, and up to which revision its sender has read.
 
-    Inside a process this value is the token itself. It is sealed when it leaves the process.
+    Inside a process this value is the token itself. Before it leaves the process, it is sealed (seal.py).
     """
 
     execution: str
+    """The execution's id."""
     epoch: int
+    """The epoch of the invocation."""
     sequence: int
+    """How many checkpoints the invocation has written."""
     revision: int
+    """The execution's revision up to which the sender has read the operations."""

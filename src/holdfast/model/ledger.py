@@ -1,12 +1,12 @@
-"""The ledger: what every call of a model has reserved and spent, in rows that are only added.
+"""The ledger: what each call of a model, or of another tool that costs money, has reserved and spent. Its rows are never changed.
 
-A call has two entries. The first is written with the call's intent and says what the call has reserved. The second is written with the
-call's receipt and says how the call ended: what it spent, or that it spent nothing. Both travel with the write that they belong to, so
-that both are on disk or neither is, and each is there once. An execution that is stopped, fails or takes too long writes no receipt any
-more: the store ends its open calls as unknown, with the write that closes the execution.
+A call has two entries. The first is written in the same transaction as the call's intent, and says what the call has reserved. The second
+is written in the same transaction as the call's receipt, and says how the call ended: what it spent, or that it spent nothing. If an
+execution is stopped, fails or times out during a call, there is no receipt. Then the write that closes the execution adds the second
+entry, with the state `unknown`.
 
-`held_tokens` and `held_nanos` are signed: the first entry adds the reservation, the second takes it back. So the sum over any set of
-entries is what is still reserved there. `nanos` is money that was spent, in billionths of a dollar.
+`held_tokens` and `held_nanos` are signed: the first entry adds the reservation, and the second subtracts it. So their sum over any set of
+entries is what these calls have still reserved.
 """
 
 from __future__ import annotations
@@ -31,31 +31,32 @@ class EntryState(Word):
     SETTLED = "settled"
     """The model's server said what the call used."""
     UNKNOWN = "unknown"
-    """The server did not say what the call used. The amounts are estimates, rather too high than too low."""
+    """It is not known what the call used. The amounts are estimates, rather too high than too low."""
     RELEASED = "released"
     """The call certainly cost nothing."""
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One row of the ledger."""
+    """One row of the ledger. Times are in milliseconds since 1970-01-01 UTC."""
 
     at: int
     tenant: str
     pipeline: str = ""
     """The pipeline whose node asked for the run; empty for a run that no pipeline asked for."""
     node: str = ""
+    """The node of that pipeline; empty without a pipeline."""
     worker: str
     run: str
     root: str
-    """The outermost execution above the run; the run itself where there is none."""
+    """The id of the outermost execution above the run; the run's own id if there is none above it."""
     path: str
-    """The executions above the run and the run itself, outermost first, with `/` between them."""
+    """The ids of the executions above the run and of the run itself, the outermost first, with `/` between them."""
     owner: str = ""
-    """The execution whose node or operation asked for the run."""
+    """The id of the execution whose node or operation asked for the run; empty if no execution asked for it."""
     call: str
-    """Which call of the run it is, and which try of it."""
+    """The id of the call in the run, a dot, and the number of the try."""
     model: str = ""
-    """The model that was asked; empty for another tool."""
+    """The model that was called; empty for another tool."""
     state: EntryState
     input_tokens: int = 0
     output_tokens: int = 0
@@ -64,17 +65,21 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     reasoning_tokens: int = 0
     """How many output tokens the model used for reasoning."""
     nanos: int = 0
+    """The money that the call spent, in billionths of a dollar; 0 in a first entry."""
     held_tokens: int = 0
+    """The reserved tokens: positive in a first entry, negative in a second one."""
     held_nanos: int = 0
+    """The reserved money, in billionths of a dollar: positive in a first entry, negative in a second one."""
     price_source: str = ""
     """Where the price is from; empty if there was no price."""
     price_date: str = ""
-    """The day for which the price was written down, if it is known."""
+    """The day at which this price was known to be right (`as_of`), such as 2026-11-01; empty if no day is known."""
     expires_at: int
+    """From this time on the entry may be removed."""
 
     @property
     def day(self) -> int:
-        """The UTC day, counted from 1970-01-01."""
+        """The number of the UTC day, counted from 1970-01-01, which is 0."""
         return self.at // DAY_MS
 
 
@@ -91,27 +96,31 @@ class Dimension(Word):
 
 
 class CostFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which entries are summed, and by what. Without a run the sums come from the daily sums, so times are whole UTC days."""
+    """Which entries are summed, and by which fields they are grouped. None does not restrict. Without `run`, the store adds up its daily
+    sums; so the times are whole UTC days, counted from 1970-01-01."""
 
     by: tuple[Dimension, ...] = ()
+    """The fields to group by; empty: one group."""
     since_day: int | None = None
+    """The first day that is summed."""
     until_day: int | None = None
-    """The first day that is not summed."""
+    """The first day that is not summed any more."""
     tenant: str | None = None
     pipeline: str | None = None
     worker: str | None = None
     run: str | None = None
     """Only the calls of this run and of all runs below it."""
     root: str | None = None
-    """The outermost execution above that run."""
+    """The outermost execution above `run`; None: the run itself is the outermost one."""
     limit: int = 10_000
+    """At most this many sums are returned."""
 
 
 class CostSum(msgspec.Struct, frozen=True, kw_only=True):
     """The sum of all entries of one group and one state."""
 
     group: tuple[str | int | None, ...]
-    """The value of each dimension that was asked for, in that order."""
+    """The value of each dimension in `CostFilter.by`, in the same order."""
     state: EntryState
     calls: int
     input_tokens: int
@@ -124,17 +133,18 @@ class CostSum(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CostSample(msgspec.Struct, frozen=True):
-    """What one run spent: for one node of a pipeline, or as a run that no pipeline asked for (`node` is empty)."""
+    """What one run spent. If a pipeline asked for the run, `node` is the pipeline's node; else it is empty."""
 
     node: str
     owner: str
+    """The id of the execution that asked for the run; empty if no execution asked for it."""
     run: str
     tokens: int
     nanos: int
 
 
 def lost(begun: LedgerEntry, at: int) -> LedgerEntry:
-    """The second entry of a call whose execution was closed before the call ended: all that it has reserved counts as spent."""
+    """The second entry of a call whose execution was closed at `at`, before the call ended: all that it has reserved counts as spent."""
     days = begun.expires_at // DAY_MS - begun.day - 1
     return msgspec.structs.replace(
         begun,
@@ -154,5 +164,6 @@ def nanos_of(cost: Decimal) -> int:
 
 
 def expiry(at: int, days: int) -> int:
-    """When an entry of this time may be removed: this many days after the end of its day. All entries of one day are removed together."""
+    """When an entry that was written at `at` may be removed: `days` days after the end of its UTC day. So all entries of one day expire
+    together."""
     return (at // DAY_MS + 1 + days) * DAY_MS

@@ -1,6 +1,6 @@
 """The life of an execution: how it is claimed, how its timers fire, how an invocation ends, how it closes.
 
-Pure functions over a draft; verbs.py puts them into the writes that a store commits.
+Most of these functions complete a draft; verbs.py and outside.py use them in the writes that a store commits.
 """
 
 from __future__ import annotations
@@ -21,16 +21,15 @@ from holdfast.model.summary import STOPPED, TIMED_OUT, UNTYPED, Summary, begun, 
 from holdfast.model.transitions import TIMERS
 
 MAX_FAILURES: Final = 9
-"""After this many failed invocations in a row, the execution fails."""
+"""After this many failed invocations in a row, the execution fails; or it is quarantined, if its data cannot be read or written."""
 MAX_DEATHS: Final = 3
 """After this many runners died in a row without progress, the execution is put aside for a while."""
 TRIES_MS: Final = (60_000, 600_000, 3_600_000)
-"""How long the execution is put aside before each further try, alone on its runner. If each try kills its runner, it is quarantined."""
+"""How many milliseconds the execution is put aside before the first, the second and the third further try. In these tries it is alone on
+its runner. If all three kill their runner, the execution is quarantined."""
 SUSPECT_DEATHS: Final = MAX_DEATHS - 1
-"""After this many deaths of its runners, an execution is claimed only by a runner with nothing else to do, so that it must be the cause of
-the next death. queries.sql and schema.sql have the
-same number.
-"""
+"""After this many deaths of its runners, only a runner with nothing else to do claims the execution. If that runner dies too, the execution
+must be the cause. queries.sql and schema.sql have the same number."""
 _BACKOFF_MS, _BACKOFF_LIMIT_MS = 1_000, 60_000
 
 NOTHING_PENDING: Final = Failure(message="Cannot return PENDING status with no pending operations.", type="InvalidParameterValueException")
@@ -45,7 +44,7 @@ _TERMINAL: Final = {
 
 
 def claimed(header: Execution, by: Claimant, now: int) -> Execution:
-    """The header under a new invocation: the epoch increases, so that every older token is refused."""
+    """The header after a runner's claim, with a new invocation. The epoch increases, so that every older token is refused."""
     return msgspec.structs.replace(
         header,
         state=State.RUNNING,
@@ -58,8 +57,8 @@ def claimed(header: Execution, by: Claimant, now: int) -> Execution:
 
 
 def may_claim(header: Execution, now: int, *, alone: bool = False) -> bool:
-    """Whether a runner may take the execution now. A suspect must be alone on its runner, and its `ready_at` counts only if it was put
-    aside."""
+    """Whether a runner may claim the execution now: it is ready, and `ready_at` has come. `alone` says that the runner has nothing else to
+    do. After SUSPECT_DEATHS deaths the runner must be alone, and `ready_at` is ignored until there are MAX_DEATHS deaths."""
     if header.state is not State.READY:
         return False
     if header.deaths >= SUSPECT_DEATHS:
@@ -68,18 +67,18 @@ def may_claim(header: Execution, now: int, *, alone: bool = False) -> bool:
 
 
 def next_try(header: Execution) -> int | None:
-    """When the engine tries again to run an execution that was put aside because its runners died; None for any other execution."""
+    """When the engine tries again to run an execution that was put aside because its runners died; None if it was not put aside."""
     return header.ready_at if header.state is State.READY and header.deaths >= MAX_DEATHS else None
 
 
 def backoff_ms(failures: int, jitter: float) -> int:
-    """How long to wait after this many failed invocations in a row; `jitter` is between 0 and 1."""
+    """How many milliseconds to wait after this many failed invocations in a row. `jitter` is a random number between 0 and 1."""
     delay = min(_BACKOFF_MS * 2 ** (failures - 1), _BACKOFF_LIMIT_MS)
     return int(delay * (0.5 + jitter / 2))
 
 
 def fire(draft: Draft, view: View, now: int) -> bool:
-    """Let every due timer act. Returns whether an operation changed."""
+    """Fire every due timer: end waits, make retries ready, time out callbacks. Returns whether an operation changed."""
     fired = False
     for operation in view.due(now):
         if operation.id in draft.operations:
@@ -115,7 +114,8 @@ def _fired(draft: Draft, operation: Operation) -> Operation | None:
 
 
 def answered(draft: Draft, operation: Operation, status: Status, result: str | None, error: Failure | None) -> Operation:
-    """An operation that its answer closes: a callback by an answer or by its timer, an invoke by the end of its child."""
+    """The operation after its answer has closed it: an answer or a timer closes a callback, the end of the child closes an invoke. Adds the
+    event to the draft."""
     payload = result if error is None else codec.failure_text(error)
     number = draft.log(BY_OUTCOME[operation.type, status], operation.id, payload)
     return msgspec.structs.replace(
@@ -131,7 +131,8 @@ def answered(draft: Draft, operation: Operation, status: Status, result: str | N
 
 
 def complete_invocation(draft: Draft, error: Failure | None = None, place: str | None = None) -> None:
-    """Write that the live invocation ended; if it failed, with the line of the author's code, if that is known."""
+    """Add the event that the live invocation ended. `error` is its error; None if it did not fail. `place` is the line of the author's code
+    that failed; None if it is not known."""
     payload = None if error is None else codec.failure_text(error)
     detail = _invocation_detail(draft.header, draft.at)
     if place is not None:
@@ -155,14 +156,16 @@ def close(draft: Draft, status: ExecutionStatus, payload: str | None) -> Change:
 
 
 def parks(header: Execution, status: ExecutionStatus, *, failed: bool = False) -> bool:
-    """Whether an execution with this end is parked: it failed, and its queue parks failed executions."""
+    """Whether an execution that ends with this status is parked: it failed or timed out, and its queue parks failed executions. With
+    `failed` it counts as failed, whatever its status is."""
     place = header.place
     return place is not None and place.parks and (failed or status in (ExecutionStatus.FAILED, ExecutionStatus.TIMED_OUT))
 
 
 def continue_as(draft: Draft, successor: str, payload: str, *, settled: bool = False) -> Change:
-    """End the execution and begin a successor: same function, same terms, same parent, same graph, an empty history. The successor keeps
-    the slot. Units that are settled with this end are not settled again when the successor ends.
+    """End the execution and start a successor with the id `successor` and the input `payload`. The successor has the same function, terms,
+    parent and graph, an empty history, and the same slot in the queue. `settled` says that the token units of the execution are settled
+    with this end: then the successor has none, so that they are not settled twice.
     """
     header, place = draft.header, draft.header.place
     if settled and place is not None:
@@ -180,8 +183,9 @@ def continue_as(draft: Draft, successor: str, payload: str, *, settled: bool = F
 def close_early(draft: Draft, status: ExecutionStatus, payload: str | None) -> Change:
     """Close the status while the invocation still runs.
 
-    The terminal event comes after that invocation's InvocationCompleted, so its row is stored now under the number after that
-    one, beyond `events`, where no reader looks yet. Nothing else can be written in between: the epoch is new and timers are off.
+    In the history, the InvocationCompleted event of that invocation comes before the terminal event. So the terminal event is stored now
+    with the number after next. Readers do not see it yet, because its number is greater than `events`. No other event can get the number
+    in between: the epoch is new, and no timer fires.
     """
     number = draft.next_event + 1
     count = draft.next_event - 1
@@ -190,12 +194,12 @@ def close_early(draft: Draft, status: ExecutionStatus, payload: str | None) -> C
 
 
 def finish_closing(draft: Draft, error: Failure | None = None) -> Change:
-    """Finish an execution whose invocation closed it early and has ended now: write the invocation's completion, and show the terminal
-    event."""
+    """Finish an execution that `close_early` closed, after its invocation has ended: add the InvocationCompleted event, and increase
+    `events`, so that readers see the terminal event."""
     header = draft.header
     ended_at = header.ended_at or draft.at
     payload = None if error is None else codec.failure_text(error)
-    # Its event time is that of the closing, because the terminal event after it already carries that time.
+    # The event has the time of the early close: the terminal event after it has that time already, and times never decrease.
     draft.events.append(
         Event(header.events + 1, EventType.INVOCATION_COMPLETED, ended_at, None, payload, _invocation_detail(header, draft.at))
     )
@@ -217,7 +221,8 @@ def _closed_fields(draft: Draft, status: ExecutionStatus, number: int, payload: 
 
 
 def _summary(header: Execution, status: ExecutionStatus, payload: str | None) -> Summary | None:
-    """The summary of an execution with this end. For a run that succeeded, the outcome has it (verbs.Settle)."""
+    """The summary of an execution that ends with this status. If it succeeded, the summary does not change here: verbs.Settle takes the
+    facts from the outcome."""
     match status:
         case ExecutionStatus.SUCCEEDED | ExecutionStatus.RUNNING:
             return header.summary
@@ -233,14 +238,16 @@ def _summary(header: Execution, status: ExecutionStatus, payload: str | None) ->
 
 
 def reason_of(header: Execution) -> Quarantine | None:
-    """Why an execution was put aside, if it was. Older code wrote no reason; then the number of deaths tells it."""
+    """Why an execution is in quarantine; None if it is not. Older releases wrote no reason: for them the number of deaths tells the
+    reason."""
     if header.state is not State.QUARANTINED or header.quarantine is not None:
         return header.quarantine if header.state is State.QUARANTINED else None
     return Quarantine.RUNNER_DIED if header.deaths >= MAX_DEATHS else Quarantine.PAYLOAD_UNREADABLE
 
 
 def quarantine(draft: Draft, why: Quarantine, **header: Any) -> Change:
-    """Put the execution aside until a person releases it. Nothing is lost. If this draft ends its invocation, that event has the error."""
+    """Put the execution into quarantine until a person releases it. No data is lost. If this draft has an InvocationCompleted event with an
+    error, `quarantine_event` names it. `header` has further members of the header to set."""
     told = [event.number for event in draft.events if event.type is EventType.INVOCATION_COMPLETED and event.payload is not None]
     aside: dict[str, Any] = {"state": State.QUARANTINED, "runner": None, "invocation": None, "failures": 0}
     aside |= {"epoch": draft.header.epoch + 1, "quarantine": why, "quarantine_event": told[-1] if told else None}
@@ -248,7 +255,7 @@ def quarantine(draft: Draft, why: Quarantine, **header: Any) -> Change:
 
 
 def quarantine_unread(draft: Draft) -> Change:
-    """Put the execution aside because its payloads cannot be read here. A person mends the codec and releases it."""
+    """Put the execution into quarantine because its payloads cannot be read. A person repairs the codec or its keys, and releases it."""
     header = draft.header
     if header.state is State.QUARANTINED:
         return draft.done(due_at=header.deadline)
@@ -256,7 +263,8 @@ def quarantine_unread(draft: Draft) -> Change:
 
 
 def put_aside(draft: Draft, deaths: int) -> Change:
-    """Put the execution aside because its runners died too often. It is tried again later, alone; in the end a person must release it."""
+    """Put the execution aside because its runners died too often: `deaths` in a row. It is tried again later, alone on a runner. After the
+    last further try it is quarantined."""
     tried = deaths - MAX_DEATHS
     if tried >= len(TRIES_MS):
         return quarantine(draft, Quarantine.RUNNER_DIED, deaths=deaths)
@@ -267,20 +275,21 @@ def put_aside(draft: Draft, deaths: int) -> Change:
 
 
 def woken(draft: Draft) -> Change:
-    """The finished change, which makes a suspended execution ready."""
+    """The finished change of a draft. A suspended execution becomes ready; any other keeps its state."""
     if draft.header.state is State.SUSPENDED:
         return draft.done(state=State.READY, ready_at=draft.at)
     return draft.done()
 
 
 def entered(draft: Draft) -> Change:
-    """Let an execution whose delay is over enter its lane."""
+    """Put an execution whose delay has ended into its lane: it is queued."""
     deadline = draft.header.deadline
     return draft.done(state=State.QUEUED, due_at=None if deadline == NEVER else deadline)
 
 
 def time_out(draft: Draft) -> Change:
-    """End the execution because its time is over."""
+    """End the execution because its deadline has passed. It times out; but if it was never admitted from its queue, it is stopped as
+    expired."""
     if admission.is_unadmitted(draft.header):
         error = Failure("The execution waited in its queue until its time to live was over.", admission.EXPIRED)
         return close(draft, ExecutionStatus.STOPPED, codec.failure_text(error))
@@ -290,7 +299,8 @@ def time_out(draft: Draft) -> Change:
 
 
 def claimed_now(change: Change, by: Claimant | None, now: int) -> tuple[Change, Execution]:
-    """Let a free runner claim the execution in the same change that makes it ready: one commit instead of two."""
+    """The change and its header, after the runner `by` has claimed the execution in the same change, if it may be claimed: one commit
+    instead of two. None: no runner claims it."""
     header = change.header
     if by is not None and may_claim(header, max(now, header.touched_at)):
         header = claimed(header, by, now)

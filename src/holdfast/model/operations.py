@@ -1,7 +1,7 @@
 """Operations: what an execution is made of, and the updates that change them.
 
-An `Operation` is one durable call (a step, a wait, a callback ...) as it stands now; an `Update` asks for a change.
-Both are plain values. What an update may do is in transitions.py; how they look on the wire is in wire.py.
+An `Operation` is the present record of one durable call (a step, a wait, a callback ...); an `Update` asks for a change. Both are plain
+values. What an update may do is in transitions.py; how both are sent is in wire.py.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from holdfast.model.terms import Terms
 
 
 class Word(StrEnum):
-    """A word of the wire. It is hashed as plain text, because a table lookup with an ordinary enum runs Python code each time."""
+    """An enum of texts. It is hashed like a str, because the hash of an ordinary enum runs Python code at each lookup in a dict."""
 
     __hash__ = str.__hash__
 
 
 class Type(Word):
-    """The kinds of operation the service knows."""
+    """The types of operations."""
 
     EXECUTION = "EXECUTION"
     CONTEXT = "CONTEXT"
@@ -62,11 +62,11 @@ class Status(Word):
 OPEN = frozenset({Status.STARTED, Status.PENDING, Status.READY})
 
 SERVED = frozenset({Type.WAIT, Type.CALLBACK, Type.CHAINED_INVOKE})
-"""Operations that the service closes, not the handler."""
+"""The types of operations that the engine closes, not the handler: by a timer, an answer or the end of a child."""
 
 
 class SubType(StrEnum):
-    """The labels the SDK writes for its own operations; on the wire a sub-type is free text."""
+    """The sub-types that the SDK writes for its own operations. On the wire a sub-type may be another text."""
 
     STEP = "Step"
     WAIT = "Wait"
@@ -82,16 +82,18 @@ class SubType(StrEnum):
 
 
 class Kind(Word):
-    """The kind of a function. Only a plain function can be invoked or started by its name and an input."""
+    """What an execution runs."""
 
     FUNCTION = "function"
+    """A function. Only this kind can be invoked or started by its name and an input."""
     WORKER = "worker"
-    """A worker: its service first accepts a request and makes an order, and the order starts the execution."""
+    """A worker. The worker service first accepts a request and makes an order; the order starts the execution."""
     PIPELINE = "pipeline"
+    """A pipeline. It is started in the same way as a worker."""
 
 
 class Queued(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How an execution is enqueued by an operation of another one; as `admission.Enqueue`."""
+    """How an operation of one execution enqueues another execution. The members are those of `enqueues.Enqueue`."""
 
     queue: str
     key: str | None = None
@@ -101,26 +103,28 @@ class Queued(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     units: int = 0
     money: int = 0
     rates: tuple[Rate, ...] = ()
+    user: str | None = None
 
 
 class Order(msgspec.Struct, frozen=True, gc=False):
-    """The order of a worker's run, made when its request was accepted. It has no wire form, so no client can send one."""
+    """The order of a run, made when its request was accepted; or of a function that is enqueued. It has no wire form, so no client can send
+    one."""
 
     kind: Kind
     input: str
     terms: Terms | None = None
-    """The limits of the run; None for those of its function."""
+    """The limits of the new execution; None: those of its function."""
     tenant: str | None = None
-    """The tenant of the run; None for that of the execution that invokes."""
+    """The tenant of the new execution; None: that of the execution that asks for it."""
     trace: str | None = None
-    """The trace header of the run; None for that of the execution that invokes."""
+    """The trace header of the new execution; None: that of the execution that asks for it."""
     charges: tuple[Charge, ...] = ()
-    """What the run adds to shared counters when it starts."""
+    """What the new execution adds to shared counters when it starts."""
     graph: GraphText | None = None
-    """The graph of a pipeline's run, which the store keeps with it."""
+    """The graph of a pipeline's run; else None."""
     queued: Queued | None = None
-    """How the execution is enqueued, if it is. Then the operation that asks for it is a step whose result is the execution's id. Also used
-    for plain functions."""
+    """How the new execution is enqueued; None if it is invoked instead. If it is enqueued, the operation that asks for it is a step, and
+    the step's result is the id of the new execution."""
 
 
 RUN = "Run"
@@ -128,13 +132,15 @@ RUN = "Run"
 ENQUEUE = "Enqueue"
 """The sub-type of a step that enqueues an execution."""
 APPROVAL = "Approval"
-"""The sub-type of a callback that only a person's decision answers."""
+"""The sub-type of a callback that asks a person for a decision. A caller cannot answer it with the callback's id alone. The run may take
+the question back, and the question may expire."""
 CANCEL = "Cancel"
-"""The sub-type of a callback that only the cancel of a run answers."""
+"""The sub-type of a callback by which a run learns that it is cancelled. A caller cannot answer it with the callback's id alone."""
 CANCEL_ID: Final = blake2b(f"{CANCEL}\0cancel\0".encode()).hexdigest()[:64]
-"""The id of that callback, the same in every run (workers.run_operations.CANCEL_AT)."""
+"""The operation id of the callback with sub-type CANCEL: the same in every run (workers.run_operations.CANCEL_AT)."""
 KEPT = frozenset({APPROVAL, CANCEL})
-"""Sub-types of callbacks that take no answer by their id alone: the authority of the caller must have been checked."""
+"""Sub-types of callbacks that cannot be answered with the callback's id alone: only code that has checked the caller's authority answers
+them."""
 
 
 class Failure(
@@ -143,7 +149,7 @@ class Failure(
     omit_defaults=True,
     rename={"message": "ErrorMessage", "type": "ErrorType", "data": "ErrorData", "stack_trace": "StackTrace"},
 ):
-    """An error as it is kept and sent: the service's ErrorObject, every member optional."""
+    """An error as it is stored and sent: AWS's ErrorObject. Each member may be None."""
 
     message: str | None = None
     type: str | None = None
@@ -152,7 +158,7 @@ class Failure(
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One durable call as it stands. Times are integer milliseconds since the epoch."""
+    """The present record of one durable call. Times are integer milliseconds since 1970-01-01 UTC."""
 
     id: str
     type: Type
@@ -165,17 +171,20 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     attempt: int = 0
     """How many attempts of a step have finished: 0 until the first one ends."""
     due_at: int | None = None
-    """When the service acts on it: a wait ends, a retry becomes ready, a callback times out."""
+    """When its timer is due: a wait ends, a retry becomes ready, a callback times out. None if it has no timer."""
     timeout_at: int | None = None
+    """When a callback times out, whatever heartbeats it gets; None: it has no timeout."""
     heartbeat_ms: int = 0
+    """A callback times out if it gets no heartbeat for this many milliseconds; 0: it needs no heartbeats."""
     callback_id: str | None = None
     replay_children: bool = False
+    """Whether a replay needs the operations inside this context, although it is closed."""
     result: str | None = None
     error: Failure | None = None
     place: int = 0
-    """The number of the event that began it. Operations are listed in this order."""
+    """The number of its first event. Operations are listed in this order."""
     payload_event: int | None = None
-    """The event that carries `result` or `error`: each payload is stored once."""
+    """The number of the event whose payload is `result` or `error`, so that the store keeps the payload once; None if it has neither."""
     revision: int = 0
     """The execution's revision at the last change of this operation."""
 
@@ -191,30 +200,37 @@ class Update(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     parent_id: str | None = None
     payload: str | None = None
     error: Failure | None = None
-    """The error. A START of sub-type `Run` may have one too: it says why the run was refused, and the operation fails in the same write."""
+    """FAIL and RETRY: the error. A START of sub-type `Run` may have one too: it says why the run was refused, and the operation fails in
+    the same write."""
     frames: tuple[str, ...] = ()
-    """FAIL and RETRY: the lines of the author's code that the error passed through, the innermost last. Not on the wire: AWS keeps none."""
+    """FAIL and RETRY: the lines of the author's code that the error passed through, the innermost last. Not on the wire: AWS has no such
+    member."""
     replay_children: bool = False
+    """CONTEXT SUCCEED: whether a replay needs the operations inside the context."""
     delay_seconds: int | None = None
     """STEP RETRY: seconds until the next attempt."""
     wait_seconds: int | None = None
+    """WAIT START: how long the wait lasts."""
     timeout_seconds: int = 0
+    """CALLBACK START: after how many seconds it times out; 0: no timeout."""
     heartbeat_seconds: int = 0
+    """CALLBACK START: after how many seconds without a heartbeat it times out; 0: it needs no heartbeats."""
     function_name: str | None = None
+    """CHAINED_INVOKE START: the function to invoke."""
     cascade: bool = True
     """CHAINED_INVOKE START: whether the child is stopped with its parent. Not on the wire: AWS never stops a child."""
     if_open: bool = False
-    """Whether the update is ignored if the operation is already over. Not on the wire: AWS refuses such an update."""
+    """Whether the update is ignored if the operation has ended already. Not on the wire: AWS refuses such an update."""
     tenant_id: str | None = None
     trace_id: str | None = None
     order: Order | None = None
-    """CHAINED_INVOKE START: the order of a run, in place of the payload. STEP SUCCEED: the order of an execution to enqueue. Not on the
-    wire: a client cannot make an order.
+    """CHAINED_INVOKE START: the order of a run, in place of the payload. STEP SUCCEED: the order of an execution to enqueue. Else None. Not
+    on the wire: a client cannot make an order.
     """
 
 
 def is_pending(operation: Operation) -> bool:
-    """Whether the service will act on this operation by itself, so that a handler may wait for it."""
+    """Whether a timer, an answer or the end of a child will change this operation, so that a handler may wait for it."""
     status = operation.status
     kind = operation.type
     if status is Status.STARTED:
@@ -223,7 +239,7 @@ def is_pending(operation: Operation) -> bool:
 
 
 def served_since(operations: Iterable[Operation], revision: int) -> list[str]:
-    """The ids of operations that the service itself changed after a revision: it closed them, or made a step ready."""
+    """The ids of operations that the engine, not the handler, changed after a revision: it closed them, or made a step ready."""
     newer = (operation for operation in operations if operation.revision > revision)
     return [op.id for op in newer if (op.type in SERVED and op.status not in OPEN) or op.status is Status.READY]
 
@@ -235,7 +251,8 @@ def unpruned(operations: Collection[Operation]) -> list[Operation]:
 
 
 def replayed_contexts(operations: Iterable[Operation]) -> set[str]:
-    """The contexts whose children a replay needs. Operations come in the order they began, so a parent is met before its children."""
+    """The ids of the contexts whose children a replay needs. `operations` must be in the order in which they began: a parent before its
+    children."""
     replayed: set[str] = set()
     for op in operations:
         if op.type is Type.CONTEXT and (op.status in OPEN or op.replay_children) and (op.parent_id is None or op.parent_id in replayed):

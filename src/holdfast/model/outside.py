@@ -1,4 +1,4 @@
-"""Writes from outside an invocation: answers to callbacks, stops, due timers, a person's release."""
+"""Writes that do not come from an invocation: answers to callbacks, heartbeats, stops, due timers, releases by a person."""
 
 from __future__ import annotations
 
@@ -22,15 +22,18 @@ class Answering(msgspec.Struct, frozen=True, gc=False):
     operation_id: str
     result: str | None = None
     error: Failure | None = None
+    """The error, if the answer is a failure; None if it is a success."""
     by: Claimant | None = None
+    """The runner that claims the execution in the same write, if the answer makes it ready; None: no runner."""
     kept: str | None = None
-    """The sub-type of the callback that this answers. Only code that has checked the caller's authority sets it. Such a callback
-    (`operations.KEPT`) takes no answer without this, and a callback of another sub-type does not take this answer."""
+    """The sub-type of the callback, if it is one of `operations.KEPT`; None for any other callback. Only code that has checked the caller's
+    authority sets it."""
     notes: tuple[Note, ...] = ()
-    """Who decided, for the audit log; here and below."""
+    """Lines for the audit log: who decided."""
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """Close the callback with this answer. The first answer wins; this write also decides whether it comes too late."""
+        """Close the callback with this answer. Raises CallbackNotFound if there is no such callback or `kept` does not match it, and
+        CallbackClosed if it was answered before or its time is over."""
         draft, operation = open_callback(view, self.operation_id, now)
         if self.kept != _kept(operation):
             raise CallbackNotFound
@@ -43,13 +46,14 @@ class Answering(msgspec.Struct, frozen=True, gc=False):
 
 
 class Heartbeat(msgspec.Struct, frozen=True, gc=False):
-    """A heartbeat of a caller that still works on a callback: the heartbeat timer starts again, the general timeout does not."""
+    """A heartbeat of a caller that still works on a callback. The heartbeat timer starts again; the callback's timeout does not."""
 
     execution: str
     operation_id: str
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """No event is written, and the operation keeps its revision: a heartbeat changes nothing for a handler."""
+        """Move the callback's `due_at`. No event is written, and the operation keeps its revision, because a handler need not know about
+        heartbeats. Raises CallbackNotFound or CallbackClosed like an answer."""
         draft, operation = open_callback(view, self.operation_id, now)
         if _kept(operation) is not None:
             raise CallbackNotFound
@@ -60,20 +64,23 @@ class Heartbeat(msgspec.Struct, frozen=True, gc=False):
 
 
 class Stop(msgspec.Struct, frozen=True, gc=False):
-    """End an execution from outside. Stopping a closed one changes nothing."""
+    """Stop an execution. Stopping a closed one changes nothing."""
 
     execution: str
     error: Failure = Failure()
+    """The error that the execution ends with."""
     cascade: bool = True
     """Whether the executions that it invoked are stopped as well."""
     inherited: bool = False
-    """Whether this stop follows from the parent's stop. A child that was started without `cascade` survives it. A run that listens for its
-    cancel is
-    cancelled instead: it may record the outcome of a call in flight, and undo what it did."""
+    """Whether this stop follows from the end of the parent, which was stopped or timed out. Then a child that was started without `cascade`
+    is not stopped. A run that listens for its cancel is cancelled instead, so that it can record the outcome of a call that is under way,
+    and undo what it did."""
     notes: tuple[Note, ...] = ()
+    """Lines for the audit log: who stopped it."""
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """Write the end of the live invocation, if there is one, then the terminal event."""
+        """Add the end of the live invocation, if there is one, and then the terminal event. Raises InvalidParameter for an imported
+        copy."""
         header = view.header
         if header.state is State.IMPORTED:
             if self.inherited:
@@ -94,13 +101,16 @@ class Stop(msgspec.Struct, frozen=True, gc=False):
 
 
 class Fire(msgspec.Struct, frozen=True, gc=False):
-    """Let the due timers of an execution act."""
+    """Fire the due timers of an execution."""
 
     execution: str
     by: Claimant | None = None
+    """The runner that claims the execution in the same write, if a timer makes it ready; None: no runner."""
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """Let the due timers act. If the call comes too early, it only corrects the time in the header."""
+        """Fire the due timers. If the execution's deadline has passed, it times out; if its delay is over, it enters its lane; if its
+        payloads cannot be read, it is quarantined. Before the header's `due_at`, nothing changes. If no timer is due, only `due_at` is
+        corrected."""
         header = view.header
         if header.due_at is None or header.due_at > now:
             return None, header
@@ -127,14 +137,16 @@ class Fire(msgspec.Struct, frozen=True, gc=False):
 
 
 class Release(msgspec.Struct, frozen=True, gc=False):
-    """A person releases an execution: one that is quarantined, or one that waits for another try after its runners died. It runs at
+    """A person releases an execution that is quarantined, or that waits for another try after its runners died. It becomes ready at
     once."""
 
     execution: str
     notes: tuple[Note, ...] = ()
+    """Lines for the audit log: who released it."""
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """Refuse an execution that is neither quarantined nor waits for another try after its runners died."""
+        """Make the execution ready. Raises InvalidParameter if it is neither quarantined nor waits for another try after its runners
+        died."""
         header = view.header
         if header.state is not State.QUARANTINED and life.next_try(header) is None:
             told = f"it is {header.state}, neither quarantined nor waiting for another try after its runners died"
@@ -144,7 +156,7 @@ class Release(msgspec.Struct, frozen=True, gc=False):
 
 
 def noted(change: Change, notes: tuple[Note, ...]) -> Change:
-    """A change with the lines of the audit log that tell who decided it."""
+    """The change, with lines of the audit log that tell who decided it."""
     return msgspec.structs.replace(change, notes=notes) if notes else change
 
 
@@ -153,7 +165,8 @@ def _kept(operation: Operation) -> str | None:
 
 
 def open_callback(view: View, operation_id: str, now: int) -> tuple[Draft, Operation]:
-    """A callback that takes an answer now, and the draft of the write that answers it. Whether it is too late is decided in that write."""
+    """The draft of the write that answers a callback, and the callback. Raises CallbackNotFound if there is no such callback, and
+    CallbackClosed if it was answered before, its time is over, or its execution does not run."""
     header = view.header
     operation = view.get(operation_id)
     if operation is None or operation.type is not Type.CALLBACK:

@@ -1,8 +1,8 @@
 """Pages of an execution's state: how much one page holds, and the marker that says where the next page begins.
 
 A handler gets its state in pages: the first with its event, the others by GetDurableExecutionState. The EXECUTION operation comes first,
-then all others in the order they began. The answer to a checkpoint may be cut into pages as well; then only operations that are newer
-than a revision follow.
+then all others in the order they began. The answer to a checkpoint may be cut into pages as well: these have only operations that changed
+after a certain revision.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Mark(NamedTuple):
     """Where a page begins."""
 
     newer_than: int = 0
-    """Only operations that changed after this revision; 0: all."""
+    """The page has only operations that changed after this revision; 0: all operations."""
     after: int = -1
-    """The place of the last operation that was sent already; -1 before the EXECUTION operation, 0 after it."""
+    """The place of the last operation on the page before; -1: the EXECUTION operation comes next; 0: the first operation after it."""
 
 
 BEGINNING: Final = Mark()
@@ -36,12 +36,13 @@ FIRST_OPERATION: Final = Mark(0, 0)
 
 
 def marker(kind: str, *numbers: int | str) -> str:
-    """An opaque text that leads back to where a page ended; `kind` keeps the markers of one list from being used for another."""
+    """A text that a client sends back to get the next page: `kind` and `numbers` in base64. `kind` names the list, so that a marker of one
+    list is refused for another list."""
     return base64.urlsafe_b64encode("|".join([kind, *map(str, numbers)]).encode()).decode()
 
 
 def read_marker(kind: str, text: str) -> list[str]:
-    """The parts that `marker` was made from."""
+    """The `numbers` that `marker` was called with, as text. Raises InvalidParameter if the text is not a marker of this kind."""
     try:
         found, *parts = base64.b64decode(text, altchars=b"-_", validate=True).decode().split("|")
     except (binascii.Error, ValueError):
@@ -57,7 +58,7 @@ def state_marker(mark: Mark) -> str:
 
 
 def state_mark(text: str) -> Mark:
-    """Where the page of this marker begins."""
+    """Where the page of this marker begins. Raises InvalidParameter if the text is not a marker of a state."""
     parts = read_marker("state", text)
     if len(parts) != len(Mark._fields):
         raise InvalidParameter(_INVALID)
@@ -68,7 +69,7 @@ def state_mark(text: str) -> Mark:
 
 
 def number(text: str, most: int = 2**62) -> int:
-    """A number from a marker. A client may have changed the marker, so the number is checked."""
+    """A number from a marker. Raises InvalidParameter if it is not an integer from -1 to `most`: a client may have changed the marker."""
     if len(text) > 19 or not text.removeprefix("-").isascii() or not text.removeprefix("-").isdigit() or not -1 <= int(text) <= most:
         raise InvalidParameter(_INVALID)
     return int(text)
@@ -88,9 +89,10 @@ def weight(operation: Operation) -> int:
 def cut(
     operations: Iterable[Operation], mark: Mark, *, most: int = PAGE_ITEMS, room: int = PAGE_BYTES, begun: bool = False
 ) -> tuple[Sequence[Operation], Mark | None]:
-    """The operations of one page, given in the order they began, and where the next one begins if there is one.
+    """The operations of the page that begins at `mark`, and the mark of the next page; None if this page is the last.
 
-    A page has at least one operation of any size. With `begun` the page has one already.
+    `operations` are in the order in which they began. The first one is on the page whatever its size, unless `begun` says that the page
+    has another operation already.
     """
     page: list[Operation] = []
     for operation in operations:

@@ -1,7 +1,7 @@
-"""Payloads at rest: what a codec must do, and the only functions that call one.
+"""Payloads in the store: what a payload codec must do, and the only functions that call one.
 
-A store hands every payload (input, result, error, state, answer, graph, schedule) to its codec where the row is made and where it is read;
-memory holds plain text. Without a codec nothing here is called. `store.encryption` has a ready codec.
+A store gives every payload (input, result, error, state, answer, graph, schedule) to its codec before it writes the row and after it has
+read the row; in memory payloads are plain text. A store without a codec calls nothing here. `store.encryption` has a codec that encrypts.
 """
 
 from __future__ import annotations
@@ -19,67 +19,70 @@ _CHECK: Final = "holdfast"
 
 
 class PayloadCodec(Protocol):
-    """Turns a payload's text into the text that the store keeps, and back. Several threads call it at once."""
+    """Turns the text of a payload into the text that is stored, and back. Several threads may call it at the same time."""
 
     @property
     def name(self) -> str:
-        """The codec's name, which must never change. A store remembers it, and refuses a codec with another name."""
+        """The codec's name, which must never change. A store records it, and refuses a codec with another name."""
         ...
 
     def encode(self, text: str, about: str) -> str:
-        """The text to store. `about` names the place of the payload: a text made for one place must not be readable at another."""
+        """The text to store. `about` names the place of the payload in the store. `decode` must not accept this text for another place."""
         ...
 
     def decode(self, text: str, about: str) -> str:
-        """The text that `encode` was given for this place; anything else must raise."""
+        """The text that was given to `encode`. It must raise an error if `text` was not made by `encode` for this place."""
         ...
 
     def fingerprint(self, text: str, like: str | None = None) -> str:
-        """The identity of an input: equal for equal texts. A reader without the key cannot check a guess of the text with it.
+        """A text that identifies an input: the same for equal inputs, different for others. A reader of the store without the key must not
+        be able to test with it whether a guessed input is right.
 
-        `like` is an earlier fingerprint; the new one must equal it if the text does, also when keys have changed since.
+        `like` is an earlier fingerprint, or None. If both inputs are equal, the result must be equal to `like`, also if the codec's keys
+        have changed since then.
         """
         ...
 
 
 def encoded(codec: PayloadCodec, text: str, execution: str, number: int) -> str:
-    """An event's payload as it is stored."""
+    """The payload of an event as it is stored; `number` is the event's number. Raises CodecFailed if the codec fails."""
     return _made(
         codec, f"encode the payload of event {number} of execution {execution}", lambda: codec.encode(text, f"{execution}/{number}")
     )
 
 
 def decoded(codec: PayloadCodec, text: str, execution: str, number: int) -> str:
-    """An event's payload as it was before it was stored."""
+    """The payload of an event, from the text that is stored; `number` is the event's number. Raises CodecFailed if the codec fails."""
     return _made(
         codec, f"decode the payload of event {number} of execution {execution}", lambda: codec.decode(text, f"{execution}/{number}")
     )
 
 
 def encoded_graph(codec: PayloadCodec, text: str, graph: str) -> str:
-    """A graph's text as it is stored."""
+    """The text of a graph as it is stored; `graph` is its id. Raises CodecFailed if the codec fails."""
     return _made(codec, f"encode graph {graph}", lambda: codec.encode(text, f"graph/{graph}"))
 
 
 def decoded_graph(codec: PayloadCodec, text: str, graph: str) -> str:
-    """A graph's text as it was before it was stored."""
+    """The text of a graph, from the text that is stored; `graph` is its id. Raises CodecFailed if the codec fails."""
     return _made(codec, f"decode graph {graph}", lambda: codec.decode(text, f"graph/{graph}"))
 
 
 def encoded_schedule(codec: PayloadCodec, text: str, schedule: str) -> str:
-    """A text of a schedule as it is stored."""
+    """A text of a schedule as it is stored; `schedule` is its name. Raises CodecFailed if the codec fails."""
     return _made(codec, f"encode schedule {schedule}", lambda: codec.encode(text, f"schedule/{schedule}"))
 
 
 def decoded_schedule(codec: PayloadCodec, text: str, schedule: str) -> str:
-    """A text of a schedule as it was before it was stored."""
+    """A text of a schedule, from the text that is stored; `schedule` is its name. Raises CodecFailed if the codec fails."""
     return _made(codec, f"decode schedule {schedule}", lambda: codec.decode(text, f"schedule/{schedule}"))
 
 
 def identified(start: Start, taken: View | None, codec: PayloadCodec) -> Start:
-    """A start whose input has the identity that the codec makes. It can be compared with the identity in the execution that has the name.
+    """The start, with the codec's fingerprint of its input as `input_hash`. `taken` is the execution that has the name; None if the name is
+    free. If both inputs are equal, both fingerprints are equal.
 
-    Without this, a reader of the store could compare the plain hash of a small input with guesses.
+    With a plain hash instead, a reader of the store could test guesses of a short input.
     """
     header, like = start.header, None if taken is None else taken.header.input_hash or None
     mark = _made(
@@ -89,14 +92,14 @@ def identified(start: Start, taken: View | None, codec: PayloadCodec) -> Start:
 
 
 def check_text(codec: PayloadCodec) -> str:
-    """A text for the store to keep, which tells the right keys from wrong ones before anything is read."""
+    """A fixed text in encoded form. The store keeps it; `check` decodes it, and so finds wrong keys before a payload is read."""
     return _made(codec, "encode a check", lambda: codec.encode(_CHECK, "check"))
 
 
 def check(codec: PayloadCodec, text: str) -> None:
-    """Refuse keys that cannot read the check of a store."""
+    """Raise CodecFailed if the codec cannot decode the text of `check_text`, which the store keeps."""
     if _made(codec, "decode the store's check", lambda: codec.decode(text, "check")) != _CHECK:
-        raise CodecFailed(f"Codec {codec.name!r} read the store's check as something else.")
+        raise CodecFailed(f"Codec {codec.name!r} decoded the store's check to a wrong text: its keys are not the keys of this store.")
 
 
 def _made(codec: PayloadCodec, what: str, make: Callable[[], object]) -> str:
@@ -105,11 +108,11 @@ def _made(codec: PayloadCodec, what: str, make: Callable[[], object]) -> str:
         if isinstance(made, str):
             return made
         why = f"it gave {type(made).__name__}, not str"
-    except CodecFailed as error:  # the messages of Holdfast's own codec hold nothing secret
+    except CodecFailed as error:  # the messages of Holdfast's own codec contain no secrets
         why = str(error).rstrip(".")
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # a panic of native code is not an Exception, and must not fail the other writes of the batch
         why = type(error).__name__
-    # Raised here, outside of the `except`: the message and the frames of the codec's error may hold secrets.
+    # Raised outside of the `except`, so that the codec's error is not attached: its message and its frames may contain secrets.
     raise CodecFailed(f"Codec {codec.name!r} could not {what}: {why}.")

@@ -1,13 +1,16 @@
-"""Places: where an execution stands in a queue, and whether it holds a slot there.
+"""Places: where an execution is in a queue.
 
-An execution that was enqueued has a place in its header. Two pure functions of the header say whether it waits in its lane (`waits`) and
-whether it holds a slot (`holds`). Whenever the store writes a header, it adds the change of both to the lanes above the execution. So a
-slot is given back exactly once, in whatever way the execution ends.
+An execution that was enqueued has a place in its header. Two functions of admission.py say from the header alone whether it waits in its
+lane (`waits`) and whether it holds a slot (`holds`). Whenever the store writes a header, it adds the change of both to the numbers of the
+lanes above the execution. So a slot is given back exactly once, in whatever way the execution ends.
 
 A lane is named by its path. The first part is the queue, then come the tenant and, if the caller gives one, a key; the last part is the
 function with its version:
 
     emails / tenant=acme / key=user-7 / function=send:3
+
+The rate of a function itself counts for all its leaf lanes together, whatever their queue and key (`shared_rate_of`). If that rate is one
+for each user, the leaf also names the user: `function=send:3;user=ann`.
 
 Limits belong to the queue, to each tenant and to each key. The last lane, the leaf, holds executions of one function and version only, so
 a runner takes only what it can run.
@@ -19,23 +22,26 @@ import re
 from functools import lru_cache
 from hashlib import sha256
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import msgspec
 
 from holdfast.model.errors import InvalidParameter
 
 MAX_KEY: Final = 256
-"""The most characters of a key."""
+"""A key, a tenant, a function and a version have at most this many characters."""
 NEVER: Final = 253_402_300_799_000
 """A deadline that is never reached: the end of the year 9999. A queued execution without a time to live has it until it is admitted."""
 _QUEUE: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+_USER: Final = ";user="
+"""Stands between the function of a leaf lane and its user. No escaped part has a semicolon."""
 _PART: Final = 160
-"""The most characters of one part of a path. A longer one is cut and ends with its digest: a database bounds the length of an index."""
+"""The most characters of one part of a path. A longer part is cut and ends with its digest, because a database limits the length of index
+entries."""
 
 
 class Level:
-    """The levels of a path that may have limits."""
+    """The levels of a path, from the top down."""
 
     QUEUE: Final = "queue"
     TENANT: Final = "tenant"
@@ -44,30 +50,31 @@ class Level:
 
 
 class Place(msgspec.Struct, frozen=True, gc=False):
-    """The place of an execution in a queue, fixed when it is enqueued but for `admitted_at`."""
+    """The place of an execution in a queue. It is made when the execution is enqueued. Times are in milliseconds since 1970-01-01 UTC."""
 
     queue: str
     lane: str
-    """The leaf lane. The lanes above it are its path (`path`)."""
+    """The path of its leaf lane. The function `path` gives all lanes on this path."""
     order_at: int
     """Its position in the lane's order: the time at which the execution entered the lane, minus its head start."""
     admitted_at: int | None = None
-    """When the execution was admitted for the first time."""
+    """When the execution was admitted for the first time; None if it was never admitted."""
     holds_waiting: bool = True
-    """Whether the execution keeps its slot while it waits. If not, it enters its lane again when it wakes, with its old `order_at`."""
+    """Whether the execution keeps its slot while it waits for a timer, an answer or a person. If not, it must wait in its lane again
+    afterwards, with its old `order_at`."""
     units: int = 0
     """The estimated number of tokens, for rates of tokens."""
     parks: bool = True
-    """Whether the execution is parked if it fails, so that a person may start it again under the same key."""
+    """Whether the execution is parked if it fails, so that a person may start it again under the same name."""
     money: int = 0
     """What the execution is estimated to cost, in billionths of a dollar."""
 
 
 class Only(msgspec.Struct, frozen=True):
-    """What a runner takes, if it does not take everything: executions of these queues and of these tenants. An empty set allows all.
+    """Which executions a runner takes: those of these queues and of these tenants. An empty set allows all.
 
-    With queues, the runner does not take executions that were started without a queue; but it takes executions that another one invoked,
-    because their parent may be of one of these queues.
+    If `queues` is not empty, the runner takes no executions that were started without a queue. But it takes executions that another
+    execution invoked, because their parent may be of one of these queues.
     """
 
     queues: frozenset[str] = frozenset()
@@ -86,26 +93,29 @@ class Only(msgspec.Struct, frozen=True):
 
 
 def checked_queue(name: object) -> str:
-    """The name of a queue, if it is one."""
+    """The name itself. Raises InvalidParameter if it is not a name of a queue."""
     if not isinstance(name, str) or not _QUEUE.fullmatch(name):
         raise InvalidParameter(f"{name!r:.100} is not a name of a queue. Use 1 to 64 letters, digits, '_', '.' or '-'.")
     return name
 
 
-def lane_of(queue: str, tenant: str | None, key: str | None, function: str, version: str) -> str:
-    """The leaf lane of an execution. Each part is escaped, so no tenant or key can name another's lane."""
+def lane_of(queue: str, tenant: str | None, key: str | None, function: str, version: str, user: str | None = None) -> str:
+    """The leaf lane of an execution. Each part is escaped, so no tenant, key or user can name another's lane. `user` is given if the
+    function has a rate for each user.
+    """
     try:
-        return _joined(queue, tenant, key, function, version)
-    except TypeError:  # the cache cannot hold it
-        raise InvalidParameter("The parts of a lane are texts.") from None
+        return _joined(queue, tenant, key, function, version, user)
+    except TypeError:  # a value that the cache cannot hash, for example a list
+        raise InvalidParameter("The queue, the tenant, the key, the function and the version of an enqueue must be texts.") from None
 
 
 @lru_cache(maxsize=4096)
-def _joined(queue: str, tenant: str | None, key: str | None, function: str, version: str) -> str:
+def _joined(queue: str, tenant: str | None, key: str | None, function: str, version: str, user: str | None) -> str:
     parts = [checked_queue(queue), f"{Level.TENANT}={_escaped(tenant or 'default', 'tenant')}"]
     if key is not None:
         parts.append(f"{Level.KEY}={_escaped(key, 'key')}")
-    parts.append(f"{Level.LEAF}={_escaped(function, 'function')}:{_escaped(version, 'version')}")
+    of_user = "" if user is None else f"{_USER}{_escaped(user, 'user')}"
+    parts.append(f"{Level.LEAF}={_escaped(function, 'function')}:{_escaped(version, 'version')}{of_user}")
     return "/".join(parts)
 
 
@@ -115,14 +125,36 @@ def tenant_lane(queue: str, tenant: str) -> str:
 
 
 @lru_cache(maxsize=4096)
+def shared_rate_of(leaf: str) -> str:
+    """The key of the rate that all leaf lanes of a function share: those of one tenant, or of one user of the tenant. Queues, keys and
+    versions make no difference. The key is no lane: no queue has a name that begins with `~`.
+    """
+    parts = leaf.split("/")
+    function, _, user = parts[-1].partition("=")[2].partition(_USER)
+    return "/".join(["~" + function.rpartition(":")[0], parts[1], *([f"user={user}"] if user else [])])
+
+
+def key_of(leaf: str) -> str | None:
+    """The key in the path of a leaf lane, for people: a long one is cut. None if there is none."""
+    return next((unquote(part.partition("=")[2]) for part in leaf.split("/") if part.startswith(f"{Level.KEY}=")), None)
+
+
+def lane_beside(leaf: str, version: str) -> str:
+    """The leaf lane of the same queue, tenant, key, function and user for executions of another version."""
+    head, _, last = leaf.rpartition("/")
+    function, user_mark, user = last.partition(_USER)
+    return f"{head}/{function.rpartition(':')[0]}:{_escaped(version, 'version')}{user_mark}{user}"
+
+
+@lru_cache(maxsize=4096)
 def path(lane: str) -> tuple[str, ...]:
-    """The lanes of a path, from the queue down to the leaf itself."""
+    """All lanes on the path of a lane, from the queue down to the lane itself."""
     parts = lane.split("/")
     return tuple("/".join(parts[:count]) for count in range(1, len(parts) + 1))
 
 
 def level_of(lane: str) -> str:
-    """The level of a lane."""
+    """The level of a lane: a constant of `Level`."""
     head, _, last = lane.rpartition("/")
     return last.partition("=")[0] if head else Level.QUEUE
 
@@ -134,6 +166,6 @@ def parent_of(lane: str) -> str:
 
 def _escaped(text: object, what: str) -> str:
     if not isinstance(text, str) or not text or len(text) > MAX_KEY or not text.isprintable():
-        raise InvalidParameter(f"A {what} of a queue is a text of 1 to {MAX_KEY} printable characters, not {text!r:.100}.")
+        raise InvalidParameter(f"The {what} must be a text of 1 to {MAX_KEY} printable characters; it is {text!r:.100}.")
     escaped = quote(text, safe="$+@.-_ ")
-    return escaped if len(escaped) <= _PART else f"{escaped[: _PART - 33]}!{sha256(text.encode()).hexdigest()[:32]}"  # '!' is else escaped
+    return escaped if len(escaped) <= _PART else f"{escaped[: _PART - 33]}!{sha256(text.encode()).hexdigest()[:32]}"  # `quote` escapes '!'

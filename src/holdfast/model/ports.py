@@ -1,7 +1,7 @@
 """The ports: protocols by which two layers work together without importing each other.
 
-`Port` joins a handler's SDK to the service that keeps its state; `Host` is where a handler's code runs. `durable` and `engine`
-import these, never each other. An `Observer` sees what an engine writes; `signals` has some.
+Through a `Port`, a handler's SDK reaches the service that keeps its state; a `Host` runs a handler's code. `durable` and `engine` import
+these, never each other. An engine tells its `Observer`s what it wrote; `signals` has some observers.
 """
 
 from __future__ import annotations
@@ -21,24 +21,29 @@ from holdfast.model.verbs import Checkpointed
 
 
 class Port(Protocol):
-    """The service, as a handler's SDK sees it. A checkpoint has two forms: one blocks, for threads; one calls back, for coroutines."""
+    """The service, as a handler's SDK sees it. A checkpoint has two forms: one blocks, for threads; the other calls back, for
+    coroutines."""
 
-    def checkpoint(self, token: Position, updates: Sequence[Update], client_token: str | None = None) -> Checkpointed: ...
+    def checkpoint(self, token: Position, updates: Sequence[Update], client_token: str | None = None) -> Checkpointed:
+        """Write a checkpoint. Blocks until it is on disk."""
+        ...
+
     def checkpoint_soon(self, token: Position, updates: Sequence[Update], landed: Callable[[Checkpointed | HoldfastError], None]) -> None:
-        """Checkpoint from the engine's loop. `landed` is called there when the checkpoint is on disk, or with the error."""
+        """Begin a checkpoint from the engine's event loop, and return at once. When the checkpoint is on disk or has failed, `landed` is
+        called on that loop with the answer or the error."""
         ...
 
     def state(self, token: Position, newer_than: int = 0) -> Sequence[Operation]:
-        """The operations that changed after a revision, in the order they began."""
+        """The operations that changed after a revision, in the order in which they began."""
         ...
 
     def input(self, token: Position) -> str | None:
-        """The input of the execution."""
+        """The input of the execution; None if it has none."""
         ...
 
 
 class ChargingPort(Port, Protocol):
-    """A port whose writes may charge counters that executions share, and add to the ledger. Only Holdfast's engine has it."""
+    """A port whose checkpoints may charge counters that executions share, and add entries to the ledger. Only Holdfast's engine has it."""
 
     def checkpoint_soon(
         self,
@@ -57,20 +62,21 @@ class Parent(Protocol):
     @property
     def execution(self) -> str: ...
     def waits_for(self, operation_id: str) -> bool:
-        """Whether it rests until this operation changes."""
+        """Whether the handler's code waits until this operation changes."""
         ...
 
     def awaited(self) -> Collection[Operation]:
-        """The operations that it rests for."""
+        """The operations that the handler's code waits for."""
         ...
 
     def learn(self, header: Execution, operations: Collection[Operation]) -> None:
-        """Tell the invocation that another write has changed these operations and left this header. Without operations, it reads what
-        changed itself."""
+        """Tell the invocation that another write has changed these operations, and that the header is now this one. If `operations` is
+        empty, the invocation itself reads what changed."""
         ...
 
     def look(self) -> None:
-        """Let the invocation check whether to rest: a child that it waited for is not live here any more, or its room is needed."""
+        """Let the invocation check whether to suspend: a child that it waited for is not live in this process any more, or another
+        execution needs its room."""
         ...
 
 
@@ -78,11 +84,12 @@ class Parents(Protocol):
     """The engine, as seen by an invocation that may wait for executions that it has invoked in the same process."""
 
     def attach(self, parent: Parent) -> None:
-        """Note that this invocation is live, so that it is told of changes."""
+        """Register a live invocation. From now on the engine calls its `learn` and `look`."""
         ...
 
     def stays(self, parent: Parent) -> bool:
-        """Whether an invocation that only waits stays live, because a child that it waits for is live here. If not, it rests."""
+        """Whether an invocation whose code only waits stays live, because a child that it waits for is live in this process. If not, it
+        must suspend."""
         ...
 
 
@@ -95,31 +102,32 @@ class Invocation(msgspec.Struct, frozen=True, gc=False):
     fresh: bool
     """Whether this is the first invocation and the execution has no operations yet."""
     input: str | None = None
-    """The input of the execution, if the engine has it in memory; else the handler asks the port."""
+    """The input of the execution, if the engine has it in memory; None: the handler's SDK must ask the port."""
     updated: tuple[str, ...] | None = None
-    """The operations that the service changed since the last invocation, if the service sent them; else revisions tell."""
+    """The ids of the operations that the service changed since the last invocation. None if the service did not send them: then they are
+    found by their revisions."""
     parents: Parents | None = None
-    """The live parents of the engine that runs it in process; None for an invocation that runs elsewhere."""
+    """The engine's register of live parents, if the invocation runs in the engine's process; else None."""
 
 
 class Host(Protocol):
-    """Where code runs."""
+    """Runs the code of invocations, in this process or elsewhere."""
 
     def invoke(self, invocation: Invocation, port: Port, done: Callable[[Outcome, int], None]) -> None:
-        """Begin an invocation. When it ends, the host calls `done` once, on the engine's loop, with the outcome and the last revision
-        that the invocation saw."""
+        """Begin an invocation, and return at once. When it ends, the host calls `done` once, on the engine's event loop, with the outcome
+        and the last revision that the invocation saw."""
         ...
 
     def cancel(self, execution: str) -> None:
-        """End an invocation that may not write any more, if it can be ended."""
+        """End the live invocation of an execution, which may not write any more. If the host cannot end it, it does nothing."""
         ...
 
     def nudge(self, execution: str) -> None:
-        """Tell a live invocation that something changed for which it may be waiting."""
+        """Tell the live invocation of an execution that another process or an answer may have changed what it waits for."""
         ...
 
     def idle(self) -> bool:
-        """Whether nothing runs here."""
+        """Whether no invocation runs in this host."""
         ...
 
 
@@ -128,7 +136,7 @@ class Sight(Protocol):
 
     def find(self, execution: str) -> Execution | None: ...
     def live(self) -> int:
-        """Invocations that run here now."""
+        """How many invocations run in this engine now."""
         ...
 
     def waiting(self, most: int) -> tuple[int, int]:
@@ -137,19 +145,20 @@ class Sight(Protocol):
 
 
 class Observer(Protocol):
-    """Sees the executions of functions. The engine calls it on its loop, once for each change that is on disk; it must not block there."""
+    """Is told about the executions of functions. The engine calls these methods on its event loop, after a change is on disk; they must not
+    block."""
 
     def attach(self, sight: Sight) -> None:
-        """An engine opens."""
+        """An engine opens; `sight` answers questions about it."""
         ...
 
     def started(self, header: Execution) -> None: ...
     def invoked(self, header: Execution, outcome: Outcome, ended_at: int) -> None:
-        """An invocation is over; the header is the one it began with."""
+        """An invocation has ended. `header` is the header with which it began."""
         ...
 
     def operated(self, header: Execution, operation: Operation) -> None:
-        """A step or a child context is over, or a step will be tried again (its status is PENDING or READY)."""
+        """A step or a child context has ended, or a step will be tried again (its status is PENDING or READY)."""
         ...
 
     def closed(self, header: Execution) -> None: ...
@@ -159,10 +168,11 @@ class Observer(Protocol):
 
 
 class QueueObserver(Observer, Protocol):
-    """An observer that also sees queues, those of workers and pipelines too. An observer may have any of these methods, or none."""
+    """An observer that is also told about queues, for functions, workers and pipelines. An observer may have any of these methods, or
+    none."""
 
     def admitted(self, header: Execution) -> None:
-        """A queue gave an execution a slot here."""
+        """A queue gave an execution a slot, and this engine runs it."""
         ...
 
     def refused(self, queue: str) -> None:
@@ -179,8 +189,9 @@ class QueueObserver(Observer, Protocol):
 
 
 class ScheduleObserver(Observer, Protocol):
-    """An observer that also sees schedules."""
+    """An observer that is also told about occurrences of schedules."""
 
     def occurred(self, schedule: str, outcome: str, count: int, late_ms: int | None) -> None:
-        """This runner decided about `count` occurrences (`schedules.Handled.outcome`). A started occurrence began `late_ms` late."""
+        """This runner decided about `count` occurrences of a schedule; `outcome` is one of `schedules.Handled.outcome`. `late_ms` says how
+        many milliseconds late a started occurrence began; None for any other outcome."""
         ...

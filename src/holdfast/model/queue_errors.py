@@ -1,4 +1,4 @@
-"""What a queue refuses."""
+"""The error of a queue that accepts no more executions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from holdfast.model.errors import Retryable
 
 
 class QueueFull(Retryable):
-    """The queue takes no more executions now. Nothing was written. `store/lane_book.py` estimates when there is room again."""
+    """The queue accepts no more executions now. Nothing was written.
+
+    `retry_after_seconds` is an estimate of the time until there is room again (store/lane_book.py).
+    """
 
     code = "overloaded"
 

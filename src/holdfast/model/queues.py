@@ -1,7 +1,7 @@
 """Queues: what an operator or an author sets for a queue, and which setting is in force.
 
-A queue has what the code declares, and what an operator has set while it runs. The operator's setting wins, member by member, and both are
-shown. A queue that was never declared has no limits.
+The code declares settings, and an operator may set some of them while the queue runs. For each setting, the operator's value wins over the
+declared one, and both are shown. A queue with neither has no limits.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.durations import MAX_SECONDS
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.operations import Word
@@ -22,13 +22,14 @@ from holdfast.model.wrong_values import wrong_value
 UNLIMITED: Final = 2**31
 """The `at_once` of a lane without a limit."""
 MAX_RATES: Final = 4
-"""The most rates of one level."""
+"""One level may have at most this many rates."""
 
 
 class Mode(Word):
-    """What a queue does."""
+    """Whether a queue accepts new executions, and whether it admits waiting ones."""
 
     OPEN = "open"
+    """It does both."""
     PAUSED = "paused"
     """It accepts executions, and admits none."""
     DRAINING = "draining"
@@ -39,47 +40,51 @@ class Waiting(Word):
     """What an execution does with its slot while it waits for a timer, an answer or a person."""
 
     HOLDS = "holds"
+    """It keeps the slot."""
     FREE = "free"
+    """It gives the slot back, and needs another one to continue."""
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The limits of one level: how many runs at once, and rates."""
+    """The limits of a queue, of each tenant in it, or of each key in it."""
 
     at_once: int | None = None
-    """How many *runs* may hold a slot at the same time."""
+    """How many executions may hold a slot at the same time; None: no limit."""
     rates: tuple[str, ...] = ()
-    """Such as `100/m` or `20000 tokens/m burst 5000` (model.rates)."""
+    """How many executions, or how many tokens, may be admitted in a time: `100/m` or `20000 tokens/m burst 5000`. At most one rate for
+    each of both."""
 
     def parsed_rates(self) -> tuple[Rate, ...]:
-        """The rates, read."""
+        """The rates as objects. Raises InvalidParameter if a text is not a rate."""
         return tuple(parsed_rate(text) for text in self.rates)
 
 
 class QueueSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What can be set for a queue."""
+    """What can be set for a queue. A number that is None sets no limit."""
 
     limits: Limits = Limits()
     """The limits of the whole queue."""
     per_tenant: Limits = Limits()
-    """Of each tenant."""
+    """The limits of each tenant in the queue."""
     per_key: Limits = Limits()
-    """Of each key."""
+    """The limits of each key in the queue."""
     waiting: Waiting = Waiting.HOLDS
+    """What an execution does with its slot while it waits for a timer, an answer or a person."""
     ordered: bool = False
     """Whether executions of one key run one after the other, in the order in which they were enqueued."""
     most_waiting: int | None = None
     """At most this many executions may wait; a further one is refused."""
     most_waiting_usd: float | None = None
-    """The highest estimated cost of all waiting executions together, in dollars; a further execution is refused."""
+    """The highest estimated cost of all waiting executions together, in dollars; an execution that would go beyond it is refused."""
     oldest_seconds: int | None = None
-    """A new execution is refused while one has waited longer than this."""
+    """A new execution is refused while another one has waited longer than this many seconds."""
     ttl_seconds: int | None = None
-    """How long an execution may wait before it expires, unless its caller says otherwise."""
+    """How many seconds an execution may wait before it expires, unless its caller gives another time."""
     parks: bool = True
     """Whether failed executions are parked."""
 
     def at(self, level: str) -> Limits:
-        """The limits of a level. In an ordered queue, each key has one execution at once."""
+        """The limits of a level (`places.Level`). In an ordered queue, each key may have one execution at once."""
         if level == Level.QUEUE:
             return self.limits
         if level == Level.TENANT:
@@ -89,11 +94,11 @@ class QueueSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         return Limits()
 
     def checked(self) -> QueueSettings:
-        """These settings, if they are allowed."""
+        """These settings themselves. Raises InvalidParameter if a value is not allowed."""
         for where, limits in (("limits", self.limits), ("per_tenant", self.per_tenant), ("per_key", self.per_key)):
             _check_whole(f"{where}.at_once", limits.at_once, UNLIMITED - 1)
             if len(limits.rates) > MAX_RATES:
-                raise InvalidParameter(f"{where}.rates has {len(limits.rates)} rates; at most {MAX_RATES}.")
+                raise InvalidParameter(f"{where}.rates has {len(limits.rates)} rates; use at most {MAX_RATES}.")
             kinds = [rate.kind for rate in limits.parsed_rates()]
             if len(kinds) != len(set(kinds)):
                 raise InvalidParameter(f"{where}.rates limits one kind of unit twice. Keep one rate of each kind.")
@@ -112,48 +117,59 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     declared: Mapping[str, Any] = {}
-    """What the code declares, member by member of `QueueSettings`."""
+    """What the code declares: members of `QueueSettings` as JSON values."""
     operator: Mapping[str, Any] = {}
-    """What an operator has set."""
+    """What an operator has set: members of `QueueSettings` as JSON values."""
     mode: Mode = Mode.OPEN
     revision: int = 0
+    """It grows with each change of this row."""
 
     def settings(self) -> QueueSettings:
         """The settings in force: what the operator has set, else what the code declares, else the default."""
         return settings_from(together(self.declared, self.operator))
 
 
-class QueueStanding(msgspec.Struct, frozen=True, kw_only=True):
-    """How a queue stands now."""
+class QueueState(msgspec.Struct, frozen=True, kw_only=True):
+    """The numbers of a queue at this moment."""
 
     waiting: int = 0
+    """How many executions wait in its lanes."""
     delayed: int = 0
+    """How many executions wait for the end of their delay."""
     held: int = 0
+    """How many executions hold a slot."""
     oldest_at: int | None = None
-    """When the execution that has waited longest was enqueued."""
+    """When the execution that has waited longest was enqueued, in milliseconds since 1970-01-01 UTC; None if none waits."""
     parked: int = 0
+    """How many executions are parked."""
     admitted: int = 0
     """How many executions were admitted since the queue was made."""
     per_minute: float = 0.0
-    """How many executions were admitted in the last minute, about."""
+    """About how many executions the queue admitted in the last minute."""
     money: int = 0
     """The estimated cost of all waiting executions, in billionths of a dollar. Only queues with `most_waiting_usd` have estimates."""
 
 
-class LaneStanding(msgspec.Struct, frozen=True, kw_only=True):
-    """How one lane stands now."""
+class LaneState(msgspec.Struct, frozen=True, kw_only=True):
+    """The numbers of one lane at this moment."""
 
     key: str
+    """The path of the lane."""
     level: str
+    """The level of the lane (`places.Level`)."""
     waiting: int
+    """How many executions wait in the lane and below it."""
     held: int
+    """How many executions of the lane and below it hold a slot."""
     at_once: int | None
+    """How many may hold a slot at the same time; None: no limit."""
     closed_until: int | None
-    """The lane admits nothing before this time: a rate is used up, or a cool-down lasts."""
+    """The lane admits nothing before this time, because a rate is used up or a cool-down lasts; None if it is not closed."""
 
 
 def together(declared: Mapping[str, Any], operator: Mapping[str, Any]) -> dict[str, Any]:
-    """The operator's settings joined with the code's; the operator's win. Inside the limits of a level, each limit is joined by itself."""
+    """The declared settings, with the operator's values in place of the declared ones. Inside `limits`, `per_tenant` and `per_key`, each
+    limit is replaced by itself."""
     both = {**declared, **operator}
     for level in ("limits", "per_tenant", "per_key"):
         if level in declared and level in operator:
@@ -162,16 +178,16 @@ def together(declared: Mapping[str, Any], operator: Mapping[str, Any]) -> dict[s
 
 
 def settings_from(document: Mapping[str, Any]) -> QueueSettings:
-    """Settings from their JSON, checked; every problem names the member."""
+    """The settings that a JSON object describes. Raises InvalidParameter, which names the wrong member, if they are not allowed."""
     try:
-        return reading.converted(dict(document), QueueSettings).checked()
+        return json_structs.converted(dict(document), QueueSettings).checked()
     except msgspec.ValidationError as problem:
         told = wrong_value(problem, QueueSettings).replace("`limits.", "`")  # people write `at_once`, not `limits.at_once`
         raise InvalidParameter(f"The settings of a queue are not right: {told}.") from None
 
 
 def checked_declaration(name: str, declared: Mapping[str, Any]) -> QueueRow:
-    """A queue as code declares it, if it can be one."""
+    """A queue with these declared settings. Raises InvalidParameter if the name or a setting is not allowed."""
     settings_from(declared)
     return QueueRow(name=checked_queue(name), declared=dict(declared))
 

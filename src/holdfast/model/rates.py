@@ -1,8 +1,8 @@
 """Rates: how many units a lane may admit in a time, by the generic cell rate algorithm (GCRA).
 
-A rate of N units in T seconds with a burst of B admits, in any span W, at most B + N·W/T units. Its whole state is one time, `tat`: the
-time at which everything that was admitted would have been used up at the steady rate. Times here are integer nanoseconds, because the
-step of one unit may be far below a millisecond.
+A rate of N units in T seconds with a burst of B admits at most B + N·W/T units in any W seconds. Its whole state is one time, `tat` (GCRA's
+"theoretical arrival time"): the time at which all admitted units would be used up at the steady rate. Times here are integer nanoseconds,
+because the step of one unit may be far below a millisecond.
 """
 
 from __future__ import annotations
@@ -17,21 +17,23 @@ from holdfast.model.errors import InvalidParameter
 
 NS_PER_MS: Final = 1_000_000
 RUNS: Final = "runs"
-"""Each admission is one unit."""
+"""The kind of a rate that counts each admission as one unit."""
 TOKENS: Final = "tokens"
-"""An admission is as many units as its place says."""
+"""The kind of a rate that counts tokens: an admission has as many units as its place says (`Place.units`)."""
 COOLING: Final = "cooling"
-"""Not a real rate: a time before which nothing is admitted. It is kept as a rate without units whose `tat` is that time."""
+"""The kind of a cool-down, which is not a real rate: nothing is admitted before a certain time. It is stored as a rate whose `tat` is that
+time."""
 MAX_UNITS: Final = 10**12
 MAX_SPAN_NS: Final = 10**18
-"""The longest time that a burst may take at the steady rate, about 31 years: times in nanoseconds must fit into 64 bits."""
+"""The longest time, in nanoseconds, that the units of a burst may take at the steady rate: about 31 years. Times in nanoseconds must fit
+into 64 bits."""
 _LONGEST_SECONDS: Final = 366 * 86_400
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _TEXT: Final = re.compile(r"([1-9][0-9]{0,12}) ?(?:(runs|tokens) ?)?/ ?([1-9][0-9]{0,5})?([smhd])(?: ?burst ?([1-9][0-9]{0,12}))?")
 
 
 class Rate(msgspec.Struct, frozen=True, gc=False):
-    """How many units of a kind may be admitted in how many seconds, and how many of them at once."""
+    """How many units of a kind may be admitted in how many seconds, and how many of them at once (`burst`)."""
 
     units: int
     seconds: int
@@ -40,7 +42,7 @@ class Rate(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def step_ns(self) -> int:
-        """The time that one unit takes at the steady rate, rounded up: rounding must not admit more than the limit."""
+        """How many nanoseconds one unit takes at the steady rate. It is rounded up, so that rounding does not admit more than the limit."""
         return -(-self.seconds * 1_000_000_000 // self.units)
 
     def __str__(self) -> str:
@@ -48,7 +50,8 @@ class Rate(msgspec.Struct, frozen=True, gc=False):
 
 
 def parsed_rate(text: object) -> Rate:
-    """A rate from its text: `100/m`, `20000 tokens/m burst 5000`, `5/10s`. Without a burst, all units of the time may come at once."""
+    """A rate from its text: `100/m`, `20000 tokens/m burst 5000`, `5/10s`. Without `burst`, all units may be admitted at once. Raises
+    InvalidParameter if the text is not a rate."""
     if not isinstance(text, str):
         raise InvalidParameter(f"{text!r:.100} is not a rate. Write a number and a time, such as '100/m'.")
     return _parsed(text)
@@ -64,34 +67,40 @@ def _parsed(text: str) -> Rate:
 
 
 def checked_rate(rate: Rate) -> Rate:
-    """The rate, if a lane can keep it."""
+    """The rate itself. Raises InvalidParameter if a number is not whole or out of its bounds, or the kind is not known."""
     whole = all(type(number) is int and number >= 1 for number in (rate.units, rate.seconds, rate.burst))
     if not whole or rate.kind not in (RUNS, TOKENS):
-        raise InvalidParameter(f"{rate!r:.200} is not a rate: it has whole numbers from 1 on, and counts runs or tokens.")
+        raise InvalidParameter(
+            f"{rate!r:.200} is not a rate: units, seconds and burst are whole numbers from 1 on, kind is runs or tokens."
+        )
     if rate.units > MAX_UNITS or rate.burst > MAX_UNITS or rate.seconds > _LONGEST_SECONDS:
-        raise InvalidParameter(f"{rate} is not a rate: at most {MAX_UNITS:,} units, and at most 366 days.")
+        raise InvalidParameter(f"{rate} is not a rate: use at most {MAX_UNITS:,} units, and a time of at most 366 days.")
     if rate.burst * rate.step_ns > MAX_SPAN_NS:
-        raise InvalidParameter(f"{rate} is not a rate: its burst would take longer than 31 years.")
+        raise InvalidParameter(f"{rate} is not a rate: at this rate, the burst would take longer than 31 years. Use a smaller burst.")
     return rate
 
 
 class RateState(msgspec.Struct, frozen=True, gc=False):
-    """A rate of one lane as it stands."""
+    """A rate, and what was admitted already."""
 
     kind: str
     step_ns: int
     burst: int
     tat_ns: int = 0
+    """The time at which all admitted units would be used up at the steady rate, in nanoseconds since 1970-01-01 UTC."""
+    shared: str = ""
+    """The key of the rate if several lanes share it (places.shared_rate_of); empty for the rate of one lane."""
 
     def charged(self, units: int, now: int) -> RateState | int:
-        """The rate after an admission of these units at `now` (milliseconds), or the time at which they would be admitted.
+        """The rate after an admission of these units at `now` (milliseconds). If they cannot be admitted now: the time, in milliseconds, at
+        which they can.
 
-        If an execution needs more units than the burst, it was enqueued before the rate was lowered. It is admitted when the whole burst is
-        free, and all its units are charged.
+        An execution may need more units than the burst, if it was enqueued before the rate was lowered. It is admitted when the whole burst
+        is free, and all its units are charged.
         """
         now_ns = now * NS_PER_MS
         from_ns = max(self.tat_ns, now_ns)
         beyond = from_ns - now_ns - (self.burst - min(units, self.burst)) * self.step_ns
         if beyond > 0:
             return now - (-beyond // NS_PER_MS)
-        return RateState(self.kind, self.step_ns, self.burst, from_ns + min(units * self.step_ns, MAX_SPAN_NS))
+        return RateState(self.kind, self.step_ns, self.burst, from_ns + min(units * self.step_ns, MAX_SPAN_NS), self.shared)

@@ -1,4 +1,4 @@
-"""What may be wrong with a restart. Its caller must change something."""
+"""The errors about restarts."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ class OperationNotFound(Rejected):
 
 
 class ConfirmationNeeded(Rejected):
-    """A person must agree first, and there is no terminal to ask at."""
+    """A person must confirm this first, but there was no terminal to ask at, or the answer was not yes."""
 
     code = "confirmation_needed"

@@ -1,4 +1,4 @@
-"""What may be wrong with a schedule. Its caller must change something, or look again."""
+"""The errors about schedules."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from holdfast.model.errors import Rejected
 
 
 class ScheduleInvalid(Rejected):
-    """The schedule cannot be kept as it is."""
+    """The schedule is not valid."""
 
     code = "schedule_invalid"
 
@@ -18,6 +18,6 @@ class ScheduleNotFound(Rejected):
 
 
 class ScheduleChanged(Rejected):
-    """Another process changed the schedule at the same time. Look at it again."""
+    """Another process changed the schedule at the same time. Nothing was written. Look at the schedule, then try again."""
 
     code = "schedule_changed"

@@ -1,8 +1,10 @@
 """Schedules: what starts at which time, on which terms, and how far a schedule has come.
 
 A schedule's `cursor` is the moment up to which all its occurrences are handled. One write starts an occurrence and moves the cursor
-(`verbs.Start.moved`); the store refuses it if the schedule's revision is another. The cursor never goes back, so an occurrence is never
-handled twice. firing.py decides what to do next with a schedule.
+(`verbs.Start.moved`); the store refuses the write if the schedule has changed since it was read. The cursor never goes back, so an
+occurrence is never handled twice. schedule_steps.py decides what to do next with a schedule.
+
+Times and moments are in milliseconds since 1970-01-01 UTC.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.model import codec, reading
+from holdfast.model import codec, json_structs
 from holdfast.model.history import SCHEDULE
 from holdfast.model.ids import checked_function
 from holdfast.model.operations import Word
@@ -25,9 +27,9 @@ MAX_INPUT: Final = 256 * 1024
 MAX_CATCH_UP: Final = 100
 USUAL_CATCH_UP: Final = 10
 MAX_WAITING: Final = 100
-"""At most this many occurrences of one schedule wait for the one before; further ones are skipped."""
+"""At most this many occurrences of one schedule wait until an earlier one has ended; further ones are skipped."""
 MAX_ASKED: Final = 1000
-"""An operator can ask for at most this many occurrences of one schedule that no runner has started yet."""
+"""At most this many occurrences of one schedule that operators asked for may wait for a runner to start them."""
 _MAX_OPEN: Final = 100
 _MAX_RECENT: Final = 10
 _MAX_HISTORY: Final = 100
@@ -36,22 +38,27 @@ _VERSION: Final = re.compile(r"[a-zA-Z0-9_.$+-]{1,64}")
 
 
 class Overlap(Word):
-    """What happens to an occurrence that is due while the one before still runs."""
+    """What happens to an occurrence that is due while an earlier one still runs."""
 
     SKIP = "skip"
+    """It is not started."""
     QUEUE = "queue"
-    """It waits until the one before has ended."""
+    """It waits until the earlier one has ended."""
     REPLACE = "replace"
-    """The one before is stopped, and then this one begins."""
+    """The earlier one is stopped, and then this one begins."""
     ALLOW = "allow"
+    """It begins at once, beside the earlier one."""
 
 
 class CatchUp(Word):
     """What happens to occurrences that no runner could start in time."""
 
     LATEST = "latest"
+    """At most the newest of them is started late."""
     ALL = "all"
+    """The newest of them are started late, at most `catch_up_most`."""
     NONE = "none"
+    """None of them is started."""
 
 
 class Origin(Word):
@@ -72,13 +79,15 @@ class How(Word):
     """Why an occurrence was started."""
 
     DUE = "due"
+    """Its time had come."""
     NOW = "now"
-    """An operator asked for it."""
+    """An operator asked for an extra occurrence."""
     BACKFILL = "backfill"
+    """An operator asked for the occurrences of a time in the past."""
 
 
 class Occurrence(msgspec.Struct, frozen=True):
-    """One occurrence of a schedule: the mark of its execution."""
+    """One occurrence of a schedule, as the first event of its execution records it."""
 
     schedule: str
     at: int
@@ -86,28 +95,31 @@ class Occurrence(msgspec.Struct, frozen=True):
 
 
 def occurrence_in(detail: Mapping[str, Any] | None) -> Occurrence | None:
-    """The occurrence that the first event of an execution is marked with; None for an execution that no schedule started."""
+    """The occurrence that the detail of an execution's first event records; None if no schedule started the execution, or if the record
+    cannot be read."""
     marked = (detail or {}).get(SCHEDULE)
     if marked is None:
         return None
     try:
-        return reading.converted(marked, Occurrence)
-    except msgspec.ValidationError:  # a copy from another store may have other marks
+        return json_structs.converted(marked, Occurrence)
+    except msgspec.ValidationError:  # an imported copy may have a record of another form
         return None
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a schedule starts, when, and what happens when that is not possible."""
+    """What a schedule starts, when, and what happens to occurrences that cannot be started in time."""
 
     function: str
     """The name of a function, a worker or a pipeline. The runner that hosts it knows which of these it is."""
     version: str | None = None
+    """The version to start; None: the newest that the runner hosts."""
     tenant: str | None = None
+    """The tenant that the schedule belongs to; None: no tenant."""
     timing: Timing
     overlap: Overlap = Overlap.SKIP
     catch_up: CatchUp = CatchUp.LATEST
     catch_up_most: int = USUAL_CATCH_UP
-    """With `all`: at most this many missed occurrences are started late, the newest ones."""
+    """With `CatchUp.ALL`: at most this many missed occurrences are started late, the newest ones."""
 
 
 class Counted(msgspec.Struct, frozen=True):
@@ -121,22 +133,26 @@ class Handled(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How an occurrence was handled."""
 
     at: int
+    """When it was due."""
     outcome: str
-    """started, waiting, skipped, replaced, missed or refused."""
+    """started, found (it was started before), skipped, replaced, missed or refused."""
     execution: str | None = None
+    """The execution that was started or found, or that still ran; None if there is none."""
     why: str | None = None
+    """Why it was not started; None if it was."""
     how: How = How.DUE
     since: int | None = None
-    """`missed`: the first of the occurrences that were missed; `at` is the last."""
+    """If several occurrences were missed: when the first of them was due; `at` is the last. Else None."""
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """An occurrence that an operator asked for."""
+    """An occurrence to start, and why."""
 
     at: int
+    """When it is due."""
     how: How
     by: str | None = None
-    """Who asked for it."""
+    """The operator who asked for it; None if it is not known, or if its time had come."""
 
 
 class ScheduleState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -150,52 +166,56 @@ class ScheduleState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     cursor: int
     """All occurrences up to this moment are handled. It never goes back."""
     next_at: int | None = None
-    """When a runner must look at the schedule next; None if it is paused or over."""
+    """When a runner must look at the schedule next; None if it is paused or removed, or if no occurrence is left."""
     revision: int = 1
     created_at: int = 0
     paused: bool = False
     paused_by: str | None = None
+    """The operator who paused it; None if it is not paused, or the operator is not known."""
     removed: bool = False
-    """Whether an operator removed the schedule. Its declaration must not bring it back."""
+    """Whether an operator removed the schedule. Its declaration in code does not bring it back."""
     changed_by: str | None = None
-    """The operator who changed the schedule last; that change wins over the declaration."""
+    """The operator who changed the schedule last; that change wins over the declaration. None if no operator changed it."""
     changed_at: int | None = None
+    """When that operator changed it."""
     declared: Definition | None = None
-    """The declared definition, if the operator has changed it."""
+    """The declared definition, if an operator has changed it; else None."""
     declared_origin: Origin | None = None
+    """The origin of `declared`."""
     history: tuple[Counted, ...] = ()
     """Each timing with the moment from which it was in force, the oldest first."""
     waiting: tuple[int, ...] = ()
-    """Occurrences that wait until those before have ended."""
+    """The due times of occurrences that wait until earlier ones have ended."""
     asked: tuple[Asked, ...] = ()
+    """The occurrences that operators asked for and that no runner has started yet."""
     open: tuple[str, ...] = ()
-    """The executions that were started and may not have ended."""
+    """The ids of executions that the schedule started and that may not have ended."""
     recent: tuple[Handled, ...] = ()
     """How the last occurrences were handled, the newest first."""
 
     @property
     def waits(self) -> bool:
-        """Whether an occurrence waits for the end of an execution."""
+        """Whether an occurrence waits until earlier executions of the schedule have ended."""
         return bool(self.waiting) and not self.paused and not self.removed
 
 
 def checked_schedule_name(name: object) -> str:
-    """A schedule's name: short enough for the names of its executions."""
+    """The name itself. Raises ScheduleInvalid if it is not the name of a schedule: it is a part of the names of executions."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ScheduleInvalid(f"Schedule name {name!r:.80}: use 1 to 40 letters, digits, '-' or '_'.")
     return name
 
 
 def checked_definition(definition: Definition) -> Definition:
-    """The definition in its plain form; one that a runner could not follow is refused."""
+    """The definition, with its timing in plain form. Raises ScheduleInvalid if a part of it is not allowed."""
     checked_function(definition.function)
     if definition.version is not None and not _VERSION.fullmatch(definition.version):
-        raise ScheduleInvalid(f"The version is {definition.version!r:.80}, which no function or worker has.")
+        raise ScheduleInvalid(f"The version is {definition.version!r:.80}; use 1 to 64 letters, digits or any of _ . $ + -")
     if definition.tenant is not None and (not definition.tenant.isprintable() or not 0 < len(definition.tenant) <= 256):
-        raise ScheduleInvalid("A tenant is a printable text of at most 256 characters.")
+        raise ScheduleInvalid("The tenant of a schedule must have 1 to 256 printable characters.")
     most = definition.catch_up_most
     if type(most) is not int or not 1 <= most <= MAX_CATCH_UP:
-        raise ScheduleInvalid(f"catch-up: at most {most!r:.50} occurrences would be started late. Write 1 to {MAX_CATCH_UP}.")
+        raise ScheduleInvalid(f"catch-up: {most!r:.50} is not a number of missed occurrences. Write 1 to {MAX_CATCH_UP}.")
     if definition.catch_up is CatchUp.ALL and definition.overlap in (Overlap.SKIP, Overlap.REPLACE):
         raise ScheduleInvalid(
             f"catch-up 'all' needs overlap 'queue' or 'allow': with {definition.overlap.value!r} only one of the missed occurrences "
@@ -205,15 +225,17 @@ def checked_definition(definition: Definition) -> Definition:
 
 
 def checked_input(text: str) -> str:
-    """The input of a schedule, if it can be kept."""
+    """The input of a schedule. Raises PayloadNotJson if it is not JSON, and ScheduleInvalid if it is too large."""
     codec.check(text)
     if len(text.encode()) > MAX_INPUT:
-        raise ScheduleInvalid(f"The input of a schedule may have {MAX_INPUT:,} bytes. Give it the address of larger data.")
+        raise ScheduleInvalid(
+            f"The input of a schedule may have at most {MAX_INPUT:,} bytes. Store larger data elsewhere, and put its address here."
+        )
     return codec.storable(text)
 
 
 def new_schedule(name: str, definition: Definition, input: str, *, origin: Origin, now: int, by: str | None = None) -> ScheduleState:
-    """A schedule that begins now. Nothing was due before now."""
+    """A schedule that begins at `now`: its first occurrence is after `now`. Raises ScheduleInvalid if a part of it is not allowed."""
     definition = checked_definition(definition)
     made = ScheduleState(
         name=checked_schedule_name(name),
@@ -230,7 +252,8 @@ def new_schedule(name: str, definition: Definition, input: str, *, origin: Origi
 
 
 def planned(state: ScheduleState) -> ScheduleState:
-    """The schedule with `next_at` set. If an operator asked for an occurrence, a runner looks at once."""
+    """The schedule with a new `next_at`. If an operator asked for an occurrence, `next_at` is in the past, so that a runner looks at the
+    schedule at once."""
     if state.removed:
         next_at = None
     elif state.asked:
@@ -251,12 +274,12 @@ def changed(state: ScheduleState, **values: object) -> ScheduleState:
 
 
 def bounded_recent(lines: tuple[Handled, ...]) -> tuple[Handled, ...]:
-    """The lines that are kept."""
+    """The newest lines: as many as a schedule keeps."""
     return lines[:_MAX_RECENT]
 
 
 def bounded_open(executions: tuple[str, ...]) -> tuple[str, ...]:
-    """The newest of the open executions. If more overlap, the oldest are forgotten, and no occurrence waits for them."""
+    """The newest of the open executions: as many as a schedule keeps. No occurrence waits for the others."""
     return executions[-_MAX_OPEN:]
 
 
@@ -266,7 +289,7 @@ def handled(state: ScheduleState, *lines: Handled) -> tuple[Handled, ...]:
 
 
 def upcoming(state: ScheduleState, now: int, most: int) -> Iterator[int]:
-    """The next occurrences, as far as they are known."""
+    """The next occurrences after `now`, at most `most`."""
     at = max(now, state.cursor)
     for _ in range(most):
         found = after(state.definition.timing, at)
@@ -277,14 +300,15 @@ def upcoming(state: ScheduleState, now: int, most: int) -> Iterator[int]:
 
 
 def stamp(at: int) -> str:
-    """A moment as it stands in the name of an execution; milliseconds only where there are some."""
+    """A moment as it is written in the name of an execution, in UTC: `20261101T020000Z`. Milliseconds follow the seconds if they are not
+    0."""
     moment = datetime.fromtimestamp(at // 1000, UTC)
     part = f"{at % 1000:03d}" if at % 1000 else ""
     return f"{moment:%Y%m%dT%H%M%S}{part}Z"
 
 
 def execution_name(occurrence: Occurrence) -> str:
-    """The name of an occurrence's execution. It is made from the time at which the occurrence is due, so a backfill finds occurrences that
-    ran already."""
+    """The name of an occurrence's execution. It contains the time at which the occurrence is due, so that a backfill finds the execution of
+    an occurrence that was started before."""
     now = "now-" if occurrence.how is How.NOW else ""
     return f"{occurrence.schedule}-{now}{stamp(occurrence.at)}"

@@ -1,7 +1,7 @@
 """The seal of a store: checkpoint tokens and callback ids that cannot be forged.
 
-Tokens and callback ids are sealed with a keyed hash (BLAKE2b) whose key lives in the store, so any process of that store can read them and
-no other program can make one.
+Tokens and callback ids contain a keyed hash (BLAKE2b). The key is in the store, so any process of that store can check them, and a program
+without the key cannot make one.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ _MAC_BYTES = 16
 
 
 class Seal:
-    """Seals positions and callback ids so that they cannot be forged."""
+    """Makes and checks checkpoint tokens and callback ids that cannot be forged."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
 
     def derived(self, purpose: bytes) -> bytes:
-        """A second key of 32 bytes, derived for another purpose (whose name has at most 16 bytes); it tells nothing about this key."""
+        """A second key of 32 bytes, derived from this one for another purpose. It reveals nothing about this key. `purpose` has at most 16
+        bytes."""
         return blake2b(b"", digest_size=32, key=self._key, person=purpose).digest()
 
     def token(self, position: Position) -> str:
@@ -36,7 +37,7 @@ class Seal:
         return base64.b64encode(raw + self._mac(b"t", raw)).decode()
 
     def position(self, token: str) -> Position:
-        """The position a token was made for."""
+        """The position that a token was made for. Raises InvalidToken if this seal did not make the token."""
         raw = self._opened(b"t", token)
         if raw is None or len(raw) != _POSITION.size:
             raise InvalidToken
@@ -44,12 +45,13 @@ class Seal:
         return Position(_dashed(execution), epoch, sequence, revision)
 
     def callback(self, execution: str, operation_id: str) -> str:
-        """The callback id of an operation: a capability, unguessable and bound to it."""
+        """The callback id of an operation. It cannot be guessed, so who has it may answer the callback."""
         raw = bytes.fromhex(execution.replace("-", "")) + operation_id.encode()
         return base64.b64encode(raw + self._mac(b"c", raw)).decode()
 
     def callback_target(self, callback_id: str) -> tuple[str, str]:
-        """The execution and operation a callback id belongs to."""
+        """The ids of the execution and of the operation that a callback id belongs to. Raises CallbackNotFound if this seal did not make
+        the callback id."""
         raw = self._opened(b"c", callback_id)
         if raw is None or len(raw) <= 16:
             raise CallbackNotFound("This is not a callback id of this store.")
@@ -64,7 +66,7 @@ class Seal:
         except (binascii.Error, ValueError, TypeError):
             return None
         if base64.b64encode(sealed).decode() != text:
-            return None  # unused bits before the padding were set: a capability must have exactly one text
+            return None  # unused bits before the padding were set: a token or a callback id must have exactly one text
         raw, mac = sealed[:-_MAC_BYTES], sealed[-_MAC_BYTES:]
         return raw if hmac.compare_digest(mac, self._mac(kind, raw)) else None
 

@@ -1,8 +1,8 @@
-"""Advice for the author of a value that cannot be written.
+"""Advice for an author whose value cannot be written as text.
 
-If the value itself has an unknown type, the history gets exactly the sentence of AWS's SDK, because histories must not differ. That
-sentence does not say what to do, so the advice is added where people read the error. If the unknown type is inside a value, the history
-gets its place and the advice.
+If the value itself has a type that cannot be written, the history gets exactly the sentence of AWS's SDK, because histories must be equal
+to those of AWS. That sentence does not say what to do, so this module adds advice where people read the error. If a part inside the value
+has such a type, the history gets the path of that part, and the advice.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ OF_A_PAYLOAD: Final = (
 )
 OF_A_RESULT: Final = (
     "A handler returns JSON, a dataclass or a pydantic model, because its result has no `serdes=`. Keep a value of another type in a step "
-    "with `StepConfig(serdes=...)`, and return what names it."
+    "with `StepConfig(serdes=...)`, and return something by which it can be found, for example its id."
 )
 _SENTENCES: Final = (
     (re.compile(r"Unsupported type: <class '[^']*'>"), OF_A_STEP),
@@ -28,7 +28,8 @@ _SENTENCES: Final = (
 
 
 def with_advice(message: str | None) -> str | None:
-    """The message of an error for people. If it is one of AWS's short sentences, the advice is added."""
+    """An error's message for people. If it is one of AWS's sentences about a type that cannot be written, the advice is added. Otherwise
+    the message is returned as it is."""
     for sentence, cure in _SENTENCES:
         if message is not None and sentence.fullmatch(message):
             return f"{message}. {cure}"

@@ -1,6 +1,7 @@
-"""How much a JSON text holds, found without parsing it: a megabyte of empty lists takes a hundred times as long to parse as one of text.
+"""How many values a JSON text has, found without parsing it: a megabyte of empty lists takes a hundred times as long to parse as a megabyte
+of plain text.
 
-Everything here runs over the bytes in native code, and costs a few milliseconds for a megabyte of the worst kind.
+All functions here use fast operations on bytes. They need a few milliseconds for a megabyte, even of the worst kind.
 """
 
 from __future__ import annotations
@@ -8,12 +9,12 @@ from __future__ import annotations
 from typing import Final
 
 MAX_VALUES: Final = 100_000
-"""At most this many values in one text, counting the names of members."""
+"""One text may have at most this many values. The names of members are counted too."""
 MAX_CONTAINERS: Final = 20_000
-"""At most this many objects and lists in one text."""
+"""One text may have at most this many objects and lists."""
 MAX_DIGITS: Final = 1_000
-"""At most this many digits in one number. The time to read or write a number grows with the square of its digits, and few programs can read
-a long one."""
+"""One number may have at most this many digits. The time to read or write a number grows with the square of its digits, and few programs
+can read a long number."""
 _BRACKETS: Final = b"[]{}"
 _ALL_OTHERS: Final = bytes(byte for byte in range(256) if byte not in _BRACKETS)
 _ROUND: Final = bytes.maketrans(b"{}", b"[]")
@@ -22,8 +23,8 @@ _LONG: Final = b"0" * (MAX_DIGITS + 1)
 
 
 def crowding(text: bytes, depth: int, values: int = MAX_VALUES, containers: int = MAX_CONTAINERS) -> str | None:
-    """Why a text must not be parsed, as the second half of a sentence; None if it may be parsed. It does not check that the text is
-    JSON."""
+    """Why a JSON text is too large or too deep to be parsed, as the second half of a sentence ("holds more than 100 values"); None if it
+    may be parsed. It does not check that the text is JSON."""
     if _has_long_number(text) and _has_long_number(_outside(text)):
         return f"holds a number of more than {MAX_DIGITS} digits"
     marks = text.count(b"[") + text.count(b"{")
@@ -52,7 +53,7 @@ def _outside(text: bytes) -> bytes:
 
 
 def _deeper(outside: bytes, depth: int) -> bool:
-    """Whether brackets are nested in more than `most` levels: the innermost pairs are removed, level by level."""
+    """Whether brackets are nested in more than `depth` levels. The innermost pairs are removed `depth` times; then none may be left."""
     left = outside.translate(_ROUND, _ALL_OTHERS)
     for _ in range(depth):
         less = left.replace(b"[]", b"")

@@ -1,4 +1,4 @@
-"""Signals: messages to subscribers. Each change of an execution's status is one signal, numbered in the order of commits."""
+"""Signals: messages to subscribers about changes of an execution's status, numbered in the order of commits."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ _SUBSCRIBER: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 
 
 class StatusSignal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """An execution began (RUNNING), was put aside (RUNNING, with `quarantine`), or ended (any other status)."""
+    """An execution began (RUNNING), was quarantined (RUNNING, with `quarantine`), or ended (any other status). Times are in milliseconds
+    since 1970-01-01 UTC."""
 
     number: int
-    """Grows with every signal of a store and is never used again: a receiver that keeps the last number knows which signals it has had."""
+    """It grows with every signal of a store, and is never used again. So a receiver that stores the last number knows which signals it has
+    received."""
     arn: str
     name: str
     function: str
@@ -28,13 +30,14 @@ class StatusSignal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     started_at: int
     ended_at: int | None
     quarantine: Quarantine | None = None
-    """Why the execution was put aside, if the signal says so. It continues when a person releases it."""
+    """Why the execution was quarantined; None if it was not. It continues when a person releases it."""
     quarantined_at: int | None = None
+    """When the execution was quarantined; None if it was not."""
 
 
 def is_news(before: Execution | None, header: Execution) -> bool:
-    """Whether a change makes a signal: the status changed, or the execution was put aside. For an enqueued execution, RUNNING is signalled
-    when it is admitted.
+    """Whether a write makes a signal: the status changed, or the execution was quarantined. For an enqueued execution, the RUNNING signal
+    is made at its first admission. `before` is the header before the write; None for a new execution.
     """
     if header.place is not None and header.status is ExecutionStatus.RUNNING and (before is None or is_unadmitted(before)):
         return not is_unadmitted(header)
@@ -42,18 +45,19 @@ def is_news(before: Execution | None, header: Execution) -> bool:
 
 
 def signal_row(header: Execution) -> tuple[object, ...]:
-    """The row of a signal, in the order of its table."""
+    """The values of a signal's row, in the order of the table's columns."""
     aside = header.quarantine if header.state is State.QUARANTINED else None
     told = (header.id, header.function, header.version, header.name, header.status._value_, header.started_at, header.ended_at)
     return (*told, None if aside is None else aside._value_, None if aside is None else header.touched_at)
 
 
 Subscriber = Callable[[StatusSignal], Awaitable[object] | object]
-"""Receives signals, one after the other: `async def` on the engine's loop, `def` on a thread. After an error the signal comes again."""
+"""A function that receives signals, one after the other. An `async def` function is called on the engine's event loop, a `def` function in
+a thread. If it raises an error, it gets the same signal again later."""
 
 
 def check_subscriber(name: object, receive: object) -> None:
-    """Refuse a name that a store cannot keep, and a subscriber that cannot be called."""
+    """Raise InvalidParameter for a name that is not allowed, or a subscriber that cannot be called."""
     if not isinstance(name, str) or not _SUBSCRIBER.fullmatch(name):
         raise InvalidParameter(f"Subscriber name {name!r}: use 1 to 64 letters, digits, '-', '_' or '.'.")
     if not callable(receive):

@@ -42,31 +42,35 @@ class Started(msgspec.Struct, frozen=True, gc=False):
 
     header: Execution
     created: bool
+    """True if this start made the execution; False if it found an existing one."""
 
 
 class Prefix(msgspec.Struct, frozen=True, gc=False):
-    """The part of another history with which an execution begins: events from number 2 on, and their operations."""
+    """The part of an older execution's history that a restart copies: the events from number 2 on, and their operations."""
 
     events: tuple[Event, ...]
     operations: tuple[Operation, ...]
 
 
 class Restart(msgspec.Struct, frozen=True, gc=False):
-    """An execution that another one restarts."""
+    """Which execution a start restarts, and which part of its history the new execution copies."""
 
     of: str
+    """The id of the old execution."""
     at: str | None = None
-    """The operation before which the history was cut."""
+    """The operation before which the old history was cut, by name or id; None if nothing of the history is copied."""
     prefix: Prefix | None = None
+    """The copied part; None if the new execution begins with an empty history."""
 
     @property
     def mark(self) -> dict[str, Any]:
-        """The mark in the first event."""
+        """The detail `Restart` of the new execution's first event: which execution it restarts, and from which operation."""
         return {"execution": self.of} if self.at is None else {"execution": self.of, "operation": self.at}
 
 
 def restart_in(detail: Mapping[str, Any] | None) -> tuple[str, str | None] | None:
-    """The execution that the first event says is restarted, and the operation before which its history was cut."""
+    """Read the detail of an execution's first event: the id of the execution that it restarts, and the operation before which that history
+    was cut (None if nothing was copied). Returns None if the execution is not a restart."""
     marked = (detail or {}).get(RESTART)
     of = marked.get("execution") if isinstance(marked, dict) else None
     if not isinstance(marked, dict) or not isinstance(of, str):
@@ -81,41 +85,46 @@ class Start(msgspec.Struct, frozen=True, gc=False):
     header: Execution
     input: str
     by: Claimant | None = None
+    """The runner that claims the new execution in the same write; None if no runner claims it yet."""
     charges: tuple[Charge, ...] = ()
+    """What the start adds to shared counters."""
     same: str | None = None
-    """Two starts of one name count as the same start if this text is equal; None: if the whole input is equal."""
+    """Two starts of one name are the same start if this text is equal; None: if the whole input is equal."""
     kind: Kind = Kind.FUNCTION
-    """The kind that the execution is marked with. A start of another kind needs an accepted order."""
+    """What the execution runs. The first event records a kind other than FUNCTION."""
     again: bool = False
     """Whether the name is started again if the execution that has it failed. The failed execution stays, superseded by the new one."""
     failed_as: str | None = None
-    """With `again`: the id of an execution that others continued, the last of which failed. It counts as failed as well."""
+    """With `again`: the id of an execution that did not fail itself, but that others continued, and the last of these failed. Its name is
+    started again too. None: there is no such execution."""
     graph: GraphText | None = None
-    """The graph that the execution runs: the store adds it if it does not have it. A header may also name a graph that is there."""
+    """The graph that the execution runs; the store adds its text if it does not have it yet. None: no graph, or the header names one that
+    the store has."""
     occurrence: Occurrence | None = None
+    """The occurrence of a schedule that starts the execution; None if no schedule starts it."""
     moved: ScheduleState | None = None
-    """The occurrence that starts it, and its schedule as this write leaves it. Both are written, or neither (ScheduleStore)."""
+    """The schedule of `occurrence` after this write. The store writes the execution and the schedule together."""
     enqueue: Enqueue | None = None
-    """The queue of the execution. If the queue has no room, the execution waits, and `by` does not take it."""
+    """How the execution is enqueued; None if it has no queue. If the queue has no room, the execution waits, and `by` does not claim it."""
     restart: Restart | None = None
-    """The execution that this one restarts. It gives up its name and stays in the store, superseded by this one."""
+    """What this start restarts; None if it is not a restart. The old execution gives up its name and stays in the store, superseded."""
     notes: tuple[Note, ...] = ()
-    """Who restarts it, for the audit log."""
+    """Lines for the audit log. They are written if the start supersedes an older execution with `again`."""
 
     @property
     def execution(self) -> str:
-        """The id the new execution will have."""
+        """The id that the new execution will have."""
         return self.header.id
 
     def create(self, now: int, settings: QueueSettings = NO_SETTINGS, *, admits: bool = False) -> tuple[Change, Started]:
-        """The first change of a new execution. `settings` and `admits` are for one that is enqueued: what its queue is like, and whether
-        every lane above it has room.
+        """The first change of a new execution, and the answer to the start. For an execution that is enqueued, `settings` are those of its
+        queue, and `admits` says whether every lane above it has room.
         """
         header = self.header
         if type(header.status) is not ExecutionStatus or type(header.state) is not State or header.quarantine is not None:
             raise InvalidParameter(
                 "An execution must begin with a known status and a known state, and not in quarantine."
-            )  # else its row could not be read
+            )  # otherwise the store could not read the row
         at = max(now, header.started_at)
         deadline = at + header.terms.timeout_seconds * 1000
         detail: dict[str, Any] = {"ExecutionTimeout": header.terms.timeout_seconds}
@@ -155,14 +164,16 @@ class Start(msgspec.Struct, frozen=True, gc=False):
         return None if self.header.graph is None else checked_graph_id(self.header.graph)
 
     def decide(self, view: View, now: int, seal: Seal) -> tuple[Change | None, Started]:
-        """Decide about a start whose name is taken: with the same input and version it finds the execution, anything else is a conflict.
-        The error reveals nothing about an execution of another tenant.
+        """Decide about a start whose name another execution has.
+
+        With the same input and version the start finds that execution. `again` and `Same.REPLACE` supersede it. Otherwise raises
+        ExecutionAlreadyStarted. If the execution belongs to another tenant, the error tells only its name.
         """
         found, wanted = view.header, self.header
         if found.tenant != wanted.tenant:
             raise ExecutionAlreadyStarted(f"An execution named {found.name} was started by another tenant.")
         same = Same.EXISTING if self.enqueue is None else self.enqueue.same
-        # The new execution itself is made by the write that follows from this one (chaining.py).
+        # This change only supersedes the old execution. A follow-up write (follow_ups.py) makes the new one.
         if self.again and self._failed(found):
             change = Draft(view, now).done(superseded_by=wanted.id, parked=False)
             return msgspec.structs.replace(change, notes=self.notes), self.create(now)[1]
@@ -186,7 +197,7 @@ class Start(msgspec.Struct, frozen=True, gc=False):
         return found.status in FAILED_STATUSES or found.parked or (over and found.id == self.failed_as)
 
     def _replaced(self, draft: Draft) -> Change:
-        """The change of the execution that has the key: it gives up the key, and is stopped if it is open."""
+        """The change of the old execution with this name: it gives up the name, and is stopped if it is not closed."""
         if draft.header.status is not ExecutionStatus.RUNNING:
             return draft.done(superseded_by=self.header.id, parked=False)
         if draft.header.state is State.RUNNING:
@@ -197,7 +208,8 @@ class Start(msgspec.Struct, frozen=True, gc=False):
 
 
 def _continued(born: Execution, first: Event, prefix: Prefix, charges: tuple[Charge, ...]) -> Change:
-    """The first change of an execution that begins with a part of another history. Operations that were open there are open here."""
+    """The first change of an execution that begins with a part of another history. An operation that is open in `prefix` is open in the
+    new execution too."""
     stored = born.stored + sum(len(event.payload.encode()) for event in prefix.events if event.payload is not None)
     header = msgspec.structs.replace(
         born,
@@ -210,7 +222,7 @@ def _continued(born: Execution, first: Event, prefix: Prefix, charges: tuple[Cha
 
 
 def _difference(found: Execution, wanted: Execution) -> str:
-    """How a start differs from the execution that has its name."""
+    """How a start differs from the execution that has its name, for the error message."""
     if found.input_hash == wanted.input_hash:
         return f"The version differs: it was started with {found.version}, and this start asks for {wanted.version}."
     other = "" if found.version == wanted.version else f", and so does the version ({found.version}, not {wanted.version})"

@@ -1,4 +1,4 @@
-"""The summary of an execution: the few facts by which people look for it. It lies in the header, so that no list reads payloads."""
+"""The summary of an execution: the few facts by which people look for it. It is in the header, so that lists need not read payloads."""
 
 from __future__ import annotations
 
@@ -23,26 +23,27 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a list shows of an execution. The pipeline is written when the execution starts, and everything else when it closes."""
 
     outcome: str | None = None
-    """The status of a run's response: `ok`, `partial`, or how it failed. A plain function has none."""
+    """The status of a run's response: `ok`, `partial`, or how it failed. None while it runs, and for an execution that is no run."""
     error_code: str | None = None
-    """The error code of a run's response; the error type of a plain function that failed; `timed_out` or `stopped`."""
+    """The error code of a run's response, or the error type of another execution that failed, or `timed_out` or `stopped`. None if there
+    is no error."""
     pipeline: str | None = None
-    """The pipeline that the execution runs, or whose node started it."""
+    """The pipeline that the execution runs, or whose node started it; None if there is none."""
     cost: int | None = None
-    """What it spent on models, in billionths of a dollar, as the ledger counts."""
+    """What a run spent on models, in billionths of a dollar, as the ledger counts; None if it is not known."""
     attempt: int | None = None
-    """How many attempts a run used."""
+    """How many attempts a run used; None if it is not known."""
     attempts: int | None = None
-    """How many attempts it was allowed."""
+    """How many attempts a run was allowed; None if it is not known."""
 
 
 def begun(pipeline: str | None) -> Summary | None:
-    """The summary of an execution that starts, if a pipeline is known for it."""
+    """The summary of an execution that starts; None without a pipeline."""
     return None if pipeline is None else Summary(pipeline=pipeline)
 
 
 def pipeline_of(summary: Summary | None) -> str | None:
-    """The pipeline that a summary names."""
+    """The pipeline that a summary names; None if there is no summary or no pipeline."""
     return None if summary is None else summary.pipeline
 
 
@@ -53,7 +54,7 @@ def ended(before: Summary | None, told: Summary) -> Summary:
 
 
 def error_word(text: str | None) -> str | None:
-    """An error code or an error type as a store keeps it: printable, and short enough for an index."""
+    """An error code or an error type as a store keeps it: printable, and cut to the length that an index allows. None for an empty text."""
     if not text:
         return None
     short = text[:_LONGEST]

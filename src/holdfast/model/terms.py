@@ -9,21 +9,23 @@ from holdfast.model.errors import InvalidParameter
 DAY_SECONDS = 86_400
 MAX_TIMEOUT_SECONDS = 366 * DAY_SECONDS
 MAX_RETENTION_DAYS = 36_500
-"""A hundred years; AWS keeps at most 90 days."""
+"""About a hundred years. AWS keeps closed executions for at most 90 days."""
 
 
 class Terms(msgspec.Struct, frozen=True, gc=False):
     """The limits of an execution, fixed when it starts."""
 
     timeout_seconds: int = MAX_TIMEOUT_SECONDS
+    """After how many seconds the execution times out."""
     retention_days: int = 14
+    """For how many days the execution is kept after it is closed."""
     max_operations: int = 1_000_000
-    """The most operations: a guard against a loop that never ends, not a limit of the engine."""
+    """With more operations the execution fails: a guard against a loop that never ends, not a limit of the engine."""
     max_bytes: int = 1 << 30
-    """The most bytes of stored payloads: a guard as well."""
+    """With more bytes of stored payloads the execution fails: a guard of the same kind."""
 
     def checked(self) -> Terms:
-        """These terms, if they are allowed."""
+        """These terms themselves. Raises InvalidParameter if a value is not allowed."""
         limits = (
             ("execution_timeout", self.timeout_seconds, MAX_TIMEOUT_SECONDS),
             ("retention_days", self.retention_days, MAX_RETENTION_DAYS),

@@ -1,6 +1,6 @@
-"""Threads for blocking calls: a bounded pool for each purpose, so that a call to a slow server never delays a call to the disk.
+"""Threads for blocking calls: a bounded pool for each purpose, so that calls to a slow server do not delay calls to the disk.
 
-Holdfast does not use the event loop's own pool: it is left to libraries.
+Holdfast does not use asyncio's default executor: libraries may use it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Purpose(StrEnum):
-    """What a pool is for, and the name of its threads."""
+    """What a pool is for. The value is a part of the names of its threads."""
 
     STORE = "store"
     """Reading rows."""
@@ -28,7 +28,7 @@ class Purpose(StrEnum):
     KEYS = "keys"
     """Reading access keys and the tenant of an execution: every request waits for these."""
     NAMES = "names"
-    """Asking a name server. A caller chooses the name, so the server may be slow."""
+    """Looking up host names in DNS. A caller chooses the host name, so the answer may be slow."""
     SECRETS = "secrets"
     """Asking the providers of secrets and parameters."""
     LOGS = "logs"
@@ -40,7 +40,7 @@ class Purpose(StrEnum):
     CONSOLE = "console"
     """Reading and rendering pages of the console, so that slow pages do not delay runs."""
     HOUSE = "house"
-    """The runner's own housekeeping."""
+    """Other blocking work of the runner itself, such as reading the files of workers."""
 
 
 _SIZES = {Purpose.NAMES: 32, Purpose.LOGS: 2, Purpose.WORK: 2, Purpose.KEYS: 4, Purpose.CONSOLE: 4, Purpose.HOUSE: 16}
@@ -50,7 +50,7 @@ _making = threading.Lock()
 
 
 def pool_for(purpose: Purpose) -> ThreadPoolExecutor:
-    """The pool of this process for a purpose; threads start when calls need them."""
+    """The pool of this process for a purpose. Its threads start when calls need them."""
     with _making:
         if purpose not in _pools:
             _pools[purpose] = ThreadPoolExecutor(_SIZES.get(purpose, _USUAL_SIZE), thread_name_prefix=f"holdfast-{purpose.value}")
@@ -58,7 +58,7 @@ def pool_for(purpose: Purpose) -> ThreadPoolExecutor:
 
 
 async def in_thread(purpose: Purpose, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Make a blocking call in a thread of its purpose's pool."""
+    """Make a blocking call in a thread of the pool for this purpose, with a copy of the caller's context variables. Returns its result."""
     context = contextvars.copy_context()
     made: Callable[[], T] = partial(context.run, partial(call, *args, **kwargs))
     return await asyncio.get_running_loop().run_in_executor(pool_for(purpose), made)

@@ -1,12 +1,14 @@
-"""Timing: at which moments the occurrences of a schedule come. Pure: the same timing always gives the same moments.
+"""Timing: at which moments the occurrences of a schedule are due. The same timing always gives the same moments.
 
-A cron expression gives wall times, and a zone gives the moment of each wall time. Twice a year that is not simple. In spring wall times are
-missing, and in autumn wall times come twice. The policy `clock` says what happens then:
+A cron expression gives wall times (the time that a clock on the wall shows), and a zone gives the moment of each wall time. In many zones
+clocks change twice a year. When they are set forward, some wall times are missing; when they are set back, some come twice. The policy
+`clock` says what happens to these:
 
-- `once`: each wall time counts once. One that comes twice counts the first time; one that is missing counts at the end of the gap.
-- `real`: every moment whose wall time matches counts. A wall time that comes twice counts twice, and a missing one does not count.
+- `once`: each matching wall time gives one occurrence. If the wall time comes twice, the occurrence is at the first time; if it is missing,
+  at the end of the gap.
+- `real`: each moment whose wall time matches gives an occurrence. So a wall time that comes twice gives two, and a missing one gives none.
 
-An interval counts seconds, so clock changes do not touch it. Moments are milliseconds since the epoch.
+An interval counts seconds, so clock changes do not affect it. Moments are in milliseconds since 1970-01-01 UTC.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from holdfast.model.schedule_errors import ScheduleInvalid
 
 EARLIEST: Final = 0
 LATEST: Final = 7_258_118_400_000
-"""The year 2200. No occurrence is later."""
+"""The beginning of the year 2200. No occurrence is later."""
 MAX_JITTER_SECONDS: Final = 3600
 _FOLD: Final = timedelta(hours=4)
 """No clock is ever set back by more than this."""
@@ -36,7 +38,7 @@ _ZONE_LENGTH: Final = 64
 
 
 class ClockChanges(Word):
-    """Which wall times count when the clocks of the zone change."""
+    """What happens to wall times that are missing or come twice because the clocks of the zone change (see the top of this module)."""
 
     ONCE = "once"
     REAL = "real"
@@ -47,21 +49,21 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     cron: str | None = None
     every: int | None = None
-    """The interval in seconds. Its occurrences are whole multiples of it, counted from `start`, else from the epoch."""
+    """The interval in seconds. The occurrences are whole multiples of it after `start`; without `start`, after 1970-01-01 00:00 UTC."""
     zone: str = "UTC"
     clock: ClockChanges = ClockChanges.ONCE
     jitter: int = 0
-    """An occurrence begins up to this many seconds late. The delay is computed from the schedule and the occurrence, so it is always the
-    same."""
+    """An occurrence begins less than this many seconds late. The delay of an occurrence is the same in every process."""
     start: int | None = None
+    """No occurrence is before this moment; None: no bound."""
     end: int | None = None
-    """No occurrence is before `start` or after `end`."""
+    """No occurrence is after this moment; None: no bound."""
 
 
 def checked(timing: Timing) -> Timing:
-    """The timing in its plain form; anything that a runner could not follow for years is refused."""
+    """The timing, with its cron expression in plain form. Raises ScheduleInvalid if a part of it is not allowed."""
     if (timing.cron is None) == (timing.every is None):
-        raise ScheduleInvalid("A schedule has either a cron expression or an interval.")
+        raise ScheduleInvalid("A schedule has either a cron expression or an interval. Give one of them, not both.")
     if timing.cron is not None:
         timing = msgspec.structs.replace(timing, cron=cron.check(timing.cron))
     elif type(timing.every) is not int or not 1 <= timing.every <= MAX_SECONDS:
@@ -74,7 +76,7 @@ def checked(timing: Timing) -> Timing:
         )
     for name, at in (("start", timing.start), ("end", timing.end)):
         if at is not None and (type(at) is not int or not EARLIEST <= at <= LATEST):
-            raise ScheduleInvalid(f"The {name} of a schedule must lie between 1970 and 2200.")
+            raise ScheduleInvalid(f"The {name} of a schedule must be a time from 1970 to the beginning of 2200.")
     if timing.start is not None and timing.end is not None and timing.end < timing.start:
         raise ScheduleInvalid("The end of the schedule is before its start.")
     return timing
@@ -82,7 +84,7 @@ def checked(timing: Timing) -> Timing:
 
 @lru_cache(maxsize=256)
 def zone_of(name: object) -> tzinfo:
-    """The zone of an IANA name."""
+    """The time zone with this IANA name. Raises ScheduleInvalid if there is none."""
     if name == "UTC":
         return UTC
     if isinstance(name, str) and 0 < len(name) <= _ZONE_LENGTH:
@@ -96,7 +98,7 @@ def zone_of(name: object) -> tzinfo:
 
 
 def after(timing: Timing, at: int) -> int | None:
-    """The first occurrence after a moment; None if there is no other."""
+    """The first occurrence after a moment; None if there is none."""
     at = max(at, EARLIEST, -1 if timing.start is None else timing.start - 1)
     if timing.every is not None:
         found: int | None = _interval_after(timing, at)
@@ -131,7 +133,8 @@ def newest(timing: Timing, beyond: int, until: int, most: int) -> list[int]:
 
 
 def delay_of(timing: Timing, schedule: str, at: int) -> int:
-    """How many milliseconds late an occurrence begins: the same in every process."""
+    """How many milliseconds late the occurrence of a schedule that is due at `at` begins, because of the jitter. The same in every
+    process."""
     if not timing.jitter:
         return 0
     digest = blake2b(f"{schedule}\0{at}".encode(), digest_size=8).digest()
@@ -139,7 +142,7 @@ def delay_of(timing: Timing, schedule: str, at: int) -> int:
 
 
 def in_words(timing: Timing) -> str:
-    """When the schedule is due, as a person says it."""
+    """When the schedule is due, in English."""
     if timing.every is not None:
         words = f"Every {_counted(timing.every).removeprefix('1 ')}"
     else:
@@ -172,7 +175,7 @@ def _once_after(timing: Timing, at: int) -> int | None:
     zone = zone_of(timing.zone)
     for wall in cron.walls_after(timing.cron or "", _wall(at, zone)):
         moment = _first_moment(wall, zone)
-        if moment > at:  # in the repeated hour of autumn, these wall times were handled the first time
+        if moment > at:  # a wall time that comes for the second time had its occurrence at the first time
             return moment
     return None
 
@@ -184,17 +187,17 @@ def _newest_once(timing: Timing, beyond: int, until: int) -> Iterator[int]:
         moment = _first_moment(wall, zone)
         if moment <= beyond:
             return
-        if moment <= until and moment != last:  # the wall times of a gap all come at its end
+        if moment <= until and moment != last:  # all missing wall times of a gap have the same moment: the end of the gap
             yield moment
             last = moment
 
 
 def _first_moment(wall: datetime, zone: tzinfo) -> int:
-    """When a wall time comes for the first time; one that is missing comes at the end of the gap."""
+    """The moment at which a wall time comes for the first time; for a missing wall time, the end of the gap."""
     before, later = _moment(wall, zone, 0), _moment(wall, zone, 1)
     if _wall(before, zone) == wall:
         return before
-    # Python takes the offset from before the gap for the first, and the one from after it for the second: the gap ends between them.
+    # In a gap, Python uses the offset before the gap for fold=0, and the offset after it for fold=1. The gap ends between the two moments.
     low, high = later // 1000, before // 1000
     offset = _offset(high * 1000, zone)
     while high - low > 1:
@@ -210,7 +213,7 @@ def _real_after(timing: Timing, at: int) -> int | None:
     zone, expression = zone_of(timing.zone), timing.cron or ""
     here = _wall(at, zone)
     again: int | None = None
-    if _wall(at + _ms(_FOLD), zone) - here < _FOLD:  # the clock is set back soon, so earlier wall times come again
+    if _wall(at + _ms(_FOLD), zone) - here < _FOLD:  # the clock is set back within four hours, so earlier wall times come again
         for wall in cron.walls_after(expression, here - _FOLD):
             if wall > here:
                 break
@@ -236,7 +239,7 @@ def _newest_real(timing: Timing, beyond: int, until: int, most: int) -> Iterator
 
 
 def _moments(wall: datetime, zone: tzinfo) -> list[int]:
-    """The moments at which a wall time comes: one, none in a gap, two where the clock went back."""
+    """The moments at which a wall time comes: usually one; none if it is missing; two if it comes twice."""
     both = {_moment(wall, zone, fold) for fold in (0, 1)}
     return [moment for moment in both if _wall(moment, zone) == wall]
 

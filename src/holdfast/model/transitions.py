@@ -1,6 +1,6 @@
-"""What an update may do: the state table, the checks of a batch, and its application.
+"""What an update may do: the table of allowed changes of status, and the functions that check a batch of updates and apply it.
 
-Pure: (view, updates, now) become a change, or an error and nothing. docs/internals/states.md is drawn from `MOVES` and `TIMERS`.
+A batch is applied as a whole, or an error is raised and nothing is applied. docs/internals/states.md is made from `MOVES` and `TIMERS`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_CALLBACK_SECONDS = 99_999_999
 MAX_ID = 64
 MAX_NAME = 256
 SHORT = codec.MAX_PAYLOAD_BYTES // 4
-"""A text of this many characters fits, whatever characters it has."""
+"""A text of at most this many characters fits into a payload, whatever characters it has: a character has at most four bytes."""
 
 _PLAIN: Final = frozenset({str, type(None)})
 ABSENT: Final = None
@@ -46,14 +46,15 @@ MOVES: Final[Mapping[tuple[Type, Action], Mapping[Status | None, Status]]] = {
     (Type.EXECUTION, Action.SUCCEED): {STARTED: SUCCEEDED},
     (Type.EXECUTION, Action.FAIL): {STARTED: FAILED},
 }
-"""What an update may do; any other move is illegal."""
+"""For each type of operation and each action: from which status (None: no operation yet) to which status it leads. An update that is not
+here is refused."""
 
 TIMERS: Final[Mapping[tuple[Type, Status], Status]] = {
     (Type.STEP, PENDING): READY,
     (Type.WAIT, STARTED): SUCCEEDED,
     (Type.CALLBACK, STARTED): TIMED_OUT,
 }
-"""What the service does when an operation's timer is due."""
+"""For each type and status of an operation: the status that it gets when its timer is due."""
 
 _WRONG_STATE: Final[Mapping[tuple[Type, Action], str]] = {
     (Type.STEP, Action.START): "Invalid current STEP state to start.",
@@ -70,12 +71,13 @@ _WRONG_STATE: Final[Mapping[tuple[Type, Action], str]] = {
 }
 
 Children = Mapping[str, Birth | Failure]
-"""For each chained invoke and each enqueue of a batch, by operation id: the execution to start, or the error."""
+"""For each chained invoke and each enqueue of a batch, by operation id: the execution to start, or why it cannot be started."""
 NO_CHILDREN: Final[Children] = {}
 
 
 def apply(draft: Draft, updates: Sequence[Update], seal: Seal, children: Children = NO_CHILDREN) -> Update | None:
-    """Apply a batch in order, or raise and leave the draft to be thrown away. Returns the EXECUTION update that closes, if any."""
+    """Apply the updates of a batch to the draft, in order. Returns the EXECUTION update that closes the execution; None if there is none.
+    Raises InvalidParameter if an update is not allowed; then the draft must be thrown away."""
     seen: dict[str, Update] = {}
     closing: Update | None = None
     for update in updates:
@@ -104,7 +106,8 @@ def _may_follow(earlier: Update, later: Update) -> bool:
 
 
 def _check_types(update: Update) -> None:
-    """Check that texts are texts. The wire and the durable calls have checked already; this check is for other code that makes updates."""
+    """Raise InvalidParameter if a member that must be a text is not a str. Updates from the wire and from durable calls were checked
+    before; this check is for updates that other code makes."""
     texts: dict[str, object] = {"id": update.id, "name": update.name, "subtype": update.sub_type, "parent id": update.parent_id}
     for what, text in (*texts.items(), ("payload", update.payload)):
         if not isinstance(text, str) and (text is not None or what == "id"):
@@ -200,7 +203,7 @@ def _born(draft: Draft, update: Update, place: int) -> Operation:
 
 def _started(draft: Draft, update: Update, before: Operation | None, seal: Seal) -> Operation:
     if before is not None:
-        # The next attempt of a step: attempt count and the last state or error stay visible to the handler.
+        # The next attempt of a step. The handler still sees the number of attempts, and the last state or error.
         draft.log(EventType.STEP_STARTED, update.id)
         return msgspec.structs.replace(before, status=STARTED, due_at=None, revision=draft.revision)
     if update.type is Type.WAIT:
@@ -239,7 +242,8 @@ def _callback_started(draft: Draft, update: Update, seal: Seal) -> Operation:
 
 
 def _invoked(draft: Draft, update: Update, child: Birth | Failure | None) -> Operation:
-    """Start a child with this change. If the target is not available, the operation fails, and the handler goes on."""
+    """The operation of a chained invoke, whose child starts with this change. If `child` is not an execution to start, the operation fails
+    at once, and the handler gets the error."""
     name = update.function_name or ""
     parent = draft.header
     detail = {"FunctionName": name}
@@ -262,7 +266,8 @@ def _invoked(draft: Draft, update: Update, child: Birth | Failure | None) -> Ope
 
 
 def _enqueued(draft: Draft, update: Update, before: Operation | None, child: Birth | Failure | None) -> Operation:
-    """Enqueue an execution with this change, and close the step with its id. If the execution is refused, the step fails."""
+    """The step that enqueues an execution with this change. Its result is the execution's id. If `child` is not an execution to start, the
+    step fails."""
     if isinstance(child, Birth):
         parent = draft.header
         of = msgspec.structs.replace(child.header, tenant=child.header.tenant or parent.tenant, trace=child.header.trace or parent.trace)
@@ -273,7 +278,7 @@ def _enqueued(draft: Draft, update: Update, before: Operation | None, child: Bir
 
 
 def callback_due(now: int, timeout_at: int | None, heartbeat_ms: int) -> int | None:
-    """When an open callback times out if no answer comes from `now` on."""
+    """When an open callback times out if it gets no answer and no heartbeat from `now` on; None: never."""
     beats_at = now + heartbeat_ms if heartbeat_ms else None
     if timeout_at is None or beats_at is None:
         return timeout_at if beats_at is None else beats_at
@@ -288,7 +293,7 @@ def _retried(draft: Draft, update: Update, before: Operation | None) -> Operatio
         raise InvalidParameter(f"NextAttemptDelaySeconds must be between 1 and {MAX_WAIT_SECONDS}.")
     attempt = (before.attempt if before is not None else 0) + 1
     retry = {"RetryDetails": {"CurrentAttempt": attempt, "NextAttemptDelaySeconds": delay}}
-    # A retry with a state is a poll that went well: its event is a success, and the operation continues.
+    # A retry without an error is a successful check of `wait_for_condition`: its event is StepSucceeded, and the operation continues.
     error = None if update.error is None else codec.readable(update.error)
     if error is not None:
         number = draft.log(EventType.STEP_FAILED, update.id, codec.failure_text(error), _with_frames(retry, update))

@@ -1,10 +1,11 @@
-"""Dataclasses and pydantic models: written as their JSON, and read back by an annotation.
+"""Models, which are dataclasses and pydantic models: written as JSON, and read back by an annotation.
 
-One rule for every place that keeps a value. A model is written as the JSON object of its fields. A model inside it is written the same
-way, an enum as its value, a date or a time in ISO 8601, a UUID and a Decimal as text, bytes in base64, a timedelta in seconds, a set
-or a tuple as a list. An annotation that names the model gives it back; without one the reader gets the JSON object as a dict.
+Every place that stores a value follows this rule. A pydantic model is written by its own `model_dump`, in JSON mode. A dataclass is written
+as the JSON object of its fields. Inside a dataclass, a model is written in the same way, an enum as its value, a date or a time in
+ISO 8601, a UUID and a Decimal as text, bytes in base64, a timedelta in seconds, a set or a tuple as a list. If the reader's annotation
+names the model, the reader gets the model back; without an annotation it gets the JSON object as a dict.
 
-pydantic is never imported here: a class with the two methods of a pydantic model counts as one.
+This module does not import pydantic: a class with the methods `model_dump` and `model_validate_json` counts as a pydantic model.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _READ: Final[dict[Any, tuple[type | tuple[type, ...], Callable[[Any], Any]]]] = 
 
 
 class Unwritable(TypeError):
-    """A value cannot be written; the error has its type, and its path in the whole value."""
+    """A value cannot be written. `kind` is its type, `path` its path in the whole value, and `why` a further explanation, or empty."""
 
     def __init__(self, kind: str, path: str, why: str = "") -> None:
         super().__init__(f"{kind} at {shown_path(path)} cannot be written{why}")
@@ -56,14 +57,14 @@ class Unwritable(TypeError):
 
 
 class Unfitting(ValueError):
-    """A JSON value does not fit the model that an annotation names."""
+    """A JSON value does not fit the model or type that an annotation names."""
 
     def __init__(self, why: str, path: str) -> None:
         super().__init__(f"{why} (at {shown_path(path)})")
 
 
 def shown_path(path: str) -> str:
-    """A path as people read it: `$` is the whole value."""
+    """A path as error messages show it, such as `$.items[0]`; `$` is the whole value."""
     return f"${path}"
 
 
@@ -81,7 +82,8 @@ def is_model(kind: Any) -> bool:
 
 
 def models_in(value: Any) -> list[type]:
-    """The classes of the models in a value, but not of those inside a model. The value may contain itself, and have any depth."""
+    """The classes of the models in a value: the value itself, or models in its dicts, lists and tuples, at any depth. Models inside a model
+    are left out. The value may contain itself."""
     found: list[type] = []
     met: set[int] = set()
     below: list[Any] = [value]
@@ -104,7 +106,8 @@ def models_in(value: Any) -> list[type]:
 
 
 def as_json(value: Any, path: str = "") -> Any:
-    """A model, or a value inside a model, as JSON values."""
+    """A model, or a value inside a model, as JSON values. `path` is its path in the whole value. Raises Unwritable for a value of a type
+    that the rule of this module does not name."""
     kind = type(value)
     if kind in _SCALARS:
         return value
@@ -127,12 +130,13 @@ def as_json(value: Any, path: str = "") -> Any:
 def _dumped(value: Any, path: str) -> Any:
     try:
         return value.model_dump(mode="json", by_alias=True, round_trip=True)
-    except ValueError as error:  # pydantic's own error of serialization is one
+    except ValueError as error:  # pydantic's PydanticSerializationError is a ValueError
         raise Unwritable(type(value).__name__, path, f": {error}") from None
 
 
 def _key(key: Any, path: str) -> str:
-    """JSON has text for keys; numbers and the like are written as `json.dumps` writes them."""
+    """A key of a mapping as text, because keys in JSON are text. A number, a bool and None become what `json.dumps` writes. Raises
+    Unwritable for a key that is a list or an object in JSON."""
     plain = as_json(key, path)
     if isinstance(plain, str):
         return plain
@@ -142,7 +146,8 @@ def _key(key: Any, path: str) -> str:
 
 
 def without_models(value: Any, path: str = "") -> Any:
-    """The value, with each dataclass and each pydantic model in it written as JSON. A value without these is returned unchanged."""
+    """The value, with each dataclass and each pydantic model in it written as JSON. A tuple that contains one becomes a list. A value
+    without models is returned unchanged."""
     if not models_in(value):
         return value
     if isinstance(value, dict):
@@ -153,7 +158,8 @@ def without_models(value: Any, path: str = "") -> Any:
 
 
 def first_unwritable(value: Any, known: Callable[[Any], bool], path: str = "") -> Unwritable | None:
-    """The first part of a value that a writer does not know, for its error message. Parts of a model follow the rule of models."""
+    """The first part of a value that a writer cannot write, for its error message; None if it can write all parts. `known` says whether the
+    writer can write a value that is no dict, list or tuple. A model is a part that can be written if `as_json` accepts it."""
     if isinstance(value, dict):
         inside = [(item, f"{path}[{key!r}]") for key, item in value.items()]
     elif isinstance(value, list | tuple):
@@ -175,7 +181,7 @@ def first_unwritable(value: Any, known: Callable[[Any], bool], path: str = "") -
 
 
 def names_models(hint: Any) -> bool:
-    """Whether an annotation names a dataclass or a pydantic model, at any depth outside other classes."""
+    """Whether an annotation is a dataclass or a pydantic model, or has one among its type arguments, at any depth."""
     try:
         return _names_models(hint)
     except TypeError:  # an annotation that cannot be hashed names no model
@@ -189,8 +195,9 @@ def _names_models(hint: Any) -> bool:
 
 
 def typed(value: Any, hint: Any, path: str = "", known: Mapping[Any, Any] | None = None) -> Any:
-    """A value that was read, converted to its annotation. A value that is not a JSON object stays as it is, even if the annotation is a
-    model."""
+    """A value that was read from JSON, converted to its annotation. Raises Unfitting if the value does not fit a model, an enum or a type
+    that the rule of this module names. None, and a value for which the annotation has no conversion, are returned as they are: for
+    example a list where the annotation is a dataclass. `known` has the types that type variables stand for."""
     hint = _meant(hint, known)
     if value is None or hint is Any:
         return value
@@ -213,7 +220,7 @@ def typed(value: Any, hint: Any, path: str = "", known: Mapping[Any, Any] | None
 
 
 def _meant(hint: Any, known: Mapping[Any, Any] | None = None) -> Any:
-    """The annotation behind aliases, new types, `Annotated` and type variables."""
+    """The annotation that an alias, a NewType, `Annotated` or a type variable stands for; any other annotation as it is."""
     while True:
         if get_origin(hint) is Annotated:
             hint = get_args(hint)[0]
@@ -243,7 +250,7 @@ def _one(value: Any, hint: Any, path: str) -> Any:
 
 
 def _key_of(key: Any, hint: Any, path: str, known: Mapping[Any, Any] | None) -> Any:
-    """A key, which may have been a number before JSON made it text."""
+    """A key, converted to its annotation. If the annotation is int, digits become a number again: JSON has written the number as text."""
     if isinstance(key, str) and _meant(hint, known) is int and key.lstrip("-").isdigit():
         return int(key)
     return typed(key, hint, path, known)
@@ -259,18 +266,19 @@ def _made(make: Callable[[Any], Any], value: Any, path: str) -> Any:
 def _validated(value: Any, hint: Any, path: str) -> Any:
     try:
         text = json.dumps(value)
-    except TypeError:  # a dict that is not a model may hold values that JSON cannot hold
+    except TypeError:  # a dict may contain values that JSON cannot write
         check, given = hint.model_validate, value
     else:
         check, given = hint.model_validate_json, text
     try:
         return check(given)
-    except ValueError as error:  # pydantic's ValidationError is one
+    except ValueError as error:  # pydantic's ValidationError is a ValueError
         raise Unfitting(f"{hint.__name__}: {_in_one_line(error)}", path) from None
 
 
 def _in_one_line(error: ValueError) -> str:
-    """pydantic's message on one line, without its links and without the input."""
+    """The first five problems that pydantic found, on one line, without its links and without the input. For another ValueError: the first
+    200 characters of its message."""
     try:
         found: Any = error.errors(include_input=False, include_url=False)  # type: ignore[attr-defined]
         return "; ".join(f"{'.'.join(map(str, one['loc'])) or 'the value'}: {one['msg']}" for one in found[:5])
@@ -301,7 +309,7 @@ def _built(value: Mapping[str, Any], kind: Any, path: str, known: Mapping[Any, A
 
 @lru_cache(maxsize=1024)
 def _fields(kind: Any) -> dict[str, Any]:
-    """The annotations of a dataclass by field; an annotation that cannot be resolved is left out."""
+    """The annotations of a dataclass by field; an annotation that cannot be resolved becomes Any."""
     found: dict[str, Any] = {}
     for base in reversed(kind.__mro__):
         names = vars(sys.modules[base.__module__]) if base.__module__ in sys.modules else {}
@@ -311,7 +319,8 @@ def _fields(kind: Any) -> dict[str, Any]:
 
 
 def resolved(hint: Any, names: Mapping[str, Any], local: Mapping[str, Any]) -> Any:
-    """The object that an annotation means, if the annotation is text; Any if the object is not found."""
+    """The object that an annotation stands for. Text is evaluated with these names; if that fails, the result is Any. An annotation that is
+    not text is returned as it is."""
     if isinstance(hint, str):
         try:
             return eval(_compiled(hint), dict(names), dict(local))  # evaluate the author's own annotation, as the interpreter would do it
@@ -326,7 +335,9 @@ def _compiled(text: str) -> types.CodeType:
 
 
 def _any_of(value: Any, parts: Sequence[Any], path: str, known: Mapping[Any, Any] | None) -> Any:
-    """The part of a union that a value fits. For a JSON object, first the model with exactly these fields, then any model that takes it."""
+    """The value, converted to the first member of a union that it fits. For a JSON object, models with exactly its keys are tried first.
+    If the union has one member besides None, or the value is a JSON object and `dict` is not a member, raises the Unfitting of the first
+    member that refuses. Otherwise a value that fits no member is returned as it is."""
     meant = [part for part in (_meant(part, known) for part in parts) if part is not type(None)]
     if any(part is type(value) for part in meant if not isinstance(value, dict)):
         return value

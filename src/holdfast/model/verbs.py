@@ -1,8 +1,8 @@
-"""The verbs: every durable transition as a write that decides purely and that a store commits.
+"""The verbs: each change of an execution is an object with a method `decide`, and a store commits what it decides.
 
-`decide(view, now, seal)` returns the change and the answer, or raises the caller's error. A store may call it again on newer rows, so
-it must not keep anything. Here are the writes of runners and handlers; starts.py has the write that makes an execution, outside.py the
-writes of all other callers, and chaining.py the writes that follow from a write of another execution.
+`decide(view, now, seal)` returns the change (None if nothing changes) and the answer to the caller, or raises the caller's error. A store
+may call it again on newer rows, so it must have no other effect. Here are the writes of runners and handlers; starts.py has the write that
+makes an execution, outside.py the writes of all other callers, and follow_ups.py the writes that follow from a write to another execution.
 """
 
 from __future__ import annotations
@@ -44,15 +44,19 @@ from holdfast.model.transitions import NO_CHILDREN, Children
 
 
 class Checkpointed(msgspec.Struct, frozen=True, gc=False):
-    """The answer to a checkpoint: the next token (none when it closed the execution) and what changed since the last one."""
+    """The answer to a checkpoint."""
 
     token: Position | None
+    """The token of the next checkpoint; None if the execution is closed."""
     operations: tuple[Operation, ...]
+    """The operations that changed since the last checkpoint."""
     revision: int
+    """The execution's revision after the checkpoint."""
 
 
 _UNREADABLE = (CodecFailed.__name__, StoreBroken.__name__, RowDamaged.__name__, WriteFailed.__name__)
-"""Errors that prevent an invocation and that its function did not cause. After a person has mended the cause, the execution continues."""
+"""Errors that make an invocation fail and that its function did not cause. The execution is quarantined; after a person has removed the
+cause and released it, it continues."""
 
 Answer = Started | Checkpointed | Execution
 Decision = tuple[Change | None, Answer]
@@ -67,16 +71,23 @@ class Write(Protocol):
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False):
-    """Take a ready execution, or one whose runner is dead."""
+    """Claim a ready execution, or take over one whose runner is dead."""
 
     execution: str
     by: Claimant
     dead: frozenset[str] = frozenset()
+    """The runners that are dead."""
     alone: bool = False
-    """Whether the runner runs nothing else, so that it may take a suspect: if the runner dies, the suspect is the cause."""
+    """Whether the runner runs nothing else. Only then it may claim an execution whose runners died before (`life.SUSPECT_DEATHS`): if this
+    runner dies too, that execution is the cause."""
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """Begin a new invocation. A takeover also writes the end of the dead invocation, in the same change."""
+        """Begin a new invocation. A takeover also adds the end of the dead invocation, in the same change. Raises LeaseLost if the
+        execution is neither ready nor has a dead runner.
+
+        In some cases the execution is changed, but not claimed: if it was closing, if its deadline has passed, if its payloads cannot be
+        read, or if its runners died too often. The answer is the header after the change.
+        """
         header = view.header
         abandoned = header.runner in self.dead
         draft = Draft(view, now)
@@ -111,13 +122,15 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
 
 
 class Admit(msgspec.Struct, frozen=True, gc=False):
-    """Give a queued execution a slot, and let a runner take it in the same write. Only a store makes this write: it sees the lanes."""
+    """Give a queued execution a slot, and let a runner claim it in the same write. Only a store makes this write, because it has the
+    lanes."""
 
     execution: str
     by: Claimant
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """Admit the execution. If its time is over, it is closed instead."""
+        """Admit the execution. If its deadline has passed, it is closed instead; if its payloads cannot be read, it is quarantined. Raises
+        LeaseLost if it is not queued any more."""
         header = view.header
         if header.state is not State.QUEUED:
             raise LeaseLost("The execution is not queued any more.")
@@ -140,19 +153,26 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False):
     """Apply a handler's updates, all or none."""
 
     at: Position
+    """The content of the checkpoint token."""
     updates: tuple[Update, ...]
     client_token: str | None = None
+    """The ClientToken of the request, by which a repeated request is recognised; None if it has none."""
     children: Children = NO_CHILDREN
     charges: tuple[Charge, ...] = ()
+    """What the checkpoint adds to shared counters."""
     ledger: tuple[LedgerEntry, ...] = ()
+    """Entries of the ledger that are written with the checkpoint."""
 
     @property
     def execution(self) -> str:
-        """The execution the token is for."""
+        """The id of the execution that the token is for."""
         return self.at.execution
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """Apply the updates. A repeated request gets the same next token; any other old token is refused."""
+        """Apply the updates. A repeated request with the same ClientToken gets the same next token again.
+
+        Raises LeaseLost if another invocation owns the execution now, and InvalidToken if the token was used before.
+        """
         header, at = view.header, self.at
         client = self.client_token and f"{at.epoch}.{at.sequence}.{codec.storable(self.client_token)}"
         if client and client == header.client:
@@ -199,27 +219,32 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False):
         header, at = view.header, self.at
         token = None
         if header.status is ExecutionStatus.RUNNING:
-            # Also after a takeover: the request was accepted, and the next one will learn that the token is dead.
+            # Also after a takeover: this request was accepted. The next request with this token will be refused.
             token = Position(header.id, at.epoch, at.sequence + 1, header.client_revision)
         return Checkpointed(token, tuple(sorted(view.newer(at.revision), key=_changed_at)), header.client_revision)
 
 
 class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """An invocation ended: close the execution, suspend it, or try again later."""
+    """An invocation ended: close the execution, suspend it, try again later, or quarantine it."""
 
     execution: str
     epoch: int
     invocation: str
     seen: int
+    """The last revision that the invocation saw."""
     outcome: Outcome
     jitter: float = 1.0
+    """A random number between 0 and 1 for the delay of the next try."""
     by: Claimant | None = None
+    """The runner that claims the execution again in the same write, if it is ready; None: no runner."""
     successor: str | None = None
-    """The id of the execution that continues this one, if the outcome asks for that."""
+    """The id for the execution that continues this one, if the outcome is CONTINUED; else None."""
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """Write the end of the invocation. For a suspension, the revision that the handler saw is compared with the present one, so that no
-        wake-up is lost."""
+        """Add the end of the invocation. Raises LeaseLost if another invocation owns the execution now, or it is closed.
+
+        An invocation that ended to wait may not have seen the latest changes. Then the execution is not suspended, but ready at once.
+        """
         header = view.header
         draft = Draft(view, now)
         if header.state is State.CLOSING and header.invocation == self.invocation:
@@ -231,7 +256,7 @@ class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return life.claimed_now(self._told(draft, self._ended(draft, view, now)), self.by, now)
 
     def _told(self, draft: Draft, change: Change) -> Change:
-        """Add to the end of the invocation the summary for people, and the amounts for the lanes of the execution."""
+        """The change, with the summary for people, the mark `parked`, and the amounts for the lanes of the execution."""
         place, outcome = draft.header.place, self.outcome
         if outcome.summary is not None and change.header.status is ExecutionStatus.SUCCEEDED:
             told = summary.ended(change.header.summary, outcome.summary)
@@ -276,7 +301,7 @@ class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
                 assert_never(outcome.status)
 
     def _succeed(self, draft: Draft) -> Change:
-        """Close the execution as succeeded. If its result cannot be stored, the execution fails."""
+        """Close the execution as succeeded, or continue it as its successor. If its result cannot be stored, the execution fails."""
         result = self.outcome.result
         try:
             if self.outcome.status is OutcomeStatus.CONTINUED and self.successor is not None:
@@ -289,22 +314,24 @@ class Settle(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     def _suspend(self, draft: Draft, view: View, now: int) -> Change:
         header = draft.header
-        # Every write moves the header's revision, a heartbeat too; only a changed operation matters to the handler.
+        # Every write increases the header's revision, even a heartbeat. Only changed operations matter to the handler.
         unseen = header.revision > self.seen and any(True for _ in view.newer(self.seen))
         if not header.pending and not unseen and not self._served(view):
             return life.close(draft, ExecutionStatus.FAILED, codec.failure_text(life.NOTHING_PENDING))
         if header.deadline <= now:
             return life.time_out(draft)
         fired = header.due_at is not None and header.due_at <= now and life.fire(draft, view, now)
-        # A step that became ready during this invocation has no timer left. If the handler ended without starting it, it is invoked again.
+        # A step that became ready during this invocation has no timer left to wake the execution. If the handler ended without starting the
+        # step, it is invoked again.
         again = not header.pending or unseen or fired or view.has_ready(header.seen)
         state = State.READY if again else State.SUSPENDED
         return draft.done(state=state, ready_at=draft.at, runner=None, invocation=None, seen=self.seen, failures=0, deaths=0)
 
     def _served(self, view: View) -> bool:
-        """Whether the service closed an operation since the last invocation. The handler may have decided to wait before it saw that.
+        """Whether the engine closed an operation since the last invocation. The handler may have decided to wait before it saw the end of
+        that operation.
 
-        The official SDK does so (its issue 213). One more invocation lets the handler continue; `seen` moves, so there is only one.
+        AWS's SDK does so (its issue 213). One more invocation lets the handler continue. `seen` grows, so there is only one more.
         """
         closed = (op for op in view.newer(view.header.seen) if op.ended_at is not None)
         return any(op.type in SERVED for op in closed)

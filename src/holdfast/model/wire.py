@@ -1,7 +1,7 @@
-"""The wire: operations, updates, invocations and their outputs as AWS's SDKs and clients read and write them.
+"""The wire: operations, updates, invocations and their outputs in the JSON form that AWS's SDKs and clients read and write.
 
-Pure conversions. One operation has two encodings: in an invocation's event its times are integer milliseconds, in the API's answers
-they are seconds. This module checks the shape of what comes in; transitions.py checks what an update may do.
+An operation has two forms: in an invocation's event its times are integer milliseconds, and in the API's answers they are seconds. This
+module checks the members and types of what it reads; transitions.py checks what an update may do.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from typing import Annotated, Any, Final, NamedTuple, assert_never
 import msgspec
 from msgspec import Meta, Struct
 
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import Execution, Outcome, OutcomeStatus
 from holdfast.model.operations import Action, Failure, Operation, Status, Type, Update
 
 Wire = dict[str, Any]
 Times = Callable[[int], int | float]
-"""How a time in milliseconds is written."""
+"""Converts a time from milliseconds to the unit in which it is sent: `milliseconds` or `seconds`."""
 
 MALFORMED: Final = "InvalidParameterValueException"
 """The error type of an execution whose handler returned an output of a wrong form."""
 
 
 def milliseconds(at: int) -> int:
-    """The times of an invocation's event."""
+    """A time as the event of an invocation has it: in milliseconds."""
     return at
 
 
 def seconds(at: int) -> float:
-    """The times of the API."""
+    """A time as the answers of the API have it: in seconds."""
     return at / 1000
 
 
@@ -40,7 +40,8 @@ def seconds(at: int) -> float:
 
 
 def execution_to_wire(header: Execution, payload: str | None, times: Times) -> Wire:
-    """The EXECUTION operation, which comes before all others: its id is the last segment of the ARN."""
+    """The EXECUTION operation, which comes before all others. Its id is the last segment of the ARN. `payload` is the execution's input;
+    None leaves it out."""
     wire: Wire = {
         "Id": header.id,
         "Type": Type.EXECUTION.value,
@@ -56,7 +57,7 @@ def execution_to_wire(header: Execution, payload: str | None, times: Times) -> W
 
 
 def operation_to_wire(operation: Operation, times: Times) -> Wire:
-    """One operation; unset members are left out, its details never are."""
+    """An operation as it is sent. Members without a value are left out; the member with its details is there even if it is empty."""
     wire: Wire = {
         "Id": operation.id,
         "Type": operation.type.value,
@@ -98,7 +99,7 @@ def _details(operation: Operation, times: Times) -> tuple[str, Wire]:
 
 
 def failure_to_wire(failure: Failure) -> Wire:
-    """An ErrorObject."""
+    """An error as AWS's ErrorObject."""
     wire: Wire = msgspec.to_builtins(failure)
     if failure.stack_trace is not None:
         wire["StackTrace"] = list(failure.stack_trace)
@@ -106,9 +107,10 @@ def failure_to_wire(failure: Failure) -> Wire:
 
 
 def invocation_to_wire(arn: str, token: str, operations: Iterable[Wire], marker: str = "", updated: Iterable[str] = ()) -> Wire:
-    """The event a handler is invoked with.
+    """The event that a handler is invoked with.
 
-    A marker says that there are more operations to be fetched; `updated` are those that the service changed since the last invocation.
+    `marker` is the marker of the next page of operations; empty if there is none. `updated` has the ids of the operations that the service
+    changed since the last invocation.
     """
     state = {"Operations": list(operations), "NextMarker": marker}
     return {"DurableExecutionArn": arn, "CheckpointToken": token, "InitialExecutionState": state, "UpdatedOperationIds": list(updated)}
@@ -196,9 +198,9 @@ class _Update(Struct, rename="pascal"):
 
 
 def update_from_wire(wire: object) -> Update:
-    """Read an update; the error for a wrong shape names the member."""
+    """Read an update. Raises InvalidParameter, which names the wrong member, if it does not have the form of an update."""
     try:
-        sent = reading.converted(wire, _Update)
+        sent = json_structs.converted(wire, _Update)
     except msgspec.ValidationError as error:
         raise InvalidParameter(f"Not an operation update: {error}") from None
     return _update(sent)
@@ -237,18 +239,19 @@ class _Checkpoint(Struct, rename="pascal"):
 
 
 class CheckpointAsked(NamedTuple):
-    """What a CheckpointDurableExecution request says."""
+    """The content of a CheckpointDurableExecution request."""
 
     token: str
     updates: tuple[Update, ...]
     client_token: str | None
 
 
-_checkpoint_decoder = reading.decoder(_Checkpoint)
+_checkpoint_decoder = json_structs.decoder(_Checkpoint)
 
 
 def checkpoint_from_json(body: bytes) -> CheckpointAsked:
-    """Read the body of a checkpoint in one pass. Raises msgspec.DecodeError if the body is not JSON."""
+    """Read the body of a checkpoint request. Raises msgspec.DecodeError if the body is not JSON, and InvalidParameter if it does not have
+    the form of such a request."""
     try:
         sent = _checkpoint_decoder.decode(body)
     except msgspec.ValidationError as error:
@@ -257,15 +260,15 @@ def checkpoint_from_json(body: bytes) -> CheckpointAsked:
 
 
 def failure_from_wire(wire: object) -> Failure:
-    """Read an ErrorObject; None becomes an error without any member."""
+    """Read an ErrorObject. None becomes an error without any member. Raises InvalidParameter if it does not have the form of one."""
     try:
-        return reading.converted({} if wire is None else wire, Failure)
+        return json_structs.converted({} if wire is None else wire, Failure)
     except msgspec.ValidationError as error:
         raise InvalidParameter(f"Not an error object: {error}") from None
 
 
 class _Details(Struct, rename="pascal"):
-    """What the details of all kinds of operation may hold; each kind sends its own."""
+    """All members that the details of operations may have. Each type of operation sends only some of them."""
 
     attempt: int | None = None
     next_attempt_timestamp: Any = None
@@ -295,12 +298,13 @@ class _Operation(Struct, rename="pascal"):
 
 
 def operation_from_wire(wire: object, revision: int = 0) -> Operation:
-    """Read an operation as a service sends it. Its times are integer milliseconds in an event, and datetimes in boto3's answers.
+    """Read an operation as the service sends it. Its times are integer milliseconds in an event, and datetimes in boto3's answers. Raises
+    InvalidParameter if it does not have the form of an operation.
 
     The input of an execution becomes the `result` of its EXECUTION operation.
     """
     try:
-        sent = reading.converted(wire, _Operation)
+        sent = json_structs.converted(wire, _Operation)
     except msgspec.ValidationError as error:
         raise InvalidParameter(f"Not an operation: {error}") from None
     details = (
@@ -339,7 +343,8 @@ def _instant(sent: Any) -> int | None:
 
 
 def outcome_from_wire(output: object) -> Outcome:
-    """The outcome that a handler returned. Anything else fails the execution at once, because another try would return the same."""
+    """The outcome that a handler's output describes. For an output of a wrong form it is FAILED, and the execution fails at once: another
+    try would give the same output."""
     if not isinstance(output, Mapping):
         return _malformed(f"The handler returned {type(output).__name__} instead of an object with a Status.")
     status, result, error = output.get("Status"), output.get("Result"), output.get("Error")

@@ -1,4 +1,4 @@
-"""What msgspec says about a value of the wrong kind, in words that a person who writes settings knows."""
+"""Rewrites msgspec's error about a value of a wrong type in the words of people who write settings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WORDS: Final = {
 
 
 def wrong_value(error: msgspec.ValidationError, kind: Any) -> str:
-    """What is wrong, without a full stop: "`memory_mb` is a text, and must be a whole number"."""
+    """What is wrong, without a full stop: "`memory_mb` is a text, and must be a whole number". `kind` is the type that msgspec expected."""
     found = _FORM.fullmatch(str(error))
     assert found is not None
     path = (found["path"] or "").lstrip(".")
@@ -43,7 +43,7 @@ def wrong_value(error: msgspec.ValidationError, kind: Any) -> str:
 
 
 def _allowed(kind: Any, path: str) -> tuple[str, ...]:
-    """The words of a setting that has only some; empty if the path leads elsewhere."""
+    """The allowed texts of a setting whose type is a Literal; empty for any other setting."""
     for name in path.split("."):
         try:
             kind = get_type_hints(kind)[name]

@@ -3,8 +3,9 @@
     id: 12
     data: {"version":"0","id":"…","detail-type":"Durable Execution Status Change",…}
 
-`?pattern=` is an event pattern. The header Last-Event-ID (a browser sends it by itself) or `?last_event_id=` continues after that signal.
-An event with the name `gap` tells the client that it may have missed some signals.
+`?pattern=` is an event pattern: only events that match it are sent. The header Last-Event-ID (which a browser sends by itself) or
+`?last_event_id=` asks for the signals after the one with this id. An event with the name `gap` tells the client that it may have missed
+some signals.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ _POLICY: Final = Policy("StreamEvents", Needs.VIEW, Reach.HANDLER, waits=Waits.S
 
 
 class Events:
-    """The handler of the stream. Close the broadcaster when the server shuts down: nothing else ends the streams."""
+    """The handler of the stream. The server must close the broadcaster when it shuts down, because open streams do not end by
+    themselves."""
 
     def __init__(self, broadcaster: Broadcaster, store: Store, *, heartbeat_seconds: float = sse.HEARTBEAT_SECONDS) -> None:
         self._broadcaster = broadcaster
@@ -50,7 +52,7 @@ class Events:
         return await self._begun(request, stream=False)
 
     async def stream(self, request: Request) -> Reply:
-        """A stream of signals."""
+        """A stream of signals, as server-sent events."""
         return await self._begun(request, stream=True)
 
     async def _begun(self, request: Request, *, stream: bool) -> Reply:
@@ -76,7 +78,8 @@ class Events:
                     yield text
 
     async def _text(self, signal: StatusSignal, pattern: Pattern | None, tenant: str | None) -> bytes | None:
-        """A signal as it is sent, if the client wants it and may see it."""
+        """The bytes to send for a signal; None if it does not match the pattern, or if `tenant` is given and is not the tenant of its
+        execution."""
         event = event_of(signal)
         if pattern is not None and not pattern.matches(event):
             return None
@@ -90,13 +93,13 @@ class Events:
 def _asked(request: Request) -> tuple[Pattern | None, int | None]:
     unknown = sorted(request.field_names - {"pattern", "last_event_id"})
     if unknown:
-        raise InvalidParameter(f"{unknown[0]!r} is not a parameter of {PATH}. There are pattern and last_event_id.")
+        raise InvalidParameter(f"{unknown[0]!r} is not a parameter of {PATH}. The parameters are pattern and last_event_id.")
     pattern = request.text("pattern")
     return None if pattern is None else Pattern(pattern), sse.last_event_id(request)
 
 
 def _refusal(error: HoldfastError) -> Reply:
-    """The refusal of a stream. If the server has a problem, the reply tells the client to try again; if the request is wrong, it does
-    not."""
+    """The reply if a stream cannot begin: 400 if the request is wrong, else 503 with the header Retry-After, because the server has a
+    problem."""
     body = {"error": error.code, "message": str(error)}
     return json_reply(body, 400) if isinstance(error, Rejected) else json_reply(body, 503, (_COME_BACK,))

@@ -13,16 +13,16 @@ from holdfast.web.routing import Route
 
 
 class Metrics:
-    """The handler of metrics. `text` writes them."""
+    """The handler of metrics. `text` returns all metrics in Prometheus's text format; it may block."""
 
     def __init__(self, text: Callable[[], str]) -> None:
         self._text = text
 
     def routes(self) -> list[Route]:
-        """Its route. Metrics are sums over all tenants, so no tenant may read them."""
+        """The route of this handler. Metrics are sums over all tenants, so a caller who belongs to one tenant is refused."""
         return [Route("GET", "/metrics", self.get, Policy("Metrics", Needs.VIEW, Reach.NONE))]
 
     async def get(self, request: Request) -> Reply:
-        """All metrics. A thread writes them, because the store is asked how much work waits."""
+        """All metrics. They are made in a thread, because the store is asked how much work waits."""
         text = await in_thread(Purpose.STORE, self._text)
         return Reply(200, text.encode(), ((b"content-type", CONTENT_TYPE.encode()),))

@@ -83,31 +83,32 @@ class ScheduleRoutes:
         return self._told(state, 201)
 
     async def remove(self, request: Request) -> Reply:
-        """Remove a schedule. Executions that it started go on."""
+        """Remove a schedule. Executions that it started continue."""
         verbs = self._verbs(request)
         state = await in_thread(Purpose.STORE, verbs.get, request.label)
         await in_thread(Purpose.STORE, verbs.remove, request.label)
         return document_reply({"removed": state.name})
 
     async def pause(self, request: Request) -> Reply:
-        """Pause a schedule: it starts nothing until it is resumed."""
+        """Pause a schedule: nothing that is due is started until it is resumed. `run-now` and `backfill` still start occurrences."""
         _nothing(request)
         return self._told(await self._changed(lambda: self._verbs(request).pause(request.label)))
 
     async def resume(self, request: Request) -> Reply:
-        """Resume a schedule. With `"catch_up": true`, what was due during the pause is started, as far as the schedule's policy says."""
+        """Resume a schedule. With `"catch_up": true`, the schedule's catch-up policy decides which occurrences of the pause are started."""
         catch_up = _body(request, "catch_up").get("catch_up", False)
         if not isinstance(catch_up, bool):
             raise InvalidRequest("`catch_up` must be true or false.")
         return self._told(await self._changed(lambda: self._verbs(request).resume(request.label, catch_up=catch_up)))
 
     async def run_now(self, request: Request) -> Reply:
-        """Ask for one run now."""
+        """Ask for one occurrence now. A runner starts it after the reply."""
         _nothing(request)
         return self._told(await self._changed(lambda: self._verbs(request).run_now(request.label)), 202)
 
     async def backfill(self, request: Request) -> Reply:
-        """Ask for what was due from `from` up to `to`: times with their zones, or dates, which are midnights in the schedule's zone."""
+        """Ask for the occurrences that were due from `from` on and before `to`: times with their zones, or dates, which are midnights in
+        the schedule's zone. A runner starts them after the reply."""
         body = _body(request, "from", "to")
         begin, end = _text(body, "from"), _text(body, "to")
         counted: list[int] = []
@@ -157,7 +158,7 @@ def _body(request: Request, *known: str) -> dict[str, Any]:
 
 def _nothing(request: Request) -> None:
     if _body(request):
-        raise InvalidRequest("This request has no body.")
+        raise InvalidRequest("Send this request without a body.")
 
 
 def _text(body: dict[str, Any], key: str) -> str:

@@ -18,11 +18,12 @@ from holdfast.store.seam import Store
 from holdfast.web.routing import Route
 
 STREAM: Final = "events"
-"""The name of the subscriber that is the stream of events; no sink may have it."""
+"""The name of the subscriber for the stream of events. No sink may have this name."""
 
 
 class ServerSubscribers:
-    """Use it with `async with`, around the engine that delivers to the subscribers."""
+    """All subscribers of one server. Use it with `async with`, around the engine that delivers signals to the subscribers. At the end, the
+    streams and the connections of webhooks are closed."""
 
     def __init__(self, sinks: Mapping[str, Subscriber]) -> None:
         if STREAM in sinks:
@@ -33,7 +34,7 @@ class ServerSubscribers:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str] | None, environment: Mapping[str, str], clock: Clock) -> ServerSubscribers:
-        """The subscribers, with the sinks of a file (signals.sink_addresses) if there is one."""
+        """The subscribers with the sinks that the file `path` describes (signals.sink_addresses); None: there are no sinks."""
         return cls({} if path is None else read_sinks(path, environment, clock))
 
     def routes(self, store: Store) -> list[Route]:
@@ -41,12 +42,12 @@ class ServerSubscribers:
         return Events(self._broadcaster, store).routes()
 
     def dead_letters(self, most: int) -> dict[str, list[dict[str, Any]]]:
-        """The newest signals that each sink gave up, by the sink's name. Blocks."""
+        """For each sink, by its name: the newest signals that it could not deliver and gave up, at most `most`. Blocks."""
         sinks: Mapping[str, object] = self._sinks
         return {name: sink.dead_letters(most) for name, sink in sinks.items() if isinstance(sink, Sink)}
 
     def end(self) -> None:
-        """End the streams: a server that shuts down would wait for them."""
+        """End all streams of events. Without this, a server that shuts down would wait for them."""
         self._broadcaster.close()
 
     async def __aenter__(self) -> ServerSubscribers:

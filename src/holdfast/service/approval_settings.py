@@ -1,5 +1,5 @@
-"""Reads from `holdfast.toml` the groups of persons ([groups]), what each risk demands ([risks.high]), and the address with which links
-begin (link_base)."""
+"""Reads settings about approvals from `holdfast.toml`: the groups of persons ([groups]), what each risk demands ([risks.high]), and the
+address with which links to approvals begin (policy.link_base)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.errors import InvalidParameter
 from holdfast.workers.demands import MOST_VOTES
 from holdfast.workers.policy import Policy, Risk, RiskRule
@@ -21,7 +21,8 @@ _LONGEST: Final = 256
 
 
 def with_people(policy: Policy, told: Mapping[str, Any], path: Path) -> Policy:
-    """The policy with the groups and risks of a file."""
+    """The policy with the groups and risks of a file. `told` is the content of the file, and `path` its path. Raises InvalidParameter if
+    one of these settings is wrong."""
     if policy.link_base is not None:
         _check_base(policy.link_base, path)
     groups = _groups(told.get("groups", {}), path)
@@ -29,7 +30,7 @@ def with_people(policy: Policy, told: Mapping[str, Any], path: Path) -> Policy:
 
 
 def _check_base(base: str, path: Path) -> None:
-    """Refuse an address after which a path cannot be written."""
+    """Raise InvalidParameter if an address is not http or https, has no host, or has a user name, `?` or `#`."""
     try:
         parts = urlsplit(base)
         fits = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and not (parts.username or parts.password)
@@ -41,7 +42,7 @@ def _check_base(base: str, path: Path) -> None:
 
 def _groups(told: Any, path: Path) -> dict[str, tuple[str, ...]]:
     try:
-        groups = reading.converted(told, dict[str, tuple[str, ...]])
+        groups = json_structs.converted(told, dict[str, tuple[str, ...]])
     except msgspec.ValidationError as error:
         raise InvalidParameter(f'{path}: [groups] is wrong: {error}. Write a list of persons for each group: leads = ["ann"].') from None
     if len(groups) > _MOST_GROUPS:
@@ -71,7 +72,7 @@ def _risks(told: Any, groups: Mapping[str, tuple[str, ...]], path: Path) -> dict
                 f"it may have {', '.join(RiskRule.__struct_fields__)}."
             )
         try:
-            rule = reading.converted(table, RiskRule)
+            rule = json_structs.converted(table, RiskRule)
         except msgspec.ValidationError as error:
             raise InvalidParameter(f"{path}: risks.{name} is wrong: {error}.") from None
         if not 1 <= rule.votes <= MOST_VOTES:

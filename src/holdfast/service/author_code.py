@@ -1,4 +1,5 @@
-"""The code of a worker's file that would run outside the sandbox: its tools, their folder and files. The file is read, never run."""
+"""Finds the code of a worker's file that would run outside the sandbox: its tools, with their folder and files. The file is read, not
+run."""
 
 from __future__ import annotations
 
@@ -13,22 +14,25 @@ from holdfast.workers.tools.declarations import Declared, declarations_of
 
 
 class AuthorCode(msgspec.Struct, frozen=True, kw_only=True):
-    """The tools of a worker's file. A tool's process imports the whole file and what the file imports."""
+    """The tools that a worker's file declares. The process of a tool imports the whole file, and what the file imports."""
 
     folder: Path
+    """The folder of the code. The user must trust it, unless `ready` is true."""
     tools: tuple[Declared, ...]
     files: tuple[Path, ...]
+    """The files that a copy of the worker's code has."""
     ready: bool
     """Whether it is a worker of Holdfast's own library, which is trusted like Holdfast itself."""
 
     @property
     def told(self) -> str:
-        """The tools and the secrets that each may read, as the question to the user shows them."""
+        """The tools, each with the secrets that it may read, in words: "send_mail with SMTP_KEY, search"."""
         return ", ".join(f"{tool.name} with {', '.join(tool.secrets)}" if tool.secrets else tool.name for tool in self.tools)
 
 
 def author_code(worker: str | Path) -> AuthorCode | None:
-    """The code of a worker's file, or of a ready worker, that would run outside the sandbox; None if it has no tools of its own."""
+    """The code that would run outside the sandbox, of a worker's file or of a worker of Holdfast's library, by path or id. None if it
+    declares no tools, is a page, or there is no such file."""
     path = Path(worker)
     file = path if path.exists() else find(str(worker)) or path
     if not file.is_file() or file.suffix == ".md":  # a page is data, and has no tools

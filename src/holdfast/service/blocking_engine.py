@@ -1,4 +1,4 @@
-"""The verbs of an open engine without `await`."""
+"""The methods of an open engine and of an execution, without `await`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _check_thread(verb: str) -> None:
     if on_engine_thread():
         raise BlockingCallRefused(
             f"`{verb}` was called on a thread of the engine, where it would wait for itself. "
-            "In a handler use durable calls; to start other executions use an engine of your own process."
+            "In a handler, use durable calls; call methods of the engine from other threads of your program."
         )
 
 
@@ -39,14 +39,14 @@ def _blocking(verb: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
 
 
 class BlockingEngine:
-    """The verbs of `OpenEngine` without `await`: each call returns when its answer is there."""
+    """The methods of `OpenEngine` without `await`: each call blocks until its result is there."""
 
     def __init__(self, inner: OpenEngine, loop_thread: LoopThread) -> None:
         self._inner = inner
         self._loop_thread = loop_thread
 
     def follow(self, run_id: str, *, after: int | str = 0) -> Iterator[RunEvent]:
-        """The events of a run, as `OpenEngine.follow` gives them: `for event in engine.follow(run_id)`."""
+        """The events of a run, as in `OpenEngine.follow`: `for event in engine.follow(run_id)`. Blocks between the events."""
         _check_thread("follow")
         events = self._inner.follow(run_id, after=after)
         try:
@@ -79,7 +79,7 @@ class BlockingEngine:
 
 
 class BlockingExecution:
-    """The verbs of `OpenExecution` without `await`: each call returns when its answer is there."""
+    """The methods of `OpenExecution` without `await`: each call blocks until its result is there."""
 
     def __init__(self, inner: OpenExecution, loop_thread: LoopThread) -> None:
         self._inner = inner

@@ -32,18 +32,17 @@ from holdfast.store.seam import Filter, Store
 
 if TYPE_CHECKING:
     from holdfast.durable.execution import DurableFunction
-    from holdfast.service.approval_desk import ApprovalDesk
     from holdfast.service.pipeline_view import PipelineView
-    from holdfast.service.queue_desk import QueueDesk
     from holdfast.service.queue_places import QueuePlace
-    from holdfast.service.restart_desk import RestartDesk
     from holdfast.service.schedules import Schedules
-    from holdfast.workers.approvals import Approval
+    from holdfast.service.store_approvals import StoreApprovals
+    from holdfast.service.store_queues import StoreQueues
+    from holdfast.service.store_restarts import StoreRestarts
     from holdfast.workers.day_usage import Spent
     from holdfast.workers.events import RunEvent
     from holdfast.workers.policy import Policy
     from holdfast.workers.replay import Finished
-    from holdfast.workers.run_lookup import RunStanding
+    from holdfast.workers.run_lookup import RunView
 
 _PAGE = 200
 _ALL = 1 << 62
@@ -52,7 +51,7 @@ _RUNNER_GONE = "Its runner has died. It goes on as soon as a runner that has its
 
 
 class Client:
-    """Blocking verbs on the executions of a store. An execution is named by its ARN, its id, `function/name`, or a name that is unique."""
+    """Blocking verbs for the executions of a store. Name an execution by its ARN, its id, `function/name`, or a name that is unique."""
 
     def __init__(self, store: Store, where: str, *, clock: Clock, ids: IdSource, actor: Actor | None = None) -> None:
         self._store = store
@@ -72,9 +71,10 @@ class Client:
         ids: IdSource = id_at,
         actor: Actor | None = None,
     ) -> Client:
-        """Open the store at a path. A missing store is refused unless `create`, so that reading does not create a file.
+        """Open the store at a path, or at the address of a Postgres database. Raises StoreNotFound if there is no file at the path, unless
+        `create` is set: so reading does not make a new store.
 
-        The audit log names `actor` for each decision that is made through this client. Without an actor no decision is noted.
+        The audit log names `actor` for each decision that is made through this client. Without an actor this client writes no notes.
         """
         clock, where = clock or SystemClock(), placed(where)
         if not create and "://" not in where and not Path(where).exists():
@@ -96,7 +96,7 @@ class Client:
 
     @property
     def schedules(self) -> Schedules:
-        """The schedules of the store, and everything that an operator does with them."""
+        """The schedules of the store, with the methods of an operator."""
         from holdfast.service.schedules import Schedules
 
         return Schedules(self._store, self._clock, actor=self._actor)
@@ -108,7 +108,7 @@ class Client:
     # --- reading
 
     def list(self, wanted: Filter) -> Iterator[Execution]:
-        """Up to `wanted.limit` executions, read page by page."""
+        """At most `wanted.limit` executions that match `wanted`. They are read from the store page by page."""
         left, beyond = wanted.limit, wanted.beyond
         while left > 0:
             size = min(left, _PAGE)
@@ -120,7 +120,8 @@ class Client:
             beyond = page[-1].id
 
     def find(self, execution: str) -> Execution:
-        """The execution that a text names. Several executions of one name are an error that lists them."""
+        """The execution that a text names. Raises ExecutionNotFound if there is none, and InvalidParameter, which lists them, if several
+        executions have the name."""
         found = self._meant(execution)
         if found is None:
             raise ExecutionNotFound(f"There is no execution {execution!r} in {self._where}.")
@@ -140,28 +141,30 @@ class Client:
         if len(namesakes) > 1:
             shown = ", ".join(f"{x.function}/{x.name}" for x in namesakes[:_SHOWN_CANDIDATES])
             more = " and others" if len(namesakes) > _SHOWN_CANDIDATES else ""
-            raise InvalidParameter(f"Several executions are called {execution!r}: {shown}{more}. Say which one.")
+            raise InvalidParameter(
+                f"Several executions are called {execution!r}: {shown}{more}. Name one of them in this form, or by its id."
+            )
         return namesakes[0] if namesakes else None
 
     def describe(self, execution: str) -> Description:
-        """A description of the execution, with the reason why it waits."""
+        """A description of the execution. If it waits, the description says why."""
         header = self.find(execution)
         told = describe(self._store, header)
-        # A reader asks at time 0, when no lease has expired: it must not call a runner dead that only slept together with the machine.
+        # `dead(0)` has only runners that are surely dead, not those whose heartbeat is late: the machine may only have slept.
         if header.state in (State.RUNNING, State.CLOSING) and header.runner in self._store.dead(0):
             return msgspec.structs.replace(told, why=_RUNNER_GONE)
         return told
 
     def trouble(self, header: Execution) -> Trouble | None:
-        """The failures of the execution's latest invocations; None if the latest one did not fail."""
+        """The failures of the execution's latest invocations; None if the latest invocation did not fail."""
         return trouble_of(self._store, header)
 
     def operations(self, execution: str) -> Sequence[Operation]:
-        """The operations of an execution in their current state, in the order they began."""
+        """The operations of an execution in their present state, in the order in which they began."""
         return self._store.operations(self.find(execution).id)
 
     def callbacks(self, function: str | None = None, limit: int = 50) -> Iterator[OpenCallback]:
-        """Callbacks that wait for an answer, those of the oldest execution first."""
+        """At most `limit` callbacks that wait for an answer, of all functions or of one; those of the oldest execution first."""
         going_on = Filter(function=function, statuses=(ExecutionStatus.RUNNING,), oldest_first=True, limit=_ALL)
         return itertools.islice(open_callbacks(self._store, self.list(going_on)), limit)
 
@@ -186,14 +189,15 @@ class Client:
         return self.find(copy.header.id), new
 
     def start(self, function: DurableFunction, payload: str, *, name: str | None = None, on_failed: str = "find") -> Started:
-        """Write an execution that is ready for a runner. The same name with the same input finds the existing execution.
+        """Write an execution that is ready for a runner. The same name with the same input finds the existing execution; with another input
+        or version it raises ExecutionAlreadyStarted.
 
         `on_failed="restart"` starts a name again if its execution failed. The old execution stays, superseded by the new one.
         """
         again = is_restart(on_failed, name)
         if any(hosted.kind is not Kind.FUNCTION for hosted in self._store.hosted(function.name)):
             raise FunctionNotFound(
-                f"{function.name!r} is a worker of this store, and no function. Run it with `holdfast run`, or over HTTP."
+                f"{function.name!r} is a worker or a pipeline of this store, not a function. Run it with `holdfast run`, or over HTTP."
             )
         now = self._clock.now()
         header = new_execution(self._ids(now), name, function.name, function.version, payload=payload, now=now, terms=function.terms)
@@ -203,7 +207,8 @@ class Client:
         return started
 
     def stop(self, execution: str, error: Failure | None = None, *, cascade: bool = True) -> tuple[Execution, bool]:
-        """Stop an execution and those that it invoked. Returns it, and whether this call stopped it; a closed one does not change."""
+        """Stop an execution, and with `cascade` those that it invoked. If another execution continues it, that one is stopped. Returns the
+        execution, and whether this call stopped it; False if it was closed before."""
         while True:
             before = self.find(execution)
             after = self._write(Stop(before.id, error or Failure(), cascade, notes=self._did("stop", before.id, "stopped")))
@@ -214,27 +219,28 @@ class Client:
         return after, before.status is ExecutionStatus.RUNNING and after.status is ExecutionStatus.STOPPED
 
     def release(self, execution: str) -> Execution:
-        """Let a quarantined execution run again."""
+        """Let an execution run again that is quarantined, or that waits for another try after its runners died. Raises InvalidParameter if
+        it is neither."""
         found = self.find(execution).id
         header = self._write(Release(found, self._did("release", found, "released")))
         assert isinstance(header, Execution)
         return header
 
     def release_all(self, function: str) -> int:
-        """Let all quarantined executions of a function run again. Returns how many there were."""
+        """Let all quarantined executions of a function run again. Returns how many this call released."""
         count = 0
         for header in quarantined_of(self._store, function):
-            with contextlib.suppress(InvalidParameter):  # another process released it meanwhile
+            with contextlib.suppress(InvalidParameter):  # another process has released it since the list was read
                 self.release(header.id)
                 count += 1
         return count
 
     def succeed_callback(self, callback_id: str, result: str | None = None) -> Execution:
-        """Answer a callback. The handler gets the text unchanged."""
+        """Answer a callback with a result; the handler gets the text unchanged. Raises CallbackClosed if it was answered or timed out."""
         return self._answer(callback_id, None if result is None else text_of(result, "A callback's result"), None)
 
     def fail_callback(self, callback_id: str, error: Failure) -> Execution:
-        """Answer a callback with an error."""
+        """Answer a callback with an error. Raises CallbackClosed if it was answered or timed out before."""
         return self._answer(callback_id, None, error)
 
     def heartbeat_callback(self, callback_id: str) -> Execution:
@@ -246,74 +252,51 @@ class Client:
     # --- approvals
 
     @property
-    def desk(self) -> ApprovalDesk:
+    def approvals(self) -> StoreApprovals:
         """The approvals of the store, and everything that a person at this machine does with them."""
-        from holdfast.service.approval_desk import ApprovalDesk
+        from holdfast.service.store_approvals import StoreApprovals
 
-        return ApprovalDesk(self._store, self._clock, self._actor)
-
-    def approvals(self, run: str | None = None) -> Sequence[Approval]:
-        """The approvals that workers wait for, oldest first: all, or those of a run and of the runs below it."""
-        return self.desk.list(None if run is None else self.find(run).id)
-
-    def approval(self, approval_id: str) -> Approval:
-        """One approval, decided or not."""
-        return self.desk.show(approval_id)
-
-    def decide(
-        self,
-        approval_id: str,
-        verdict: str,
-        *,
-        comment: str | None = None,
-        result: Any = None,
-        edited_arguments: dict[str, Any] | None = None,
-    ) -> Approval:
-        """Write a decision in the name of this machine's user. Where several persons must approve, it is one vote; else the first decision
-        counts."""
-        return self.desk.decide(approval_id, verdict, comment=comment, result=result, edited_arguments=edited_arguments)
+        return StoreApprovals(self._store, self._clock, self._actor)
 
     # --- runs of workers
 
-    def runs(
-        self, worker: str | None = None, limit: int = 50, parent: str | None = None, queue: str | None = None
-    ) -> Iterator[RunStanding]:
-        """Runs, newest first, of all queues or of one; with `parent` those that the nodes of this run of a pipeline asked for."""
-        from holdfast.workers.run_lookup import Asker, standings
+    def runs(self, worker: str | None = None, limit: int = 50, parent: str | None = None, queue: str | None = None) -> Iterator[RunView]:
+        """At most `limit` runs, the newest first. With `parent`: only runs that the nodes of this run of a pipeline asked for."""
+        from holdfast.workers.run_lookup import Asker, run_views
 
         above = None if parent is None else self.find(parent).id
-        return standings(self._store, Asker(), worker=worker, limit=limit, parent=above, queue=queue)
+        return run_views(self._store, Asker(), worker=worker, limit=limit, parent=above, queue=queue)
 
     def follow(self, run: str, after: int | str = 0) -> Iterator[RunEvent]:
-        """The recorded events of a run after an id, then new ones as they happen, until the run is over. Progress and text of models are
-        not on disk: the process that runs the worker has them (`OpenEngine.follow`, and over HTTP)."""
+        """The recorded events of a run after the event with the id `after`, then new ones, until the run has ended. Blocks between them.
+        Progress and text of models are not on disk: ask the process that runs the worker (`OpenEngine.follow`, or over HTTP)."""
         from holdfast.service.run_events import followed
         from holdfast.workers.run_lookup import Asker, find_run
 
         return followed(self._store, *find_run(self._store, self.find(run).id, Asker()), after)
 
-    def run(self, run: str) -> RunStanding:
+    def run(self, run: str) -> RunView:
         """A run with its state, its response so far and its calls."""
-        from holdfast.workers.run_lookup import Asker, standing_of
+        from holdfast.workers.run_lookup import Asker, run_view
 
-        return standing_of(self._store, self.find(run).id, Asker())
+        return run_view(self._store, self.find(run).id, Asker())
 
     def view(self, run: str) -> PipelineView | None:
-        """The nodes of a pipeline's run as they are now; None for a run of a worker."""
+        """The present state of the nodes of a pipeline's run; None for a run of a worker."""
         from holdfast.service.pipeline_view import pipeline_view
         from holdfast.workers.run_lookup import Asker, find_run
 
         return pipeline_view(self._store, *find_run(self._store, self.find(run).id, Asker()))
 
     def finished(self, run: str) -> Finished:
-        """Everything that the store keeps of a run that is over, for `service.worker_replays.replay_run`."""
+        """Everything that the store keeps of a run that has ended, for `service.worker_replays.replay_run`."""
         from holdfast.workers.replay import finished_in
         from holdfast.workers.run_lookup import Asker
 
         return finished_in(self._store, self.find(run).id, Asker())
 
-    def cancel(self, run: str) -> tuple[RunStanding, bool]:
-        """Cancel a run. Returns it, and whether it could be cancelled; a run that is over does not change."""
+    def cancel(self, run: str) -> tuple[RunView, bool]:
+        """Cancel a run. Returns the run, and True; or False if the run had ended before, so that nothing changed."""
         from holdfast.workers.decisions import cancel_write
         from holdfast.workers.run_lookup import Asker
 
@@ -324,37 +307,37 @@ class Client:
         return self.run(found), write is not None
 
     def spent_today(self, policy: Policy, tenants: Sequence[str] = ()) -> Sequence[Spent]:
-        """What each of these tenants has used today. Without `tenants`: all tenants that the policy and the credentials name."""
+        """What each of these tenants has used today. Without `tenants`: `default`, and those that the policy and the credentials name."""
         from holdfast.workers.day_usage import spent_today
 
         named = {credential.tenant for credential in self._store.credentials() if credential.tenant} | set(policy.tenant_caps)
         return spent_today(self._store, policy, tenants or ["default", *sorted(named - {"default"})], self._clock.now())
 
     @property
-    def restarts(self) -> RestartDesk:
+    def restarts(self) -> StoreRestarts:
         """Restarts of runs and executions, and comparisons of runs."""
-        from holdfast.service.restart_desk import RestartDesk
+        from holdfast.service.store_restarts import StoreRestarts
 
-        return RestartDesk(self._store, self._clock, self._ids, self._actor)
+        return StoreRestarts(self._store, self._clock, self._ids, self._actor)
 
     def cost(self, asked: CostQuestion) -> CostReport:
-        """What runs have cost, by the ledger."""
+        """What runs have cost, from the ledger."""
         return cost_report(self._store, asked, self._clock.now())
 
     # --- queues
 
     def place(self, execution: str) -> QueuePlace | None:
-        """The place of an execution or run in its queue; None if it went through none."""
+        """The place of an execution or run in its queue; None if it was not enqueued."""
         from holdfast.service.queue_places import queue_place
 
         return queue_place(self._store, self.find(execution), self._clock.now())
 
     @property
-    def queues(self) -> QueueDesk:
-        """The queues of the store."""
-        from holdfast.service.queue_desk import QueueDesk
+    def queues(self) -> StoreQueues:
+        """The queues of the store, with the methods of an operator."""
+        from holdfast.service.store_queues import StoreQueues
 
-        return QueueDesk(self._store, self._clock, self._ids, self._actor)
+        return StoreQueues(self._store, self._clock, self._ids, self._actor)
 
     def _answer(self, callback_id: str, result: str | None, error: Failure | None) -> Execution:
         execution, operation = self._store.seal.callback_target(callback_id)
@@ -367,7 +350,7 @@ class Client:
     # --- the audit log
 
     def audit(self, wanted: NoteFilter) -> Iterator[Noted]:
-        """Up to `wanted.limit` notes, newest first, read page by page."""
+        """At most `wanted.limit` notes of the audit log, the newest first. They are read from the store page by page."""
         left, before = wanted.limit, wanted.before
         while left > 0 and (page := self._store.audit(msgspec.structs.replace(wanted, before=before, limit=min(left, _PAGE)))):
             yield from page
@@ -378,7 +361,7 @@ class Client:
 
     @contextlib.contextmanager
     def _noting_refusals(self, what: str, on: str) -> Iterator[None]:
-        """Write a refusal that happens inside this block into the audit log, and raise it again."""
+        """If the code inside this `with` block raises Rejected, write the refusal into the audit log, and raise it again."""
         try:
             yield
         except Rejected as refused:

@@ -1,4 +1,4 @@
-"""What runs have cost, by the ledger: sums by node, model, tenant and more, as a report for people and programs."""
+"""Reports of what runs have cost, from the ledger: sums by node, model, tenant and more."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.errors import ExecutionNotFound, InvalidParameter
 from holdfast.model.ledger import DAY_MS, NANO, CostFilter, CostSum, Dimension, EntryState
 from holdfast.store.seam import Store
@@ -26,12 +26,13 @@ class Part(msgspec.Struct, frozen=True):
     calls: int = 0
     tokens: int = 0
     nanos: int = 0
+    """Money, in billionths of a dollar."""
 
     def __add__(self, other: Part) -> Part:
         return Part(self.calls + other.calls, self.tokens + other.tokens, self.nanos + other.nanos)
 
     def document(self) -> dict[str, Any]:
-        """As JSON."""
+        """The sum as a JSON object."""
         return {"calls": self.calls, "tokens": self.tokens, "cost_usd": self.nanos / NANO}
 
 
@@ -47,7 +48,7 @@ class CostLine(msgspec.Struct, frozen=True, kw_only=True):
     settled: Part = Part()
     """Calls for which the model's server said what they used."""
     unknown: Part = Part()
-    """Calls whose answer was lost, with the amount that counts as used."""
+    """Calls for which it is not known what they used, with the estimated amounts."""
     open: Part = Part()
     """Calls that have begun and not ended, with the amount that they have reserved."""
     released: int = 0
@@ -55,7 +56,7 @@ class CostLine(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def calls(self) -> int:
-        """All calls that have ended."""
+        """How many calls have ended."""
         return self.settled.calls + self.unknown.calls + self.released
 
     @property
@@ -77,7 +78,7 @@ class CostLine(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def document(self, by: Sequence[Dimension] = ()) -> dict[str, Any]:
-        """As JSON."""
+        """The line as a JSON object. `by` has the dimensions of the report, under whose names the values of `group` are shown."""
         tokens = {
             "input": self.input_tokens,
             "output": self.output_tokens,
@@ -103,10 +104,10 @@ class CostReport(msgspec.Struct, frozen=True, kw_only=True):
     total: CostLine
     """The sum of all calls that fit the question, including those whose lines are left out."""
     truncated: bool = False
-    """Whether lines are left out: there are more groups than a report has lines."""
+    """Whether lines are left out, because there are more groups than a report may have lines."""
 
     def document(self) -> dict[str, Any]:
-        """As JSON."""
+        """The report as a JSON object."""
         return {
             "by": [name.value for name in self.by],
             "lines": [line.document(self.by) for line in self.lines],
@@ -116,14 +117,14 @@ class CostReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CostQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """What a caller asks, as text."""
+    """What a caller asks about costs, as texts. None does not restrict."""
 
     by: str | None = None
-    """Dimensions with commas between them: `node,model`."""
+    """The dimensions to sum by, with commas between them: `node,model`. None: the usual ones."""
     since: str | None = None
-    """A UTC day such as 2026-11-01, or a number of days up to today: `30d`."""
+    """The first UTC day: 2026-11-01, or `30d` for the last 30 days, today included."""
     until: str | None = None
-    """The last UTC day."""
+    """The last UTC day, in the same form."""
     tenant: str | None = None
     pipeline: str | None = None
     worker: str | None = None
@@ -131,12 +132,13 @@ class CostQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cost_report(store: Store, asked: CostQuestion, now: int, most_lines: int = _MOST_LINES) -> CostReport:
-    """The answer to a question about costs."""
+    """The answer to a question about costs, with at most `most_lines` lines. Raises InvalidParameter if the question is not allowed, and
+    ExecutionNotFound if its run is not known."""
     by = dimensions(asked.by, _usual(asked))
     if asked.run is None and Dimension.RUN in by:
-        raise InvalidParameter("Costs by run are known for one run and what stands below it: name a run.")
+        raise InvalidParameter("Costs can be summed by run only for one run and the runs below it: name that run.")
     if asked.run is not None and (asked.since or asked.until or asked.pipeline or asked.worker):
-        raise InvalidParameter("A run has one cost: leave out the days, the pipeline and the worker.")
+        raise InvalidParameter("The cost of a run is the sum of all its calls: leave out the days, the pipeline and the worker.")
     until = None if asked.until is None else _day(asked.until, now) + 1
     wanted = CostFilter(
         by=by,
@@ -166,7 +168,8 @@ def _lines(sums: Sequence[CostSum], by: tuple[Dimension, ...]) -> list[CostLine]
 
 
 def _line(one: CostSum) -> CostLine:
-    """The line for a sum of one state. An entry that ends a call takes back the call's reservation, so it counts as one open call less."""
+    """The line for a sum of one state. An entry that ends a call subtracts the call's reservation, so it makes the number of open calls
+    smaller by one."""
     tokens = one.input_tokens + one.output_tokens
     held = Part(0, one.held_tokens, one.held_nanos)
     amounts: dict[str, Any] = {
@@ -187,7 +190,8 @@ def _line(one: CostSum) -> CostLine:
 
 
 def root_of(store: Store, run: str) -> str:
-    """The outermost execution above a run. If the store has removed the run, the run itself is taken as the outermost one."""
+    """The id of the outermost execution above a run, or of the run itself. If retention has removed the run, but the ledger has calls of
+    it, the run itself is used. Raises ExecutionNotFound if neither has it."""
     header = store.find(run)
     if header is None:
         if store.ledger(run, 1) or store.cost(CostFilter(run=run, root=run, limit=1)):
@@ -202,7 +206,8 @@ def root_of(store: Store, run: str) -> str:
 
 
 def dimensions(text: str | None, usual: tuple[Dimension, ...]) -> tuple[Dimension, ...]:
-    """The dimensions that a text names, with commas between them."""
+    """The dimensions that a text names, with commas between them; `usual` if the text is None. Raises InvalidParameter for an unknown
+    name."""
     if text is None:
         return usual
     names = [name.strip() for name in text.split(",") if name.strip()]
@@ -220,7 +225,7 @@ def _usual(asked: CostQuestion) -> tuple[Dimension, ...]:
 
 
 def _day(text: str, now: int) -> int:
-    """A UTC day, counted from 1970-01-01."""
+    """The number of the UTC day that a text names, counted from 1970-01-01. Raises InvalidParameter if it is not a day."""
     if (span := _SPAN.fullmatch(text)) is not None:
         return max(0, now // DAY_MS - int(span[1]) + 1)
     try:
@@ -238,7 +243,7 @@ def _shown(name: Dimension, value: str | int | None) -> str:
 
 
 def day_text(day: int) -> str:
-    """A UTC day, counted from 1970-01-01, as reports name it."""
+    """The date of a UTC day whose number is counted from 1970-01-01: `2026-11-01`."""
     return datetime.fromtimestamp(day * DAY_MS / 1000, UTC).strftime("%Y-%m-%d")
 
 
@@ -257,17 +262,17 @@ def _cells(line: CostLine) -> list[str]:
 
 
 def _safe(text: str) -> str:
-    """A text that a spreadsheet does not take for a formula."""
+    """The text, in a form that a spreadsheet does not read as a formula."""
     return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
 
 
 def dollars(nanos: int) -> str:
-    """An exact amount of dollars, without zeros at its end."""
+    """Billionths of a dollar as an exact amount of dollars, without zeros at its end: `0.0125`."""
     whole, part = divmod(abs(nanos), NANO)
     text = f"{whole}.{part:09d}".rstrip("0").rstrip(".")
     return f"-{text}" if nanos < 0 else text
 
 
 def question_of(told: Mapping[str, str | None]) -> CostQuestion:
-    """A question from named texts."""
-    return reading.converted(dict(told), CostQuestion)
+    """A question from texts by name. The names are the fields of CostQuestion."""
+    return json_structs.converted(dict(told), CostQuestion)

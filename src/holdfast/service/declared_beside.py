@@ -1,4 +1,4 @@
-"""What Python files declare beside their functions: queues and schedules, as values at the top of a module."""
+"""What Python files declare beside their functions: queues and schedules that are values of module variables."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def not_declared_told(file: Path) -> str | None:
 
 
 def each_once(schedules: Iterable[Schedule]) -> tuple[Schedule, ...]:
-    """Schedules of several files, each once: one file may import another, and be a target beside it."""
+    """These schedules, without repeats. A schedule can be found twice, if one file imports another and both are given."""
     found = {(one.name, one.definition(), one.input_text()): one for one in schedules}
     return tuple(found.values())
 

@@ -27,39 +27,44 @@ class _Named(msgspec.Struct, frozen=True):
 
 
 class Queue(_Named, frozen=True, kw_only=True):
-    """A queue: how many of its runs may go on at once, and how fast they may begin.
+    """A queue: how many of its executions may run at once, and how many may begin in a time.
 
-    Limits of the whole queue are `at_once` and `rates`; `per_tenant` limits each tenant, `per_key` each key that callers give.
+    `at_once` and `rates` limit the whole queue; `per_tenant` limits each tenant in it, and `per_key` each key that callers give. The runs
+    of workers and pipelines are executions too.
     """
 
     at_once: int | None = None
-    """How many runs may hold a slot at the same time. None: no limit."""
+    """How many executions may hold a slot at the same time; None: no limit."""
     rates: str | Sequence[str] = ()
-    """How fast runs may begin: `"100/m"`, `"20000 tokens/m burst 5000"`."""
+    """How many executions, or how many tokens, may be admitted in a time: `"100/m"`, `"20000 tokens/m burst 5000"`. At most one rate for
+    each of both."""
     per_tenant: Limits = Limits()
-    """Limits of each tenant."""
+    """The limits of each tenant in the queue."""
     per_key: Limits = Limits()
-    """Limits of each key."""
+    """The limits of each key in the queue."""
     waiting: Literal["holds", "free"] = "holds"
-    """Whether a run keeps its slot while it waits for a timer, an answer or a person. `free`: it waits for a slot again when it wakes."""
+    """What an execution does with its slot while it waits for a timer, an answer or a person: `holds` keeps it; `free` gives it back, and
+    the execution needs another slot to continue."""
     ordered: bool = False
-    """Whether runs of one key go one after the other, in the order in which they were enqueued."""
+    """Whether executions of one key run one after the other, in the order in which they were enqueued."""
     most_waiting: int | None = None
-    """The most runs that may wait. A further one is refused with `overloaded`."""
+    """At most this many executions may wait; a further one is refused with `overloaded`. None: no limit."""
     most_waiting_usd: float | None = None
-    """What all runs that wait may be estimated to cost together, in dollars. A further one is refused with `overloaded`."""
+    """The highest estimated cost of all waiting executions together, in dollars; an execution that would go beyond it is refused with
+    `overloaded`. None: no limit."""
     oldest: int | str | None = None
-    """A new run is refused while one has waited longer than this: seconds, or a text such as `"10m"`."""
+    """A new execution is refused while another one has waited longer than this: seconds, or a text such as `"10m"`. None: no limit."""
     ttl: int | str | None = None
-    """How long a run may wait before it expires, unless its caller says otherwise: seconds, or a text such as `"1h"`."""
+    """How long an execution may wait before it expires, unless its caller gives another time: seconds, or a text such as `"1h"`. None: no
+    limit."""
     parks: bool = True
-    """Whether failed runs are parked, so that a person can look at them and start them again under the same key."""
+    """Whether failed executions are parked, so that a person can look at them and start them again under the same name."""
 
     def __post_init__(self) -> None:
         self.row()
 
     def row(self) -> QueueRow:
-        """The declaration as the store keeps it."""
+        """The declaration as the store keeps it. Raises InvalidParameter if a value is not allowed."""
         try:
             return checked_declaration(self.name, self.members())
         except InvalidParameter as wrong:
@@ -107,7 +112,8 @@ _DEFAULTS: Final[Mapping[str, Any]] = {
 
 
 def seconds_of(value: Any, what: str) -> Any:
-    """The seconds of a time that is a number or a text such as `10m`."""
+    """The seconds of a duration that is a text such as `10m`. A value that is not a text is returned as it is. Raises InvalidParameter for
+    another text; `what` names the value in that error."""
     if not isinstance(value, str):
         return value
     form = _DURATION.fullmatch(value)
@@ -121,7 +127,8 @@ MEMBERS: Final = tuple(name for name in Queue.__struct_fields__ if name != "name
 
 
 def checked_table(name: str, table: Any) -> QueueTable:
-    """A table of holdfast.toml, as arguments of `Queue`. An unknown member is an error: a misspelled limit would be no limit."""
+    """A table of holdfast.toml, as arguments of `Queue`. Raises InvalidParameter if a value is not allowed, and for an unknown name: a
+    misspelled limit would be no limit."""
     if not isinstance(table, dict):
         raise InvalidParameter(f"queues.{name:.100} is {table!r:.100}; write a table of settings, as [queues.{name:.100}].")
     _check_known(table, MEMBERS, name)
@@ -145,13 +152,14 @@ def _check_known(table: Mapping[str, Any], known: Sequence[str], where: str) -> 
 
 
 def declared_together(code: Iterable[Queue], operators: Mapping[str, QueueTable]) -> tuple[Queue, ...]:
-    """Join the declarations of the code and of the operator's file: one for each queue. Where both set the same member, the file wins."""
+    """The declarations of the code and of the operator's file together, one for each queue. If both set the same member, the file wins.
+    Raises InvalidParameter if the code declares a queue twice, with different settings."""
     found: dict[str, Queue] = {}
     for queue in code:
         if not isinstance(queue, Queue):
             raise InvalidParameter(f"{queue!r:.100} is not a queue. Write holdfast.Queue(name, …).")
         if found.setdefault(queue.name, queue).row() != queue.row():
-            raise InvalidParameter(f"Queue {queue.name} is declared twice, with different settings.")
+            raise InvalidParameter(f"Queue {queue.name} is declared twice, with different settings. Keep one of the declarations.")
     for name, table in operators.items():
         found[name] = msgspec.structs.replace(found.get(name, Queue(name)), **table)
     return tuple(found.values())

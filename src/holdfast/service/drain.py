@@ -1,4 +1,4 @@
-"""Ends a process that runs executions: it starts nothing new, and waits for its live invocations."""
+"""Lets a process end: it claims no more executions, and waits for its live invocations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ _LOOK_SECONDS: Final = 0.05
 
 
 async def drained(engine: Engine, seconds: float) -> bool:
-    """Start nothing new, and wait until every invocation has suspended or ended. Returns whether all did within `seconds`."""
+    """Let the engine claim no more executions, and wait until every live invocation has suspended or ended, but not longer than `seconds`.
+    Returns whether all of them have."""
     engine.registry.shut()
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):

@@ -1,4 +1,4 @@
-"""Opening an engine: `async with holdfast.open(...)`, or the same blocking with `with`."""
+"""Opens an engine: with `async with holdfast.open(...)` for async programs, and with `with` for blocking ones."""
 
 from __future__ import annotations
 
@@ -47,16 +47,20 @@ def open(
     codec: PayloadCodec | None = None,
     migrate: bool = False,
 ) -> Opening:
-    """An engine on a store, to be entered with `async with` or `with`. `:memory:` keeps everything in memory.
+    """Prepare an engine on a store. It opens when you enter the result: `async with holdfast.open(...) as engine:`, or `with` for blocking
+    calls.
 
-    `functions` are durable functions; `workers` are files with a `@worker`, for `run`; `worker_settings` says what they may do.
+    `store` is the path of a file, the address of a Postgres database, or `:memory:`, which keeps everything in memory. None: the store of
+    the settings.
+    `functions` are the durable functions that this engine runs.
+    `workers` are files that declare workers or pipelines, for `engine.run`; `worker_settings` says what these may do.
     `queues` are declared in the store. What an operator has set for a queue wins over its declaration.
-    `schedules` start functions and workers at certain times; what an operator has changed or paused wins over this declaration.
-    `subscribers` are functions by name. The engine calls each with a `StatusSignal` whenever an execution of the store begins or ends: in
-    order, and at least once. A subscription lasts from the first time its name is given until `unsubscribe`. Signals from a time when no
-    engine was open are delivered when an engine opens.
-    `codec` encodes payloads in the file (`holdfast.AesGcm` encrypts them). Without it, the codec of the settings is used.
-    `migrate` updates a Postgres store of an older release first, as `holdfast db migrate` does. A file is always updated.
+    `schedules` start functions, workers and pipelines at certain times. What an operator has changed or paused wins over this declaration.
+    `subscribers` are functions by name. The engine calls each with a `StatusSignal` when an execution of the store begins, is quarantined
+    or ends: in order, and at least once. A subscription lasts from the first time its name is given until `unsubscribe`. Signals from a
+    time when no engine was open are delivered when an engine opens.
+    `codec` encodes the payloads in the store (`holdfast.AesGcm` encrypts them). None: the codec of the settings.
+    `migrate` first updates a Postgres store of an older release, as `holdfast db migrate` does. A SQLite file is always updated.
     """
     _check_kinds(store, functions, workers, worker_settings)
     operators = {} if worker_settings is None else worker_settings.queues
@@ -73,7 +77,7 @@ def open(
 
 
 def _check_kinds(store: object, functions: object, workers: object, worker_settings: object) -> None:
-    """Refuse what has the wrong kind as a whole, with what to write: the error of Python would name a line of Holdfast."""
+    """Raise InvalidParameter for an argument of a wrong type, with the right form. Python's own error would point to a line of Holdfast."""
     if store is not None and not isinstance(store, str | os.PathLike):
         raise InvalidParameter(f"The store is {store!r:.80}; name a file, an address or ':memory:'.")
     for name, given in (("functions", functions), ("workers", workers)):
@@ -124,14 +128,15 @@ class Opening:
         self.runtime = runtime
         self._schedules = schedules
         self.operators_schedules: Sequence[Schedule] = ()
-        """Schedules of the operator's file, for an engine without workers: those of a runtime are in its settings."""
+        """The schedules of the operator's file, for an engine without workers. With workers, the settings of the worker runtime have
+        them."""
         self.declares = True
         """Whether the engine writes its schedules into the store when it opens."""
         self.warns = True
         """Whether the engine logs which schedules are no longer declared."""
         self._where, self._functions, self._subscribers, self._settings = where, functions, subscribers, settings
         self.wrap: Callable[[InlineHost], Host] = lambda host: host
-        """Wraps the host of the engine. holdfast.testing uses it."""
+        """Returns the host that the engine uses, made from the inline host; for holdfast.testing."""
         self._loop_thread: LoopThread | None = None
         self._engine: OpenEngine | None = None
 
@@ -187,7 +192,8 @@ class Opening:
             self._loop_thread.close()
 
     def call(self, make: Callable[[OpenEngine], Awaitable[_T]]) -> _T:
-        """Await a verb on the loop of an engine that was opened with `with`; for tests."""
+        """Await a method of the engine on its event loop, and return the result. Blocks. The engine must have been opened with `with`; for
+        tests."""
         assert self._loop_thread is not None
         engine = self._engine
         assert engine is not None
@@ -195,12 +201,13 @@ class Opening:
 
     @property
     def engine(self) -> Engine:
-        """The engine behind the public verbs, while it is entered; for Holdfast's own commands."""
+        """The internal engine behind the public methods, while this is entered; for Holdfast's own commands."""
         assert self._engine is not None
         return self._engine._engine
 
     def inside(self, call: Callable[[Engine], _T]) -> _T:
-        """Call a function on the loop of an engine that was opened with `with`, with the engine behind the public verbs; for tests."""
+        """Call a function with the internal engine, on the engine's event loop, and return the result. Blocks. The engine must have been
+        opened with `with`; for tests."""
         assert self._loop_thread is not None
 
         async def called() -> _T:

@@ -1,8 +1,8 @@
 """Estimates of runs: what a run of a served worker or pipeline may cost, what the rest of a run may cost, and whether a run may begin.
 
-The operator decides with `policy.estimate` by which estimate a run is refused before it starts: by the most that it can cost (`worst`), by
-what such runs usually cost (`typical`), or never (`none`). The estimate is compared with the caller's cap for the run, and with what is
-left today of the tenant's daily limits.
+With `policy.estimate` the operator chooses the estimate by which runs are refused before they start: the most that a run can cost
+(`worst`), or what such runs usually cost (`typical`). With `none` no run is refused. The estimate is compared with the caller's cap for the
+run, and with what is left today of the tenant's daily limits.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _FRESH_SECONDS: Final = 5.0
 _MOST_READ: Final = 1000
 
 
-class ServedCatalogue:
+class ServedKnownWorkers:
     """The contracts, graphs and prices of the workers that are served, for estimates."""
 
     def __init__(self, served: ServedVersions, model: ModelSettings) -> None:
@@ -53,24 +53,25 @@ class ServedCatalogue:
         self._model = model
 
     def find(self, worker_id: str, version: str | None) -> Served | None:
-        """The named version of a worker; if no version is named, the one that was served last."""
+        """The named version of a worker or pipeline; if no version is named, the one that was added last. None if it is not served."""
         versions = self._served.get(worker_id)
         if not versions:
             return None
         return list(versions.values())[-1] if version is None else versions.get(version)
 
     def contract(self, worker_id: str, version: str | None) -> Contract | None:
-        """The contract of a worker or a pipeline."""
+        """The contract of a worker or a pipeline; None if it is not served."""
         found = self.find(worker_id, version)
         return None if found is None else found.worker.contract
 
     def graph(self, worker_id: str, version: str | None) -> Graph | None:
-        """The graph of a pipeline."""
+        """The graph of a pipeline; None if no such pipeline is served."""
         found = self.find(worker_id, version)
         return found.graph if isinstance(found, ServedPipeline) else None
 
     def dearest(self) -> Decimal | None:
-        """The highest price of one token among the models that the operator allows."""
+        """The highest price of one token, in dollars, among the models that the operator allows; None if the price of one of them is not
+        known."""
         prices = [self._model.price_of(model) for model in {self._model.model, *self._model.models}]
         known = [price.dearest for price in prices if price is not None]
         return max(known) if len(known) == len(prices) else None
@@ -80,7 +81,7 @@ class Estimates:
     """The estimates of one worker service."""
 
     def __init__(self, served: ServedVersions, model: ModelSettings, policy: Policy) -> None:
-        self.catalogue = ServedCatalogue(served, model)
+        self.known_workers = ServedKnownWorkers(served, model)
         self._policy = policy
         self.store: Store | None = None
         """The store with the past runs; None until an engine is attached."""
@@ -88,7 +89,7 @@ class Estimates:
 
     @property
     def refuses(self) -> bool:
-        """Whether runs may be refused by their estimate."""
+        """Whether runs may be refused because of their estimate."""
         return self._policy.estimate != "none"
 
     def of(
@@ -100,16 +101,17 @@ class Estimates:
         limits: Limits | None = None,
         tenant: str | None = None,
     ) -> Estimate:
-        """What a run may cost. What is usual is taken from past runs of `tenant`, or of all tenants without it; for a worker from
-        its runs that no pipeline asked for."""
-        found = self.catalogue.find(worker_id, version)
+        """What a run costs at most, and usually. The usual cost is that of past runs of `tenant`; without a tenant, of all tenants. For a
+        worker, only runs that no pipeline asked for are used. `limits` are those of the run; None: those of the contract. Raises
+        InvalidParameter if the worker is not served."""
+        found = self.known_workers.find(worker_id, version)
         if found is None:
             raise InvalidParameter(f"No worker {worker_id!r:.100} is served here.")
         contract = found.worker.contract
         limits = limits or contract.limits
         if isinstance(found, ServedPipeline):
-            return estimate(found.graph, inputs, self.catalogue, samples=partial(self._samples, tenant=tenant), limits=limits)
-        most, why = worker_most(worker_id, limits, self.catalogue)
+            return estimate(found.graph, inputs, self.known_workers, samples=partial(self._samples, tenant=tenant), limits=limits)
+        most, why = worker_most(worker_id, limits, self.known_workers)
         gaps = () if why is None else (Gap(worker_id, why),)
         usual = usual_of_runs(self._samples(worker_id, "worker", tenant=tenant))
         p50, p95 = (None, None) if usual is None else (usual.p50.at_most(most), usual.p95.at_most(most))
@@ -117,7 +119,8 @@ class Estimates:
         return Estimate(worker_id=worker_id, version=contract.version, most=most, p50=p50, p95=p95, nodes=(node,), gaps=gaps)
 
     def _samples(self, name: str, kind: str = "pipeline", *, tenant: str | None) -> Sequence[CostSample]:
-        """What past runs of a pipeline or worker spent. It is kept for a few seconds, because many runs may be accepted in that time."""
+        """What past runs of a pipeline or worker spent. The answer is reused for a few seconds, because many runs may be accepted in that
+        time."""
         if self.store is None:
             return ()
         key = (kind, name, tenant)
@@ -133,27 +136,27 @@ class Estimates:
     # --- the rest of a run
 
     def rest(self, header: Execution, accepted: AcceptedRequest) -> Estimate | None:
-        """What the rest of a pipeline's run may cost; None for a run of a worker."""
+        """What the rest of a pipeline's run costs at most, and usually; None for a run of a worker."""
         assert self.store is not None
         view = pipeline_view(self.store, header, accepted)
         return None if view is None else self.rest_in(view, accepted)
 
     def rest_in(self, view: PipelineView, accepted: AcceptedRequest) -> Estimate:
-        """What the rest of a run may cost, computed from the present states of its nodes."""
+        """What the rest of a pipeline's run costs at most, and usually, from the present states of its nodes."""
         begun = Begun(
-            states={standing.node: standing.state for standing in view.nodes},
+            states={node_status.node: node_status.state for node_status in view.nodes},
             spent={node: Amount(cost.tokens, int(cost.cost_usd * NANO)) for node, cost in view.costs.items()},
             inputs=accepted.request.inputs,
             limits=accepted.limits,
         )
-        return rest_of(view.graph, begun, self.catalogue, samples=partial(self._samples, tenant=accepted.tenant))
+        return rest_of(view.graph, begun, self.known_workers, samples=partial(self._samples, tenant=accepted.tenant))
 
     def with_rest(self, approval: Approval) -> Approval:
-        """The approval with `may_cost`: what the rest of the outermost run above it may cost."""
+        """The approval with `may_cost`: what the rest of its outermost run may cost. Without data for it, `may_cost` is None."""
         return self.with_rests([approval])[0]
 
     def with_rests(self, approvals: Iterable[Approval]) -> list[Approval]:
-        """The approvals, each as `with_rest` makes it. An outermost run is read once for all approvals below it."""
+        """The approvals, each with `may_cost` as in `with_rest`. A run that is the outermost one of several approvals is read once."""
         known: dict[str, dict[str, Any] | None] = {}
         told = []
         for approval in approvals:
@@ -164,7 +167,7 @@ class Estimates:
         return told
 
     def in_response(self, response: Response) -> Response:
-        """The response of a run that waits for persons, with what the rest of its outermost run may cost in each of its approvals."""
+        """The response of a run that waits for persons. Each of its approvals gets `may_cost`, as in `with_rest`."""
         known: dict[str, dict[str, Any] | None] = {}
         told = []
         for approval in response.approvals:
@@ -189,9 +192,9 @@ class Estimates:
         return told.brief()
 
     def _rest_of_worker(self, header: Execution, accepted: AcceptedRequest) -> Estimate:
-        """What the rest of a worker's run may cost: what its caps leave of what it has used."""
+        """What the rest of a worker's run costs at most: its limits, minus what it has used."""
         assert self.store is not None
-        most, _ = worker_most(header.function, accepted.limits, self.catalogue)
+        most, _ = worker_most(header.function, accepted.limits, self.known_workers)
         used = Spending(self.store).used(header)
         spent = Amount(used.tokens.input + used.tokens.output, int(used.cost_usd * NANO))
         return Estimate(worker_id=header.function, version=accepted.version, most=most.less(spent))
@@ -199,8 +202,8 @@ class Estimates:
     # --- before a run begins
 
     def check(self, served: Served, accepted: AcceptedRequest, now: int) -> None:
-        """Refuse a run that may cost more than its caller's cap, or more than what is left today of its tenant's daily limits
-        (`estimate_exceeded`)."""
+        """Raise InvalidRequest (`estimate_exceeded`) if a run may cost more than its caller's cap, or more than what is left today of its
+        tenant's daily limits; or if there is such a cap, and it is not known what the run may cost."""
         caps = self._caps(served, accepted, now)
         if not caps:
             return
@@ -213,7 +216,8 @@ class Estimates:
                 raise InvalidRequest(self._refusal(told, known, cap, of, what), error_code="estimate_exceeded")
 
     def _caps(self, served: Served, accepted: AcceptedRequest, now: int) -> list[tuple[int, str, str]]:
-        """The caps that a run is compared with, in tokens and in billionths of a dollar."""
+        """The caps that a run is compared with: the amount (tokens, or billionths of a dollar), the words for an error, and `tokens` or
+        `cost_usd`."""
         own, asked = served.worker.contract.limits, accepted.limits
         caps = []
         if asked.max_cost_usd is not None and asked.max_cost_usd != own.max_cost_usd:
@@ -223,7 +227,7 @@ class Estimates:
         for spent in () if self.store is None else spent_today(self.store, self._policy, [accepted.tenant], now):
             if spent.what in ("cost_usd", "tokens"):
                 left = int(spent.left * NANO) if spent.what == "cost_usd" else int(spent.left)
-                caps.append((left, f"{{}} are left of the day of tenant {accepted.tenant}", spent.what))
+                caps.append((left, f"tenant {accepted.tenant} may use {{}} more today", spent.what))
         return caps
 
     def _refusal(self, told: Estimate, known: int | None, cap: int, of: str, what: str) -> str:
@@ -235,7 +239,8 @@ class Estimates:
         return f"The run may cost {amount}, and {allows} (policy.estimate = {self._policy.estimate!r})."
 
     def money(self, served: Served, accepted: AcceptedRequest) -> int:
-        """How much a run counts in a queue that limits the cost of its waiting runs, in billionths of a dollar: the `typical` estimate."""
+        """The estimated cost of a run for a queue that limits the cost of its waiting executions, in billionths of a dollar: the `typical`
+        estimate."""
         contract = served.worker.contract
         told = self.of(
             contract.worker_id, accepted.request.inputs, version=contract.version, limits=accepted.limits, tenant=accepted.tenant
@@ -244,15 +249,16 @@ class Estimates:
 
 
 def without_workers(store: Store) -> Estimates:
-    """Estimates for a process that serves no workers. Past runs show what is usual, and the caps of the run and its nodes limit it. What
-    needs contracts or prices is unknown."""
+    """Estimates for a process that serves no workers. The usual cost comes from past runs, and the highest cost from the limits of the run
+    and its nodes. Everything that needs contracts or prices is unknown."""
     made = Estimates({}, ModelSettings(), Policy())
     made.store = store
     return made
 
 
 def rest_in_words(may_cost: Mapping[str, Any], unknown: str = "an unknown amount") -> str:
-    """What the rest of a run may cost (`Approval.may_cost`), as people read it: the most, and what is usual."""
+    """What the rest of a run may cost (`Approval.may_cost`), in words: "at most $0.5, usually $0.1". `unknown` stands for an amount that is
+    not known."""
     known = (("most", "at most"), ("p50", "usually"))
     return ", ".join(f"{words} {_dollars(may_cost[name], unknown)}" for name, words in known if may_cost.get(name))
 
@@ -262,8 +268,8 @@ def _dollars(amount: Mapping[str, Any], unknown: str) -> str:
 
 
 def typical(told: Estimate) -> Amount:
-    """What such runs usually cost: 95 % of them cost no more. A node without past runs counts with the most that it can cost, or with 0 if
-    that is not known.
+    """What such runs usually cost: the sum over the nodes of the cost that 95 % of past runs did not exceed. For a node without past runs,
+    the most that it can cost is added, or 0 if that is not known. The sum is at most the most that the run can cost.
     """
     total = NOTHING
     for node in told.nodes:

@@ -32,11 +32,11 @@ from holdfast.service.queue_places import QueuePlace, queue_place, why_it_waits
 from holdfast.store.seam import ExecutionStore, Filter, Store
 
 _LATEST_EVENTS = 50
-"""How many of the last events are searched for the latest failure. Few other events (answers, timers) stand between two failed
-invocations."""
+"""How many of the last events are searched for the latest failure. Between two failed invocations there are only few other events (answers,
+timers)."""
 
 _MOST_RUNS = 20
-"""An execution may wait for many runs. The approvals of at most this many are looked up."""
+"""An execution may wait for many runs. The approvals of at most this many runs are looked up."""
 
 _ENDINGS: dict[ExecutionStatus, type[Unsuccessful]] = {
     ExecutionStatus.FAILED: ExecutionFailed,
@@ -46,74 +46,87 @@ _ENDINGS: dict[ExecutionStatus, type[Unsuccessful]] = {
 
 
 class Pending(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that an execution waits for."""
+    """One operation that an execution waits for."""
 
     operation: str
+    """The id of the operation."""
     name: str | None
     kind: str
+    """The sub-type of the operation, such as `Wait`; its type if it has no sub-type."""
     due_at: int | None
+    """When its timer is due, in milliseconds since 1970-01-01 UTC; None if it has no timer."""
     woken_by: str
+    """What ends the wait, in words."""
     callback_id: str | None = None
     attempt: int = 0
+    """How many attempts of a step have finished."""
     last_error: str | None = None
+    """The message of its last failed attempt; None if none failed."""
     last_error_type: str | None = None
     approvals: tuple[str, ...] = ()
-    """The approvals that its run waits for."""
+    """The ids of the approvals that its run waits for."""
     quarantined: str | None = None
-    """The invoked execution, if it is quarantined: this execution waits until a person releases that one."""
+    """The invoked execution as `function/name`, if that one is quarantined: this execution waits until a person releases it. Else None."""
 
 
 class Trouble(msgspec.Struct, frozen=True, kw_only=True):
-    """Invocations of an execution that failed in a row. The engine tries the execution again."""
+    """The failed invocations of an execution that the engine tries again."""
 
     failures: int
     """How many invocations failed in a row."""
     error: str
     """The error of the latest invocation, on one line."""
     place: str | None
-    """The line in the author's code, if it is known."""
+    """The line of the author's code that failed; None if it is not known."""
     next_try_at: int | None
-    """When the next try begins; None while a try runs."""
+    """When the next try may begin, in milliseconds since 1970-01-01 UTC; None while a try runs."""
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
-    """The current state of an execution."""
+    """The present state of an execution. Times are in milliseconds since 1970-01-01 UTC."""
 
     arn: str
     function: str
     version: str
     name: str
     status: str
+    """RUNNING, SUCCEEDED, FAILED, TIMED_OUT or STOPPED."""
     state: str
+    """The engine's state: ready, running, suspended and others (`model.execution.State`)."""
     started_at: int
     ended_at: int | None
     input: Any
+    """The input as a JSON value."""
     result: Any
+    """The result as a JSON value; None if it did not succeed."""
     error: dict[str, Any] | None
+    """AWS's ErrorObject, if it ended without success; else None."""
     waits_for: tuple[Pending, ...]
+    """The operations that it waits for; empty if it is closed."""
     why: str
+    """Why it is in its present state, as a sentence."""
     parent: str | None = None
-    """The id of the execution that invoked it."""
+    """The id of the execution that invoked it; None if none did."""
     continued_as: str | None = None
-    """The id of the execution that continues it."""
+    """The id of the execution that continues it; None if none does."""
     failed_in: str | None = None
-    """The operation that caused the failure, and the contexts around it."""
+    """The operation that caused the failure, and the contexts around it; None if there was no failure, or the operation is not known."""
     trouble: Trouble | None = None
-    """The failures of its latest invocations."""
+    """The failures of its latest invocations; None if the latest invocation did not fail."""
     superseded_by: str | None = None
-    """The id of the execution that has its name now."""
+    """The id of the execution that has its name now; None if it still has its name."""
     restarts: str | None = None
-    """The id of the execution that this one restarts."""
+    """The id of the execution that this one restarts; None if it is not a restart."""
     restarted_from: str | None = None
-    """The operation before which the history of that one was cut."""
+    """The operation of the restarted execution before which the history was cut; None if nothing was copied."""
     quarantine: str | None = None
-    """Why it is quarantined, if it is: runner_died, payload_unreadable or replay_mismatch."""
+    """Why it is quarantined: runner_died, payload_unreadable or replay_mismatch; None if it is not."""
     next_try: int | None = None
-    """When the engine tries it again, after its runners died."""
+    """When the engine tries it again after its runners died; None if it was not put aside."""
     place: QueuePlace | None = None
-    """Its place in a queue, if it went through one."""
+    """Its place in a queue; None if it was not enqueued."""
     occurrence: Occurrence | None = None
-    """The occurrence of a schedule that started it."""
+    """The occurrence of a schedule that started it; None if no schedule did."""
 
 
 def arn_of(header: Execution) -> str:
@@ -122,7 +135,8 @@ def arn_of(header: Execution) -> str:
 
 
 def result_of(store: Store, header: Execution, payload: str | None) -> Any:
-    """Return the result of a closed execution. Raise the error of one that did not succeed; it names the failed operation, if known."""
+    """The result of a closed execution; `payload` is its stored result or error. Raises ExecutionFailed, ExecutionTimedOut or
+    ExecutionStopped if it did not succeed. The error names the operation that failed, if it is known."""
     if header.status is ExecutionStatus.SUCCEEDED:
         return None if payload is None else codec.loads(payload)
     failure = codec.failure_from(payload or "{}")
@@ -132,7 +146,8 @@ def result_of(store: Store, header: Execution, payload: str | None) -> Any:
 
 
 def check_will_end(store: Store, header: Execution) -> None:
-    """Refuse to wait for an execution that cannot end in this store: an imported copy, or one whose continuation is in another store."""
+    """Raise an error if an execution cannot end in this store: InvalidParameter for an imported copy that was not closed, and
+    ExecutionNotFound if an execution that continues it is not in this store."""
     if header.state is State.IMPORTED and header.status is ExecutionStatus.RUNNING:
         raise InvalidParameter(f"Execution {header.name!r} is an imported copy: nothing runs it, so it will not end here.")
     found: Execution | None = header
@@ -144,7 +159,7 @@ def check_will_end(store: Store, header: Execution) -> None:
 
 
 def quarantined_of(store: ExecutionStore, function: str) -> Iterator[Execution]:
-    """All quarantined executions of a function, oldest first."""
+    """All quarantined executions of a function, the oldest first."""
     beyond = None
     while page := store.list(Filter(function=function, statuses=(ExecutionStatus.RUNNING,), oldest_first=True, beyond=beyond)):
         yield from (header for header in page if header.state is State.QUARANTINED)
@@ -152,7 +167,7 @@ def quarantined_of(store: ExecutionStore, function: str) -> Iterator[Execution]:
 
 
 def history_of(store: Store, header: Execution, *, include_data: bool = True) -> list[dict[str, Any]]:
-    """All events, in the form of the history API."""
+    """All events of an execution, in the form of AWS's history API. Without `include_data`, payloads are left out."""
     events: list[dict[str, Any]] = []
     while page := store.history(header.id, len(events)):
         who = (header.id, header.name)
@@ -161,7 +176,7 @@ def history_of(store: Store, header: Execution, *, include_data: bool = True) ->
 
 
 def describe(store: Store, header: Execution, hosted: bool | None = None) -> Description:
-    """The description of one execution. `hosted` says whether a runner in this process has its function."""
+    """The description of one execution. `hosted` says whether a runner in this process has its function; None: it is not known."""
     closed = header.status is not ExecutionStatus.RUNNING
     payload = store.result(header) if closed else None
     succeeded = header.status is ExecutionStatus.SUCCEEDED
@@ -202,7 +217,7 @@ def describe(store: Store, header: Execution, hosted: bool | None = None) -> Des
 
 
 def trouble_of(store: Store, header: Execution) -> Trouble | None:
-    """The failures of an execution's latest invocations; None if the latest one did not fail."""
+    """The failures of an execution's latest invocations; None if the latest invocation did not fail, or the execution is closed."""
     if not header.failures or header.status is not ExecutionStatus.RUNNING:
         return None
     latest = store.history(header.id, max(0, header.events - _LATEST_EVENTS))
@@ -215,7 +230,7 @@ def trouble_of(store: Store, header: Execution) -> Trouble | None:
 
 
 def why_of(store: Store, header: Execution, trouble: Trouble | None) -> str:
-    """Why an execution is in its present state, as a sentence. The things that it waits for are not read."""
+    """Why an execution is in its present state, as a sentence. The sentence does not name the operations that it waits for."""
     place = queue_place(store, header)
     return _why(store, header, (), None, trouble) if place is None else _why_queued(store, header, (), None, trouble, place)
 
@@ -299,7 +314,7 @@ def _why_queued(
     trouble: Trouble | None,
     place: QueuePlace,
 ) -> str:
-    """As `_why`, for an execution that went through a queue."""
+    """As `_why`, for an execution that was enqueued."""
     if header.state in (State.QUEUED, State.DELAYED):
         return why_it_waits(place, header)
     told = _why(store, header, pending, hosted, trouble)

@@ -1,8 +1,8 @@
 """Restarts of durable functions: a new execution that begins with a part of the history of another one.
 
 Operations that had ended before the chosen operation began are copied. Everything else runs again: the chosen operation, the operations
-after it, and those that were still open at that time. Before anything is written, today's code is replayed on the copied part, so that an
-execution that could not go on never begins.
+after it, and those that were still open at that time. Before anything is written, today's code is replayed on the copied part. If the code
+does not match it, nothing is started.
 """
 
 from __future__ import annotations
@@ -28,20 +28,25 @@ _MOST_SHOWN: Final = 5
 
 
 class PreparedExecution(msgspec.Struct, frozen=True, kw_only=True):
-    """A restart of an execution that may begin."""
+    """A restart of an execution that was checked and may begin."""
 
     header: Execution
     """The header of the old execution."""
     operation: Operation
+    """The operation from which it runs again."""
     input: str
+    """The input of the new execution."""
     prefix: Prefix
+    """The part of the old history that is copied."""
     version: str
+    """The function's version for the new execution."""
     replayed: Replayed
+    """The result of the replay on the copied part."""
     again: tuple[str, ...]
     """The operations that had begun in the old execution and run again, by name or id."""
 
     def write(self, identity: str, now: int, asker: Asker) -> Start:
-        """The write that starts the new execution."""
+        """The write that starts the new execution with the id `identity`."""
         # The times of a history never decrease, so copied events get the time of the new start. Copied operations keep their times.
         prefix = Prefix(tuple(msgspec.structs.replace(event, at=now) for event in self.prefix.events), self.prefix.operations)
         return restarted(
@@ -58,7 +63,12 @@ class PreparedExecution(msgspec.Struct, frozen=True, kw_only=True):
 def prepare_execution(
     store: Store, execution: str, function: DurableFunction, operation: str, input: str | None = None
 ) -> PreparedExecution:
-    """Check the restart of an execution from an operation, and replay the code on the part of the history before it. Writes nothing."""
+    """Check the restart of an execution from an operation, and replay the function's code on the part of the history before it. Writes
+    nothing. `input` is the new input; None: the old one.
+
+    Raises ExecutionNotFound, OperationNotFound, RestartRefused if the execution cannot be restarted or the code does not use all records,
+    and NonDeterministicExecutionError if the code calls another operation than the recorded one.
+    """
     snapshot = store.snapshot(execution)
     if snapshot is None:
         raise ExecutionNotFound(f"There is no execution {execution!r:.100}.")
@@ -82,21 +92,22 @@ def prepare_execution(
 
 
 def _found(snapshot: Snapshot, operation: str) -> Operation:
-    """The operation that a text names: its id, or a name that only one operation has."""
+    """The operation that a text names: its id, or a name that only one operation has. Raises OperationNotFound if there is none, or
+    several."""
     named = [op for op in snapshot.operations if operation in (op.id, op.name)]
     if len(named) == 1:
         return named[0]
     names = list(dict.fromkeys(op.name or op.id for op in snapshot.operations))
     if named:
         ids = ", ".join(op.id for op in named[:_MOST_SHOWN])
-        raise OperationNotFound(f"{len(named)} operations have the name {operation!r:.100}: say which by its id: {ids}.")
+        raise OperationNotFound(f"{len(named)} operations have the name {operation!r:.100}. Name one by its id: {ids}.")
     told = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
-    raise OperationNotFound(f"{snapshot.header.id} has no operation {operation!r:.100}. It has {told or 'none'}.")
+    raise OperationNotFound(f"Execution {snapshot.header.id} has no operation {operation!r:.100}. Its operations: {told or 'none'}.")
 
 
 def _kept(snapshot: Snapshot, place: int) -> dict[str, Operation]:
-    """The operations that had ended before an event, and the contexts that were open at that time. The new execution has those contexts
-    open."""
+    """The operations, by id, that had ended before the event with the number `place`, and the contexts that were open at that time. These
+    contexts are open in the new execution."""
     last: dict[str, int] = {event.operation_id: event.number for event in snapshot.events if event.operation_id is not None}
     kept: dict[str, Operation] = {}
     for op in snapshot.operations:
@@ -111,7 +122,7 @@ def _kept(snapshot: Snapshot, place: int) -> dict[str, Operation]:
 
 
 def _prefix(snapshot: Snapshot, kept: dict[str, Operation], place: int) -> Prefix:
-    """The events before a place that belong to kept operations, with new numbers, and these operations."""
+    """The events before the number `place` that belong to kept operations, and these operations, both with new event numbers."""
     events = [event for event in snapshot.events[1:] if event.number < place and _stays(event, kept)]
     numbers = {event.number: number for number, event in enumerate(events, 2)}
 
@@ -125,12 +136,12 @@ def _prefix(snapshot: Snapshot, kept: dict[str, Operation], place: int) -> Prefi
 
 
 def _stays(event: Event, kept: dict[str, Operation]) -> bool:
-    """Whether an event is copied. Events of the old execution's invocations are not."""
+    """Whether an event is copied: it belongs to a kept operation. The ends of the old execution's invocations are not copied."""
     return event.operation_id in kept if event.operation_id is not None else event.type is not EventType.INVOCATION_COMPLETED
 
 
 def _cut(snapshot: Snapshot, prefix: Prefix, given: str | None) -> Snapshot:
-    """The new execution as a snapshot, which the code is replayed on."""
+    """The new execution as a snapshot, on which the code is replayed. `given` is its input."""
     header = msgspec.structs.replace(
         snapshot.header,
         status=ExecutionStatus.RUNNING,

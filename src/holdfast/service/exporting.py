@@ -1,8 +1,8 @@
 """Exports: one execution as a JSON document.
 
-The document holds the rows (`execution`, `operations`, `events`), from which importing.py rebuilds the execution, and the events in the
-form of the history API (`history`), for other tools. Members of operations and events that are not set are left out. Payloads are plain
-text.
+The document has the rows (`execution`, `operations`, `events`), from which importing.py rebuilds the execution, and the events in the form
+of AWS's history API (`history`), for other tools. Members of operations and events that have their default value are left out. Payloads
+are plain text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 FORMAT: Final = "holdfast-execution/1"
 OF_ITS_STORE: Final = {"input_hash": "", "runner": None, "client": None, "client_revision": 0, "place": None, "parked": False}
-"""Members that each store makes itself, or that have a meaning only for the processes of one store."""
+"""Members that a document does not have, because each store makes them itself, or because they are only for the processes of one store."""
 
 
 _LATER: Final = ("superseded_by", "quarantine", "quarantine_event", "graph", "summary")
@@ -35,7 +35,8 @@ class Header(Execution, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ExportedOperation(Operation, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """An operation in a document. Its payload is in its event; the id of its callback belongs to its store."""
+    """An operation in a document. It has no payload, because its event has it; and no callback id, because that is valid only in its
+    store."""
 
 
 class ExportedEvent(Event, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -43,24 +44,26 @@ class ExportedEvent(Event, frozen=True, omit_defaults=True, forbid_unknown_field
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An export."""
+    """An exported execution."""
 
     format: str
+    """The name and version of this format: `FORMAT`."""
     exported_at: int
+    """In milliseconds since 1970-01-01 UTC."""
     data: bool
-    """Whether it contains payloads. Without payloads it can be read, but not replayed."""
+    """Whether it contains payloads. Without payloads it can be imported, but not replayed."""
     arn: str
     execution: Header
     operations: list[ExportedOperation]
     events: list[ExportedEvent]
     history: dict[str, Any]
-    """The events in the form of GetDurableExecutionHistory. It is made from the events, and import ignores it."""
+    """The events in the form of GetDurableExecutionHistory. An import ignores this member."""
     graph: str | None = None
-    """The text of the graph that the execution names, if the document contains payloads."""
+    """The text of the graph that the execution runs; None if it runs none, or if the document contains no payloads."""
 
 
 def exported(snapshot: Snapshot, now: int, *, include_data: bool) -> dict[str, Any]:
-    """The document of an execution."""
+    """The document of an execution, as JSON values. Without `include_data` it has no payloads."""
     header, events = snapshot.header, snapshot.events
     operations = {operation.id: operation for operation in snapshot.operations}
     who = (header.id, header.name)
@@ -94,5 +97,5 @@ def exported(snapshot: Snapshot, now: int, *, include_data: bool) -> dict[str, A
 
 
 def remade(kind: type[T], struct: msgspec.Struct, **changed: Any) -> T:
-    """A struct of another type with the same members."""
+    """A struct of the type `kind` with the members of another struct; `changed` has other values for some of them."""
     return kind(**{name: getattr(struct, name) for name in kind.__struct_fields__} | changed)

@@ -1,6 +1,8 @@
-"""The path to the operation that caused an execution's failure, in the author's names: the step, and the branch of a map around it.
+"""Finds the operation that caused an execution's failure, and shows the path to it with the author's names: for example a step, and the
+branch of a map around it.
 
-The API has only the error that left the handler. This module finds the operation that raised it in the records, by the same message.
+The result of the execution has only the error that left the handler. The failed operation is found by its error, which has the same
+message.
 """
 
 from __future__ import annotations
@@ -28,20 +30,21 @@ _BATCHES: Final = (SubType.MAP.value, SubType.PARALLEL.value)
 
 
 def failed_in(store: ExecutionStore, header: Execution, error: Failure) -> str | None:
-    """The operation that caused the failure, with the contexts around it, outermost first; None if no operation caused it."""
+    """The operation that caused the failure, with the contexts around it, the outermost first; None if no operation caused it, or it is not
+    found, or none of them has a name."""
     if header.status is not ExecutionStatus.FAILED or error.message is None or not (error.type or "").endswith(_OF_OPERATIONS):
         return None
     try:
         found = {operation.id: operation for operation in store.operations(header.id)}
-    except HoldfastError:  # the ending is shown also if the operations cannot be read
+    except HoldfastError:  # if the operations cannot be read, the error is shown without the path
         return None
     failed = [op for op in found.values() if op.ended_at is not None and op.error is not None and op.error.message == error.message]
     return _path(found, failed) if failed else None
 
 
 def _path(operations: Mapping[str, Operation], failed: Sequence[Operation]) -> str | None:
-    """The path to the innermost failed operation. It leads through the call that failed last, and there through the branch that failed
-    first."""
+    """The path to the innermost failed operation. If several calls failed, it goes through the one that began last; inside it, through the
+    first failed branch. None if no operation of the path has a name."""
     paths = [_ancestry(operations, op) for op in failed]
     last = max(path[0].place for path in paths)
     inside = [path for path in paths if path[0].place == last]
@@ -58,8 +61,8 @@ def _ancestry(operations: Mapping[str, Operation], op: Operation) -> list[Operat
 
 
 def failed_branches(operations: Sequence[Operation]) -> list[tuple[Operation, list[Operation]]]:
-    """Every map and parallel with failures, each with its failed branches. With FLAT nesting: with the failed operations in its
-    branches."""
+    """Every map and parallel with failures, each with its failed branches. With FLAT nesting there are no operations for branches: then
+    with the failed operations of its branches."""
     batches = {op.id: op for op in operations if op.sub_type in _BATCHES}
     found: dict[str, list[Operation]] = {}
     for op in operations:
@@ -69,6 +72,6 @@ def failed_branches(operations: Sequence[Operation]) -> list[tuple[Operation, li
 
 
 def described(op: Operation) -> str:
-    """An operation as its author named it."""
+    """The kind of an operation, and the name that its author gave it: `Step 'charge'`."""
     kind = op.sub_type or op.type.value
     return f"{kind} {op.name!r}" if op.name else kind

@@ -1,7 +1,7 @@
 """Ownership: whether another user of this machine, besides root, could change the code in a folder.
 
-All folders above it are checked too, because a user who may rename one of them can put another folder in its place. The check is made
-again at every use. Between two checks only the owner and root can change a folder that passed.
+All folders above it are checked too, because a user who may rename one of them can put another folder in its place. The check is repeated
+at every use. After a folder has passed the check, only this user and root can change it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ACCESS_LIST: Final = "system.posix_acl_access"
 
 
 def faults_of(folder: Path, files: Iterable[Path] = ()) -> list[str]:
-    """The reasons why another user could change this folder or these files in it, each with its remedy; empty if no other user can."""
+    """The reasons why another user could change this folder or these files, each with what to do against it; empty if no other user can."""
     folder = folder.resolve()
     inside = {folder}
     real = sorted({file.resolve() for file in files})
@@ -34,7 +34,7 @@ def _faults(path: Path, *, sticky_will_do: bool) -> Iterator[str]:
     try:
         found = path.stat()
     except OSError as error:
-        yield f"{path} cannot be looked at: {error.strerror}"
+        yield f"{path} cannot be read: {error.strerror}"
         return
     if found.st_uid not in (0, os.geteuid()):
         yield f"{path} belongs to {_user(found.st_uid)} (chown it, or copy it to a folder of your own)"
@@ -48,9 +48,10 @@ def _faults(path: Path, *, sticky_will_do: bool) -> Iterator[str]:
 
 
 def _group_of_one(path: Path, gid: int) -> bool:
-    """Whether the group is the user's private group: many systems give each user one, and a umask that lets the group write.
+    """Whether the group of a file is the private group of this user. On many systems each user has a private group, and new files are
+    writable by it.
 
-    If a file has an access control list, its group bits stand for all listed users, and tell nothing about the group.
+    Returns False for a file with an access control list: its group bits then count for all users of the list, not only for the group.
     """
     try:
         user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)

@@ -1,6 +1,6 @@
 """Loads durable functions by address: `FILE:function`, `package.module:function`, or `FILE` alone if it has only one function.
 
-Payload codecs are loaded by address, too.
+Payload codecs are loaded by an address of the same form.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class LoadedFunction(msgspec.Struct, frozen=True):
 
 
 def load(address: str) -> LoadedFunction:
-    """Import the function at an address. Its module is executed, as `python` would."""
+    """Import the function at an address. This runs the code of its module. Raises FunctionNotLoadable if the module cannot be imported, and
+    FunctionNotFound if it does not have the function."""
     place, colon, wanted = address.rpartition(":")
     if not colon:
         place, wanted = address, ""
@@ -50,7 +51,8 @@ def load(address: str) -> LoadedFunction:
 
 
 def load_all(address: str) -> dict[str, DurableFunction]:
-    """Import a file or module, and return its durable functions by their names there; for `FILE:function`, only that one."""
+    """Import a file or module, and return its durable functions, by their names in the module; for `FILE:function`, only that one.
+    Functions that the module only imports are left out if it has functions of its own."""
     return load_module(address)[1]
 
 
@@ -68,7 +70,7 @@ def load_module(address: str) -> tuple[ModuleType, dict[str, DurableFunction]]:
 
 
 def declares_function(file: Path, name: str) -> bool:
-    """Whether a file has a durable function of this name. The file is read, not run."""
+    """Whether a file has a durable function with this name. The file is read, not run."""
     try:
         nodes = ast.walk(ast.parse(file.read_bytes()))
     except (OSError, SyntaxError, ValueError, RecursionError):
@@ -78,7 +80,8 @@ def declares_function(file: Path, name: str) -> bool:
 
 
 def load_codec(address: str) -> PayloadCodec:
-    """Import the payload codec at an address. Error messages quote no text of the file, because the file may contain keys."""
+    """Import the payload codec at an address. Raises CodecNotLoadable if that fails. The error quotes no line of the file, because the file
+    may contain keys."""
     place, _, name = address.rpartition(":")
     if not place or not name:
         raise CodecNotLoadable(f"{address!r} names no codec. Write FILE:NAME or package.module:NAME.")
@@ -115,7 +118,7 @@ def _from_file(path: Path) -> ModuleType:
         raise FunctionNotLoadable(f"There is no file {path}.")
     path = path.resolve()
     _search_first(path.parent)
-    # Register it under its own name, so that modules beside it import the same module; but never replace a loaded module.
+    # Register it under the name of its file, so that other modules of its folder import the same module; but never replace a loaded module.
     name = path.stem if path.stem not in sys.modules else f"holdfast_file_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -176,7 +179,8 @@ def _listed(found: dict[str, DurableFunction]) -> str:
 
 
 def _explained(place: str, error: BaseException) -> str:
-    """The error of an import, with the user's lines of the traceback, without lines of Holdfast and of the import system."""
+    """The text of an error of an import, with the last lines of the user's code in the traceback, without those of Holdfast's loader and of
+    Python's import system."""
     if isinstance(error, SystemExit):
         what = f"it ended the program (exit code {error.code}); guard its main part with `if __name__ == '__main__':`"
     else:

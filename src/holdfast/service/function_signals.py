@@ -1,4 +1,4 @@
-"""Signals of durable functions: metrics if prometheus-client is installed, traces if the environment asks for them."""
+"""Metrics and traces of durable functions: metrics if prometheus-client is installed, traces if the environment asks for them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from holdfast.store.seam import Store
 
 
 class FunctionSignals:
-    """The observers of one server's functions."""
+    """The observers that make the metrics and traces of one server's functions."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._metrics = FunctionMetrics() if find_spec("prometheus_client") is not None else None
@@ -32,7 +32,8 @@ class FunctionSignals:
         self.observers: tuple[Observer, ...] = (*counted, *((self._traces,) if self._traces is not None else ()))
 
     def text(self) -> str:
-        """The metrics in Prometheus's text format; blocks."""
+        """The metrics in Prometheus's text format. Reads the store, so it blocks. Raises ExtraMissing if prometheus-client is not
+        installed."""
         self.check()
         assert self._metrics is not None
         return self._metrics.text() + self.queues.text() + self.schedules.text()
@@ -43,15 +44,15 @@ class FunctionSignals:
             raise ExtraMissing("Metrics need the package `prometheus-client`: pip install 'holdfast[metrics]'.")
 
     def watch(self, store: Store, clock: Clock) -> None:
-        """Show the queues and the schedules of this store with the metrics."""
+        """Add the queues and the schedules of this store to the metrics."""
         self.queues.now = self.schedules.now = clock.now
         self.schedules.states = Schedules(store, clock).list
-        self.queues.standings = lambda: {row.name: store.standing(row.name, clock.now()) for row in store.queues()[:MOST_SERIES]}
+        self.queues.states = lambda: {row.name: store.queue_state(row.name, clock.now()) for row in store.queues()[:MOST_SERIES]}
 
     async def __aenter__(self) -> FunctionSignals:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Send the remaining traces after the engine is closed."""
+        """Send the rest of the traces."""
         if self._traces is not None:
             await in_thread(Purpose.HOUSE, self._traces.close)

@@ -1,4 +1,4 @@
-"""The history of an execution, as Python objects: one `HistoryEvent` for each event."""
+"""The history of an execution as Python objects: one `HistoryEvent` for each event."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ class HistoryEvent(msgspec.Struct, frozen=True, kw_only=True):
     type: str
     """AWS's name of the event, e.g. `StepSucceeded`."""
     at: int
-    """Milliseconds since the epoch."""
+    """When it happened, in milliseconds since 1970-01-01 UTC."""
     operation: str | None = None
-    """The id of the operation that the event belongs to; the execution's own id where it belongs to the whole execution."""
+    """The id of the operation that the event belongs to. For the start and the end of the execution: the execution's id. None for the end
+    of an invocation."""
     name: str | None = None
+    """The name of the operation or the execution; None if it has none."""
     sub_type: str | None = None
+    """The sub-type of the operation, e.g. `Step` or `MapIteration`; None if it has none."""
     parent: str | None = None
-    """The id of the context that the operation stands in."""
+    """The id of the context that contains the operation; None if it is in no child context."""
     details: dict[str, Any]
     """What else the event records, with AWS's names: `Result`, `Error`, `Input` and others."""
 
@@ -41,7 +44,7 @@ class HistoryEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def events_of(store: Store, header: Execution, *, include_data: bool = True) -> list[HistoryEvent]:
-    """All events of an execution, in order."""
+    """All events of an execution, in order. Without `include_data`, inputs, results and errors are left out."""
     return [_event(wire) for wire in history_of(store, header, include_data=include_data)]
 
 

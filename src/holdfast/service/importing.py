@@ -1,6 +1,7 @@
 """Imports: reads an exported document. The document is untrusted input, so all of it is checked before a snapshot is made.
 
-decode (shape and types) → check (numbers, references, order of events) → a snapshot, as it was or as a copy
+The order: decode it (members and types); check it (numbers, references, order of events); make a snapshot of the execution, either as it
+was, or as a copy for a store.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Annotated, Any, Final, NoReturn
 
 import msgspec
 
-from holdfast.model import codec, reading
+from holdfast.model import codec, json_structs
 from holdfast.model.errors import ExportInvalid, InvalidParameter, PayloadTooLarge
 from holdfast.model.execution import DAY_SECONDS, Execution, ExecutionStatus, GraphText, State, checked_graph, checked_graph_id
 from holdfast.model.history import BY_ACTION, BY_OUTCOME, TERMINAL, Event, EventType, carries_error
@@ -26,7 +27,7 @@ from holdfast.service.exporting import FORMAT, OF_ITS_STORE, Document, ExportedE
 from holdfast.store.seam import Snapshot
 
 Source = Mapping[str, Any] | str | os.PathLike[str]
-"""A document, or the path of a file that holds one."""
+"""An exported document as a mapping, or the path of a JSON file that has one. A `str` is a path, never the text of a document."""
 
 MAX_BYTES: Final = 1 << 30
 _MOST: Final = 2**53
@@ -46,7 +47,7 @@ _NEEDED: Final[Mapping[EventType, set[str]]] = {
     EventType.INVOCATION_COMPLETED: {"StartTimestamp", "EndTimestamp"},
     EventType.CALLBACK_STARTED: {"CallbackId"},
 }
-_failure: Final = reading.decoder(Failure)
+_failure: Final = json_structs.decoder(Failure)
 
 
 class _Format(msgspec.Struct):
@@ -62,7 +63,7 @@ class _Retry(msgspec.Struct):
 
 
 class _Detail(msgspec.Struct):
-    """The details of an event that are read here; an event may have others."""
+    """The details of an event whose types are checked here; an event may have others."""
 
     RetryDetails: _Retry | msgspec.UnsetType = msgspec.UNSET
     StartTimestamp: Seconds = 0
@@ -87,10 +88,11 @@ class Imported(msgspec.Struct, frozen=True):
     snapshot: Snapshot
     """The execution as it was when it was exported."""
     data: bool
+    """Whether the document contains payloads."""
 
 
 def read(source: Source) -> Imported:
-    """Read a document. A damaged or foreign document is refused; the error names the wrong member."""
+    """Read a document. Raises ExportInvalid, which names the wrong member, if it is damaged or not an export of an execution."""
     document = _decoded(source)
     header, events = document.execution, document.events
     try:
@@ -114,8 +116,8 @@ def read(source: Source) -> Imported:
 
 
 def copied(snapshot: Snapshot, now: int) -> Snapshot:
-    """The copy that a store keeps: a closed execution stays closed, and any other is never run. Its own terms decide how long it is
-    kept."""
+    """The copy that a store keeps. A closed execution stays closed; any other gets the state IMPORTED, so that no runner runs it. Retention
+    keeps it for the days of its own terms, from `now` on."""
     header = snapshot.header
     still: dict[str, Any] = {**OF_ITS_STORE, "invocation": None, "due_at": None}
     if header.state is not State.CLOSED:
@@ -125,7 +127,8 @@ def copied(snapshot: Snapshot, now: int) -> Snapshot:
 
 
 def _whole(recorded: ExportedOperation, began: Event, told: Event | None) -> Operation:
-    """The operation with the data from its events: the id of its callback, its result or its error."""
+    """The operation, completed with data from its events: the id of its callback, and its result or its error. `told` is the event with the
+    payload; None if there is none."""
     callback_id = (began.detail or {}).get("CallbackId") if recorded.type is Type.CALLBACK else None
     payload = None if told is None else told.payload
     error = codec.failure_from(payload) if payload is not None and told is not None and carries_error(told.type) else None
@@ -143,8 +146,8 @@ def _decoded(source: Source) -> Document:
     called = _called(source)
     try:
         text = msgspec.json.encode(source) if isinstance(source, Mapping) else _text(Path(source))
-        _check_format(reading.decoded(text, _Format).format)
-        return reading.decoded(text, Document)
+        _check_format(json_structs.decoded(text, _Format).format)
+        return json_structs.decoded(text, Document)
     except msgspec.ValidationError as error:
         raise ExportInvalid(f"{called}: {error}") from None
     except (msgspec.DecodeError, UnicodeError, TypeError) as error:
@@ -158,7 +161,7 @@ def _decoded(source: Source) -> Document:
 def _text(path: Path) -> bytes:
     try:
         if path.stat().st_size > MAX_BYTES:
-            raise ExportInvalid(f"more than {MAX_BYTES:,} bytes.")
+            raise ExportInvalid(f"the file has more than {MAX_BYTES:,} bytes.")
         return path.read_bytes()
     except OSError as error:
         raise ExportInvalid(f"could not be read: {error.strerror}.") from None
@@ -180,7 +183,7 @@ def _check_numbers(member: str, struct: msgspec.Struct) -> None:
     for name in struct.__struct_fields__:
         value = getattr(struct, name)
         if isinstance(value, int) and not 0 <= value <= (_LATEST if name in _TIMES else _MOST):
-            _wrong(f"{member}.{name}", "out of range")
+            _wrong(f"{member}.{name}", "out of range (it must be from 0 to 2**53; a time must be before the year 10000)")
 
 
 def _check_header(header: Header, arn: str) -> None:
@@ -192,7 +195,7 @@ def _check_header(header: Header, arn: str) -> None:
     if header.superseded_by is not None and not (_ID.fullmatch(header.superseded_by) and header.superseded_by > header.id):
         _wrong("execution.superseded_by", "not the id of a later execution")
     if header.quarantine_event is not None and header.quarantine_event > header.events:
-        _wrong("execution.quarantine_event", "no such event")
+        _wrong("execution.quarantine_event", "there is no such event")
     checks: tuple[tuple[str, Callable[[], object]], ...] = (
         ("execution.function", lambda: checked_function(header.function)),
         ("execution.version", lambda: checked_version(header.version)),
@@ -218,7 +221,7 @@ def _check_summary(told: Summary) -> None:
 
 
 def _check_graph(document: Document) -> None:
-    """Check that the graph is the one that the execution names. Exports of earlier releases have none."""
+    """Check that the text of the graph is that of the graph which the execution names. Exports of earlier releases have no text."""
     named, text = document.execution.graph, document.graph
     if text is not None and (named is None or not document.data):
         _wrong("graph", "`data` says that there is none" if named else "the execution names none")
@@ -234,7 +237,7 @@ def _check_graph(document: Document) -> None:
 def _check_events(header: Header, events: Sequence[ExportedEvent], operations: Mapping[str, Operation]) -> None:
     """Check that the numbers have no gap, that times never decrease, and that each event names an existing operation."""
     hidden = header.state is State.CLOSING or (header.state is State.IMPORTED and header.status is not ExecutionStatus.RUNNING)
-    count = len(events) - hidden  # count the events; do not trust the number in the document
+    count = len(events) - hidden  # the number in the document is not trusted
     numbers = [*range(1, count + 1), *([count + 2] if hidden else [])]
     if count < 1 or header.events != count or [event.number for event in events] != numbers:
         _wrong("events", f"they must be numbered from 1 to execution.events, {header.events}")
@@ -271,7 +274,7 @@ def _check_payloads(events: Sequence[ExportedEvent], *, data: bool) -> None:
 
 
 def _detail(detail: Mapping[str, Any]) -> _Detail:
-    return reading.converted(detail, _Detail)
+    return json_structs.converted(detail, _Detail)
 
 
 def _check_fits(member: str, convert: Callable[[Any], object], value: object) -> None:
@@ -282,12 +285,13 @@ def _check_fits(member: str, convert: Callable[[Any], object], value: object) ->
 
 
 def _check_operations(header: Header, operations: Sequence[ExportedOperation], events: Sequence[ExportedEvent]) -> None:
-    """Check that each operation began with the event at its place, in list order, inside a context that began before it."""
+    """Check each operation: its id is unique, its place is the number of its first event, the places grow, and its parent is a context
+    before it in the list."""
     if header.operations != len(operations):
-        _wrong("execution.operations", f"{header.operations}, but there are {len(operations)}")
+        _wrong("execution.operations", f"{header.operations}, but there are {len(operations)} operations")
     pending = sum(map(is_pending, operations)) if header.status is ExecutionStatus.RUNNING else 0
     if header.pending != pending:
-        _wrong("execution.pending", f"{header.pending}, but {pending} operations are")
+        _wrong("execution.pending", f"{header.pending}, but {pending} operations are pending")
     before: dict[str, Type] = {}
     told = {event.number: event.operation_id for event in events}
     began: dict[str | None, int] = {}
@@ -297,7 +301,7 @@ def _check_operations(header: Header, operations: Sequence[ExportedOperation], e
     for place, op in enumerate(operations):
         at = f"operations[{place}]"
         if not 1 <= len(op.id) <= MAX_ID or op.id in before:
-            _wrong(f"{at}.id", f"must be its own, with 1 to {MAX_ID} characters")
+            _wrong(f"{at}.id", f"must be unique in the document, with 1 to {MAX_ID} characters")
         if len(op.name or "") > MAX_NAME or len(op.sub_type or "") > MAX_NAME:
             _wrong(f"{at}.name", f"longer than {MAX_NAME} characters")
         if op.type is Type.EXECUTION or (op.type, op.status) not in _STATUSES:
@@ -305,13 +309,13 @@ def _check_operations(header: Header, operations: Sequence[ExportedOperation], e
         if (op.ended_at is None) is not (op.status in OPEN):
             _wrong(f"{at}.ended_at", f"does not fit the status {op.status}")
         if op.place != began.get(op.id) or op.place <= last:
-            _wrong(f"{at}.place", "must be the number of its first event, in order")
+            _wrong(f"{at}.place", "must be the number of its first event, and greater than the place before it")
         if op.parent_id is not None and before.get(op.parent_id) is not Type.CONTEXT:
-            _wrong(f"{at}.parent_id", "no such context before it")
+            _wrong(f"{at}.parent_id", "no context before it in the list has this id")
         if op.payload_event is not None and told.get(op.payload_event) != op.id:
             _wrong(f"{at}.payload_event", "not an event of this operation")
         if not 1 <= op.revision <= header.revision:
-            _wrong(f"{at}.revision", "must be from 1 to the execution's")
+            _wrong(f"{at}.revision", "must be from 1 to the execution's revision")
         before[op.id] = op.type
         last = op.place
 
@@ -325,7 +329,7 @@ def _check_ending(header: Header, events: Sequence[ExportedEvent]) -> None:
         _wrong("execution.state", f"{header.state} while the status is {header.status}")
     terminal = [event.number for event in events if event.type in TERMINAL]
     if terminal != ([] if is_open else [events[-1].number]):
-        _wrong("events", "an execution that is over must end with its only terminal event, and any other execution must have none")
+        _wrong("events", "an execution that has ended must end with its only terminal event, and any other execution must have none")
     if not is_open and events[-1].type is not BY_OUTCOME[Type.EXECUTION, Status(header.status.value)]:
         _wrong("execution.status", f"{header.status}, but the last event is {events[-1].type}")
     if header.result_event != (None if is_open else events[-1].number):

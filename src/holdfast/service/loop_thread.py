@@ -1,4 +1,4 @@
-"""An event loop on a thread of its own: callers that block run coroutines on it. It decides nothing."""
+"""An event loop in its own thread, on which blocking callers run coroutines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Runs coroutines on its own thread; the calling thread waits for the result."""
+    """Runs coroutines in its own thread. The calling thread waits for the result."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -19,7 +19,7 @@ class LoopThread:
         self._thread.start()
 
     def call(self, make: Callable[[], Awaitable[T]]) -> T:
-        """Run a coroutine on the loop and wait for its result."""
+        """Run the awaitable that `make` returns on the loop, and wait for its result."""
 
         async def run() -> T:
             return await make()
@@ -27,7 +27,7 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(run(), self._loop).result()
 
     def close(self) -> None:
-        """Stop the loop and its thread."""
+        """Cancel all tasks of the loop, wait until they have ended, and stop the loop and its thread."""
 
         async def drain() -> None:
             others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]

@@ -1,4 +1,4 @@
-"""Callbacks that wait for an answer, of all executions of a store."""
+"""Callbacks that wait for an answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.store.seam import Store
 
 
 class OpenCallback(msgspec.Struct, frozen=True, kw_only=True):
-    """A callback without an answer, whose timeout has not passed."""
+    """A callback that is not closed. Times are in milliseconds since 1970-01-01 UTC."""
 
     callback_id: str
     name: str | None
@@ -23,12 +23,12 @@ class OpenCallback(msgspec.Struct, frozen=True, kw_only=True):
     arn: str
     started_at: int
     due_at: int | None
-    """When it times out, or when its next heartbeat must arrive; None if it has no timeout."""
+    """When it times out, if no answer and no heartbeat comes before; None if it has no timeout."""
 
 
 def open_callbacks(store: Store, executions: Iterable[Execution]) -> Iterator[OpenCallback]:
-    """The open callbacks of these executions, in order. Imported copies are left out, because no runner runs them; workers are left out,
-    because their callbacks are approvals."""
+    """The open callbacks of these executions, in order. Imported copies are left out, because no runner runs them. Callbacks that cannot be
+    answered by their id (approvals, and the cancel of a run) are left out too."""
     for header in executions:
         if header.state is State.IMPORTED:
             continue

@@ -1,4 +1,4 @@
-"""An open engine: its verbs for async programs."""
+"""An open engine, with its methods for async programs."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from holdfast.model.threads import Purpose, in_thread
 from holdfast.service.execution_descriptions import quarantined_of
 from holdfast.service.interpreter_tuning import tune
 from holdfast.service.open_execution import OpenExecution
-from holdfast.service.queue_desk import warn_of_new_queues
 from holdfast.service.queue_verbs import QueueVerbs, written
 from holdfast.service.registered import registered
 from holdfast.service.restart_verbs import RestartVerbs
 from holdfast.service.schedule_declarations import Schedule
 from holdfast.service.schedules import declare_all
 from holdfast.service.settings import Settings
+from holdfast.service.store_queues import warn_of_new_queues
 from holdfast.store.backends import open_store
 from holdfast.store.seam import Filter
 
@@ -65,7 +65,7 @@ class OpenEngine(QueueVerbs, RestartVerbs):
         runtime: WorkerRuntime | None = None,
         declared: Sequence[tuple[Schedule, Origin]] = (),
     ) -> OpenEngine:
-        """Build an engine and let it join its store."""
+        """Open the store, and an engine on it. `declared` are schedules to write into the store. If this fails, the store is closed."""
         if settings.tune:
             tune()
         runner = settings.ids(settings.clock.now())
@@ -98,7 +98,7 @@ class OpenEngine(QueueVerbs, RestartVerbs):
         return cls(engine, host, functions, runtime)
 
     async def close(self) -> None:
-        """Stop the engine. Unfinished executions go on with the next engine that opens this store."""
+        """Stop the engine. Unfinished executions continue on another engine of this store, or when an engine opens it again."""
         try:
             await self._engine.close()
         finally:
@@ -116,10 +116,11 @@ class OpenEngine(QueueVerbs, RestartVerbs):
         version: int | str | None = None,
         on_failed: str = "find",
     ) -> OpenExecution:
-        """Start an execution. The same name with the same input finds the existing execution.
+        """Start an execution. The same name with the same input finds the existing execution; with another input or version it raises
+        `ExecutionAlreadyStarted`. Without a name, each call starts a new execution.
 
-        With `on_failed="restart"` a name whose execution failed, timed out or was stopped is started again, with any input; the old
-        execution stays, marked `superseded_by` the new one.
+        With `on_failed="restart"`, a name whose execution failed, timed out or was stopped is started again, with any input. The old
+        execution stays in the store, and its `superseded_by` names the new one.
         """
         wanted = None if version is None else checked_version(version)
         if isinstance(function, DurableFunction):
@@ -143,10 +144,10 @@ class OpenEngine(QueueVerbs, RestartVerbs):
         user: str | None = None,
         wait: float | None = None,
     ) -> Response:
-        """Run a worker and wait for its response. The wait ends when the run is over or needs a person, or after `wait` seconds; the
-        response then says what the run waits for.
+        """Run a worker or a pipeline, and wait for its response. The wait ends when the run has ended or waits for a person, or after
+        `wait` seconds (None: no limit). If the run has not ended, the response says what it waits for.
 
-        A request that does not fit the contract is answered with `invalid_request`, as over HTTP; no error is raised.
+        For a request that does not fit the contract, the response has the status `invalid_request`, as over HTTP; no error is raised.
         """
         asked: dict[str, Any] = {"worker_id": worker, "inputs": inputs}
         may = {"version": version, "idempotency_key": idempotency_key, "constraints": constraints, "trace": trace, "user": user}
@@ -155,10 +156,11 @@ class OpenEngine(QueueVerbs, RestartVerbs):
         return await in_thread(Purpose.STORE, self._serving().estimates.in_response, response) if response.approvals else response
 
     async def follow(self, run_id: str, *, after: int | str = 0) -> AsyncGenerator[RunEvent, None]:
-        """The events of a run after an id, then new ones as they happen, until the run is over: `async for event in engine.follow(run_id)`.
+        """The events of a run after the event with the id `after`, then new ones as they happen, until the run has ended:
+        `async for event in engine.follow(run_id)`.
 
-        An event has `id`, `event` and `data`. A number is the id of a recorded event, which any process can give again. A text is the id of
-        a live event: progress, log lines, and text of models, which only the process that runs the worker has.
+        An event has `id`, `event` and `data`. If the id is a number, the event is recorded in the store. If the id is a text, it is a live
+        event (progress, a log line, or text of a model): only the process that runs the worker has it.
         """
         from holdfast.workers.run_lookup import Asker
 
@@ -168,7 +170,8 @@ class OpenEngine(QueueVerbs, RestartVerbs):
                     yield event
 
     async def view(self, run_id: str) -> PipelineView | None:
-        """The nodes of a pipeline's run as they are now: states, items, costs; None for a run of a worker. Reads the store."""
+        """The present state of a pipeline's run, from the store: the state, the items and the cost of each node. None for a run of a
+        worker."""
         from holdfast.service.pipeline_view import pipeline_view
         from holdfast.workers.run_lookup import Asker, find_run
 
@@ -186,10 +189,11 @@ class OpenEngine(QueueVerbs, RestartVerbs):
         pipeline: str | None = None,
         worker: str | None = None,
     ) -> CostReport:
-        """What runs have cost, by the ledger: one run with everything below it, or all runs of these days.
+        """What runs have cost, from the ledger: one run with all runs below it, or all runs of certain days.
 
-        `by` names dimensions with commas between them: `day`, `tenant`, `pipeline`, `node`, `worker`, `model`, and with a run also `run`.
-        `since` and `until` are UTC days such as `2026-11-01`; `since="30d"` means the last 30 days.
+        `by` names the dimensions to sum by, with commas between them: `day`, `tenant`, `pipeline`, `node`, `worker`, `model`; if `run` is
+        given, also `run`. `since` and `until` are the first and the last UTC day, such as `2026-11-01`; `since="30d"` means the last 30
+        days. With `run`, give no days, no pipeline and no worker.
         """
         from holdfast.service.costs import CostQuestion, cost_report
 
@@ -197,12 +201,13 @@ class OpenEngine(QueueVerbs, RestartVerbs):
         return await in_thread(Purpose.STORE, cost_report, self._store, asked, self._engine.clock.now())
 
     async def estimate(self, worker: str, inputs: Mapping[str, Any] | None = None, *, version: str | None = None) -> Estimate:
-        """What a run of a worker or a pipeline may cost: at most, and usually. With inputs, maps over lists of them count their items."""
+        """What a run of a worker or a pipeline costs at most, and usually. If `inputs` are given, a map over a list in them is estimated
+        with the number of its items."""
         estimates = self._serving().estimates
         return await in_thread(Purpose.STORE, partial(estimates.of, worker, inputs, version=version))
 
     async def estimate_rest(self, run_id: str) -> Estimate | None:
-        """What the rest of a pipeline's run may cost; None for a run of a worker."""
+        """What the rest of a pipeline's run costs at most, and usually; None for a run of a worker."""
         from holdfast.workers.run_lookup import Asker, find_run
 
         estimates, found = self._serving().estimates, find_run(self._store, run_id, Asker())
@@ -210,7 +215,7 @@ class OpenEngine(QueueVerbs, RestartVerbs):
 
     @property
     def worker_service(self) -> WorkerService:
-        """The service of this engine's workers: invoke, runs, approvals, artifacts."""
+        """The worker service of this engine: invoke, runs, approvals, artifacts. Raises InvalidParameter if the engine has no workers."""
         return self._serving().worker_service
 
     def _serving(self) -> WorkerRuntime:
@@ -219,7 +224,7 @@ class OpenEngine(QueueVerbs, RestartVerbs):
         return self._runtime
 
     async def get(self, execution: str) -> OpenExecution:
-        """An execution by ARN or id."""
+        """The execution with this ARN or id. Raises ExecutionNotFound if there is none."""
         wanted = Arn.parse(execution).id if checked_mention(execution).startswith("arn:") else execution
         header = self._store.find(wanted)
         if header is None:
@@ -227,25 +232,26 @@ class OpenEngine(QueueVerbs, RestartVerbs):
         return OpenExecution(self._engine, header, self._functions)
 
     async def release(self, function: str | DurableFunction) -> int:
-        """Let all quarantined executions of a function run again. Returns how many there were."""
+        """Let all quarantined executions of a function run again. Returns how many this call released."""
         called = function.name if isinstance(function, DurableFunction) else function
         count = 0
         for header in quarantined_of(self._store, called):
-            with contextlib.suppress(InvalidParameter):  # another process released it meanwhile
+            with contextlib.suppress(InvalidParameter):  # another process has released it since the list was read
                 await self._engine.release(header.id)
                 count += 1
         return count
 
     async def list(self, wanted: Filter | None = None) -> Sequence[Execution]:
-        """Executions, newest first."""
+        """The executions that match a filter, one page of them: `wanted.limit` at most. None: the newest executions of the store."""
         return self._store.list(wanted or Filter())
 
     async def succeed_callback(self, callback_id: str, result: str | bytes | None = None) -> None:
-        """Answer a callback. The handler gets the text unchanged."""
+        """Answer a callback with a result. The handler gets the text unchanged. Raises `CallbackNotFound` if there is no such callback, and
+        `CallbackClosed` if it was answered before or has timed out."""
         await self._engine.answer(callback_id, None if result is None else codec.text_of(result, "A callback's result"))
 
     async def fail_callback(self, callback_id: str, message: str | None = None, error_type: str | None = None) -> None:
-        """Answer a callback with an error."""
+        """Answer a callback with an error. Raises `CallbackNotFound` and `CallbackClosed` as `succeed_callback` does."""
         await self._engine.answer(callback_id, error=Failure(message=message, type=error_type))
 
     async def heartbeat_callback(self, callback_id: str) -> None:
@@ -253,5 +259,6 @@ class OpenEngine(QueueVerbs, RestartVerbs):
         await self._engine.heartbeat(callback_id)
 
     async def unsubscribe(self, subscriber: str) -> None:
-        """End a subscription in every process and drop its undelivered signals. Otherwise the store keeps these for ever."""
+        """End a subscription in every process, and remove its undelivered signals. If a subscriber is given up without this call, the store
+        keeps its undelivered signals forever."""
         self._store.unsubscribe(subscriber)

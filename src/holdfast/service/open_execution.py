@@ -27,19 +27,20 @@ class OpenExecution:
         self._header_then = header
 
     async def result(self) -> Any:
-        """Wait for the result of the execution. Raises an error if the execution did not succeed. If the handler's return annotation is a
-        class, the result is of that class."""
+        """Wait until the execution has ended, and return its result. Raises `ExecutionFailed`, `ExecutionTimedOut` or `ExecutionStopped` if
+        it did not succeed, and `ExecutionQuarantined` if it is quarantined. If the return annotation of the handler names a dataclass or a
+        pydantic model, the result is converted to it."""
         check_will_end(self._engine.store, self._header_then)
         header, payload = await self._engine.ending(self.id)
         function, result = self._functions.get((header.function, header.version)), result_of(self._engine.store, header, payload)
         return result if function is None else function.typed(result)
 
     async def status(self) -> ExecutionStatus:
-        """The current status of the execution."""
+        """The present status of the execution."""
         return self._header().status
 
     async def describe(self) -> Description:
-        """The description of the execution, with the reason why it waits."""
+        """A description of the execution. If it waits, the description says why."""
         header = self._header()
         hosted = self._engine.registry.get(header.function, header.version) is not None
         return describe(self._engine.store, header, hosted)
@@ -56,11 +57,12 @@ class OpenExecution:
         return exported(found, self._engine.clock.now(), include_data=include_data)
 
     async def stop(self, message: str | None = None, error_type: str | None = None, *, cascade: bool = True) -> None:
-        """Stop the execution and, if `cascade`, the executions that it invoked."""
+        """Stop the execution and, with `cascade`, the executions that it invoked. A closed execution does not change."""
         await self._engine.stop(self.id, Failure(message=message, type=error_type), cascade=cascade)
 
     async def release(self) -> None:
-        """Let the execution run again after a quarantine."""
+        """Let the execution run again, if it is quarantined, or waits for another try after its runners died. Raises `InvalidParameter` if
+        it is neither."""
         await self._engine.release(self.id)
 
     def _header(self) -> Execution:

@@ -5,7 +5,7 @@
     holdfast.toml of the user's configuration  the operator's, if neither of those exists
     ./holdfast.toml of any other folder        may tighten the operator's settings; its other settings are ignored, and a message lists them
 
-A downloaded folder may contain a holdfast.toml. Without this rule, a command in that folder would run without a jail.
+A downloaded folder may contain a holdfast.toml. Without this rule, that file could switch the jail off for a command in the folder.
 """
 
 from __future__ import annotations
@@ -25,23 +25,25 @@ from holdfast.service.worker_runtime import WorkerSettings
 
 
 class OperatorFiles(msgspec.Struct, frozen=True, kw_only=True):
-    """The files that may hold the operator's settings."""
+    """The settings from the files that may contain the operator's settings."""
 
     base: WorkerSettings
     """The settings of the operator's own file, or the defaults."""
     file: Path
     """The operator's own file, or the path at which the user would write one."""
     local: Path | None = None
-    """The file of the current folder, if it could apply."""
+    """./holdfast.toml; None if there is none, or if another file was named."""
     whole: WorkerSettings | None = None
-    """The settings if the current folder is trusted: all of its file applies."""
+    """The settings if the current folder is trusted: those of its file. None without such a file."""
     tight: WorkerSettings | None = None
-    """The settings if the current folder is not trusted: the operator's settings, tightened by the folder's file."""
+    """The settings if the current folder is not trusted: the operator's settings, made stricter by the folder's file. None without such a
+    file."""
     ignored: tuple[str, ...] = ()
-    """The settings of that file that apply only if the folder is trusted."""
+    """The names of the settings in the folder's file that apply only if the folder is trusted."""
 
     def settings(self, *, trusted: bool, isolation: str | None) -> WorkerSettings:
-        """The settings that apply."""
+        """The settings that apply. `trusted` says whether the current folder is trusted; `isolation`, if it is given, replaces that of the
+        files."""
         if self.local is None:
             return isolated(self.base, isolation)
         found = self.whole if trusted else self.tight
@@ -50,7 +52,8 @@ class OperatorFiles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def operator_files(config: Path | None, environment: Mapping[str, str] = os.environ) -> OperatorFiles:
-    """Read the files. A named file must exist, and an invalid file is an error, trusted or not."""
+    """Read the files. `config` is the file that --config names, or None. Raises InvalidParameter if a named file does not exist, or if a
+    file that was read is not valid, also in a folder that is not trusted."""
     named = config or (Path(environment["HOLDFAST_CONFIG"]) if environment.get("HOLDFAST_CONFIG") else None)
     if named is not None:
         if not named.is_file():

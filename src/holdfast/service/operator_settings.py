@@ -1,6 +1,6 @@
-"""The operator's settings for workers: one `holdfast.toml`, read once, and the environment. Errors name the file.
+"""Reads the operator's settings for workers from a `holdfast.toml` and from the environment. Errors name the file.
 
-An unknown name in the file is an error, because a misspelled cap would be no cap. Paths are relative to the folder of the file.
+An unknown name in the file is an error, because a misspelled limit would be no limit. Paths are relative to the folder of the file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast.contract.notes import meant
 from holdfast.contract.terms import RateLimit
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.schedule_errors import ScheduleInvalid
 from holdfast.model.wrong_values import wrong_value
@@ -54,7 +54,9 @@ _LONGEST: Final = 1024 * 1024
 
 
 def read_operator(isolation: str | None = None, file: Path | None = None, environment: Mapping[str, str] = os.environ) -> WorkerSettings:
-    """The settings of `file`, else of $HOLDFAST_CONFIG, else of ./holdfast.toml if it exists. The environment adds keys and cassettes.
+    """The settings of `file`; if it is None, of the file in $HOLDFAST_CONFIG; without both, of ./holdfast.toml if it exists, or else the
+    defaults. Environment variables such as HOLDFAST_MODEL_KEY and HOLDFAST_CASSETTE add to the file. `isolation`, if it is given, replaces
+    that of the file. Raises InvalidParameter if a named file does not exist, or the file is not valid.
 
     This is for programs that open an engine; such a program is its own operator. The command line asks for trust first (operator_files.py).
     """
@@ -65,14 +67,15 @@ def read_operator(isolation: str | None = None, file: Path | None = None, enviro
 
 
 def isolated(settings: WorkerSettings, isolation: str | None) -> WorkerSettings:
-    """The settings with the isolation that a command names, if it names one."""
+    """The settings with this isolation; unchanged if it is None. Raises InvalidParameter for an unknown isolation."""
     if isolation is None:
         return settings
     return msgspec.structs.replace(settings, policy=msgspec.structs.replace(settings.policy, isolation=_isolation(isolation)))
 
 
 def settings_of(told: Mapping[str, Any], path: Path, environment: Mapping[str, str]) -> WorkerSettings:
-    """The settings of the file at `path`, and of the environment."""
+    """The settings from the content of the file at `path` and from the environment. Raises InvalidParameter or ScheduleInvalid if a setting
+    is wrong."""
     policy = with_people(_policy(told.get("policy", {}), path), told, path)
     parameters: str | None = _converted(told.get("parameters"), str | None, path, "parameters")
     artifacts: str | None = _converted(told.get("artifacts"), str | None, path, "artifacts")
@@ -93,7 +96,8 @@ def settings_of(told: Mapping[str, Any], path: Path, environment: Mapping[str, s
 
 
 def load_toml(path: Path) -> dict[str, Any]:
-    """The content of the file; unknown tables are refused. Size and depth are limited, because the author may be hostile."""
+    """The content of a TOML file. Raises InvalidParameter if it cannot be read, is not TOML, is too long, or has an unknown table. Its size
+    and depth are limited, because its author may be hostile."""
     try:
         with path.open("rb") as opened:
             data = opened.read(_LONGEST + 1)
@@ -134,7 +138,7 @@ def _schedules(told: Any, path: Path) -> tuple[Schedule, ...]:
     found = tuple(schedule_from(name, table, f"{path}: [schedules.{name}]") for name, table in tables.items())
     for schedule in found:
         try:
-            schedule.definition()  # a mistake is told where the file is read
+            schedule.definition()  # checked here, so that the error names the file
         except ScheduleInvalid as wrong:
             raise ScheduleInvalid(f"{path}: [schedules.{schedule.name}]: {wrong}") from None
     return found
@@ -146,7 +150,7 @@ def _fetch(told: Any, path: Path) -> FetchSettings:
 
 
 def _repos(told: Any, path: Path) -> dict[str, RepoSettings]:
-    """The folders that workers may read. A folder that is not there is told at once, and not by the first run."""
+    """The folders that workers may read. Raises InvalidParameter if a folder does not exist, so that not the first run finds it out."""
     tables: dict[str, Any] = _converted(told, dict[str, Any], path, "repos")
     found: dict[str, RepoSettings] = {}
     for name, table in tables.items():
@@ -155,7 +159,7 @@ def _repos(told: Any, path: Path) -> dict[str, RepoSettings]:
         if not folder.is_dir():
             raise InvalidParameter(f"{path}: repos.{name} is wrong: there is no folder {repo.folder}.")
         if min(repo.max_file_bytes, repo.max_bytes, repo.max_lines) < 1:
-            raise InvalidParameter(f"{path}: repos.{name} is wrong: its limits are at least 1.")
+            raise InvalidParameter(f"{path}: repos.{name} is wrong: max_file_bytes, max_bytes and max_lines must be at least 1.")
         found[name] = msgspec.structs.replace(repo, folder=str(folder.absolute()))
     return found
 
@@ -178,7 +182,8 @@ def _model(told: Any, path: Path, environment: Mapping[str, str]) -> ModelSettin
 
 
 def _cassette(said: str | None, told: Any, path: Path) -> CassetteSettings:
-    """The cassette of the environment, else of the file. A path in the file is relative to the file's folder."""
+    """The cassette that the environment names; else the one that the file names; else none. A path in the file is relative to the file's
+    folder."""
     if said or told is None:
         return cassette_settings(said)
     if isinstance(told, dict):
@@ -189,7 +194,8 @@ def _cassette(said: str | None, told: Any, path: Path) -> CassetteSettings:
 
 
 def _signals(told: Any, path: Path, environment: Mapping[str, str]) -> SignalSettings:
-    """The signal settings. Traces are sent also if only the environment asks for them, as is usual with OpenTelemetry."""
+    """The settings for logs, metrics and traces. If the file does not set `otel`, the environment decides whether traces are sent, as is
+    usual with OpenTelemetry."""
     settings: SignalSettings = _converted(told, SignalSettings, path, "signals")
     if "otel" not in told:
         settings = msgspec.structs.replace(settings, otel=wanted(environment))
@@ -197,7 +203,7 @@ def _signals(told: Any, path: Path, environment: Mapping[str, str]) -> SignalSet
 
 
 def _queues(told: Any, path: Path) -> dict[str, QueueTable]:
-    """The queues that the file declares, a table for each."""
+    """The queues that the file declares, by name, each as a table."""
     if not isinstance(told, dict):
         raise InvalidParameter(f"{path}: queues is wrong: write a table for each queue, such as [queues.emails].")
     try:
@@ -219,7 +225,7 @@ def _converted(value: Any, kind: Any, path: Path, setting: str) -> Any:
             f"{meant(unknown[0], known)}"
         )
     try:
-        return reading.converted(value, kind, strict=False)
+        return json_structs.converted(value, kind, strict=False)
     except msgspec.ValidationError as error:
         raise InvalidParameter(f"{path}: {setting} is wrong: {wrong_value(error, kind)}.") from None
 

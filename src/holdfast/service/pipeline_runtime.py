@@ -1,4 +1,4 @@
-"""PipelineRuntime: builds the pipelines of files in the sandbox, checks them, and finds the graphs that runs are pinned to."""
+"""PipelineRuntime: builds the pipelines of files in the sandbox, checks them, and finds the graphs of runs."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _MOST_GRAPHS: Final = 200
 
 
 class GraphReader(Protocol):
-    """The part of a store that finds graphs."""
+    """The part of a store that reads graphs."""
 
     def graph(self, graph: str) -> str | None: ...
 
 
 class GraphFinder:
-    """Graphs by their hash: those that are served here, then those of the store."""
+    """Finds graphs by their hash: first among the pipelines that are served here, then in the store."""
 
     def __init__(self) -> None:
         self._served: dict[str, Graph] = {}
@@ -42,11 +42,11 @@ class GraphFinder:
         self.store: GraphReader | None = None
 
     def add(self, served: ServedPipeline) -> None:
-        """Remember the graph of a pipeline that is served here."""
+        """Add the graph of a pipeline that is served here."""
         self._served[served.id] = served.graph
 
     def find(self, sha256: str) -> Graph | None:
-        """The graph with this hash."""
+        """The graph with this hash; None if there is none."""
         known = self._served.get(sha256) or self._read.get(sha256)
         if known is not None or self.store is None:
             return known
@@ -69,18 +69,19 @@ class PipelineRuntime:
         self.graphs = GraphFinder()
         self.steps = Steps(packages, policy, server_limits)
         self.stand_ins: Mapping[str, Mapping[str, Known]] = {}
-        """Workers that have no file. holdfast.testing sets them."""
+        """Workers without a file, by id and version; for holdfast.testing."""
 
     async def built(self, files: Sequence[Path], packages: Sequence[Package]) -> list[ServedPipeline]:
-        """Build the pipelines of these files; `workers` are those that they may name. Raises PipelineInvalid if one has errors; warnings
-        are logged."""
+        """Build and check the pipelines of these files. `packages` are the workers that the pipelines may name. Raises PipelineInvalid if
+        one has errors; warnings are logged."""
         found: list[tuple[Path, Built]] = []
         for file in files:
             found += [(file, each) for each in await build(file, self._packages, self._policy, server_limits=self._server_limits)]
         return self.checked(found, packages)
 
     def checked(self, found: Sequence[tuple[Path, Built]], packages: Sequence[Package]) -> list[ServedPipeline]:
-        """Check these pipelines, and make them ready to be served. Raises PipelineInvalid if one has errors; warnings are logged."""
+        """Check these pipelines, which were built from these files, and make them ready to be served. Raises PipelineInvalid if one has
+        errors; warnings are logged."""
         workers = {**{name: dict(versions) for name, versions in self.stand_ins.items()}, **workers_of(packages)}
         _check_apart(found)
         known = with_pipelines(workers, [each.graph for _, each in found])
@@ -103,7 +104,7 @@ class PipelineRuntime:
 
 
 def _check_apart(found: Sequence[tuple[Path, Built]]) -> None:
-    """Refuse two different pipelines of one id and version."""
+    """Raise PipelineInvalid if two different pipelines have the same id and version."""
     first: dict[tuple[str, str], tuple[Path, str]] = {}
     for file, each in found:
         name, graph = (each.graph.pipeline_id, each.graph.version), ServedPipeline(each.graph).id
@@ -114,7 +115,7 @@ def _check_apart(found: Sequence[tuple[Path, Built]]) -> None:
 
 
 def workers_of(packages: Sequence[Package]) -> dict[str, dict[str, Known]]:
-    """The workers of these packages, in the form that the checks of a graph need."""
+    """The workers of these packages, by id and version, in the form that the checks of a graph need."""
     known: dict[str, dict[str, Known]] = {}
     for package in packages:
         versions = known.setdefault(package.contract.worker_id, {})

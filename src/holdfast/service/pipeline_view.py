@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.execution import Execution
 from holdfast.model.operations import OPEN, RUN, Operation, Type
 from holdfast.pipelines.draw.captions import Counts, NodeView, Views
@@ -19,7 +19,7 @@ from holdfast.pipelines.graph.text import graph_from
 from holdfast.pipelines.record.operations import node_at
 from holdfast.pipelines.record.responses import child_response
 from holdfast.pipelines.record.results import settled_of, worker_document
-from holdfast.pipelines.record.states import NodeStanding, node_history, node_states
+from holdfast.pipelines.record.states import NodeStatus, node_history, node_states
 from holdfast.pipelines.run.served import PACKAGE
 from holdfast.pipelines.scene.shards import items_over
 from holdfast.store.seam import Store
@@ -35,46 +35,49 @@ class NodeCost(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: Decimal = Decimal(0)
     tool_calls: int = 0
     runs: tuple[str, ...] = ()
-    """The ids of its runs, in the order in which they ended or began."""
+    """The ids of these runs, in the order in which they began."""
 
 
 class PipelineView(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of a pipeline."""
+    """One run of a pipeline, as people see it."""
 
     run_id: str
     graph: Graph
-    nodes: tuple[NodeStanding, ...]
-    history: tuple[NodeStanding, ...] = ()
+    nodes: tuple[NodeStatus, ...]
+    """The present state of each node, in the order of the graph."""
+    history: tuple[NodeStatus, ...] = ()
     """Every end of a node in every round, and every undo, in order."""
     counts: dict[str, Counts] = {}
+    """The items of each map that has begun, by the name of its node."""
     costs: dict[str, NodeCost] = {}
+    """What each node has used, by its name. A node without finished runs is not in it."""
 
     def views(self) -> Views:
         """The nodes as drawings show them."""
-        return {standing.node: self.view_of(standing) for standing in self.nodes}
+        return {node_status.node: self.view_of(node_status) for node_status in self.nodes}
 
-    def view_of(self, standing: NodeStanding) -> NodeView:
+    def view_of(self, node_status: NodeStatus) -> NodeView:
         """One node as drawings show it."""
-        cost, counts = self.costs.get(standing.node), self.counts.get(standing.node)
-        asks = [one for one in standing.waits_for if one.startswith("a_")]
-        detail = standing.message or (f"waits for {', '.join(standing.waits_for)}" if standing.waits_for else "")
-        if standing.error_code is not None:
-            detail = f"{standing.error_code}: {detail}"
-        state = "person" if asks else standing.state
+        cost, counts = self.costs.get(node_status.node), self.counts.get(node_status.node)
+        asks = [one for one in node_status.waits_for if one.startswith("a_")]
+        detail = node_status.message or (f"waits for {', '.join(node_status.waits_for)}" if node_status.waits_for else "")
+        if node_status.error_code is not None:
+            detail = f"{node_status.error_code}: {detail}"
+        state = "person" if asks else node_status.state
         return NodeView(state=state, detail=detail, counts=counts, cost=None if cost is None else cost.cost_usd)
 
     def runs_of(self, node: str) -> tuple[str, ...]:
-        """The finished runs of a node."""
+        """The ids of the finished runs of a node."""
         return self.costs.get(node, NodeCost()).runs
 
     def document(self) -> dict[str, Any]:
         """The view as JSON, for HTTP and `--json`."""
         told = []
-        for standing in self.nodes:
-            one: dict[str, Any] = msgspec.to_builtins(standing)
-            if (counts := self.counts.get(standing.node)) is not None:
+        for node_status in self.nodes:
+            one: dict[str, Any] = msgspec.to_builtins(node_status)
+            if (counts := self.counts.get(node_status.node)) is not None:
                 one["counts"] = msgspec.to_builtins(counts)
-            cost = self.costs.get(standing.node, NodeCost())
+            cost = self.costs.get(node_status.node, NodeCost())
             one["usage"] = {"tokens": cost.tokens, "cost_usd": float(cost.cost_usd), "tool_calls": cost.tool_calls}
             one["runs"] = list(cost.runs)
             told.append(one)
@@ -83,7 +86,7 @@ class PipelineView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def pipeline_view(store: Store, header: Execution, accepted: AcceptedRequest) -> PipelineView | None:
-    """The view of a run; None for a run of a worker. Reads the store, and runs nothing."""
+    """The view of a run; None for a run of a worker, and if the store does not have the graph."""
     if not accepted.package.startswith(PACKAGE):
         return None
     text = store.graph(accepted.package.removeprefix(PACKAGE))
@@ -122,25 +125,27 @@ def _costs(operations: Sequence[Operation]) -> dict[str, NodeCost]:
 
 
 def _counts(view: PipelineView, store: Store, accepted: AcceptedRequest, operations: Sequence[Operation]) -> dict[str, Counts]:
-    """The items of each map that has begun, in its round."""
+    """How many items each map has, how many succeeded and how many failed, in the present round of its node; only for maps that have
+    begun."""
     known, found = {op.id: op for op in operations}, {}
-    for node, standing in zip(view.graph.nodes, view.nodes, strict=True):
-        begun = known.get(node_at(node.name, standing.round).operation_id)
+    for node, node_status in zip(view.graph.nodes, view.nodes, strict=True):
+        begun = known.get(node_at(node.name, node_status.round).operation_id)
         if not isinstance(node, MapNode) or begun is None:
             continue
         document = None if begun.status in OPEN else settled_of(begun).document
         if document is not None and "counts" in document:
-            found[node.name] = reading.converted(document["counts"], Counts)
+            found[node.name] = json_structs.converted(document["counts"], Counts)
             continue
         over = resolved(node.over, results_of(accepted, operations))
         total = len(over) if isinstance(over, list) else 0
-        ok, failed = items_over(node, standing.round, known, lambda shard: _operations_of(store, view.run_id, shard))
+        ok, failed = items_over(node, node_status.round, known, lambda shard: _operations_of(store, view.run_id, shard))
         found[node.name] = Counts(total, min(ok, total - failed) if total else ok, failed)
     return found
 
 
 def results_of(accepted: AcceptedRequest, operations: Sequence[Operation]) -> dict[str, Any]:
-    """The inputs of the run and the result documents of its settled nodes, the latest round of each."""
+    """The inputs of the run, under `inputs`, and the result document of each node that has ended, under its name: that of its latest
+    round."""
     results: dict[str, Any] = {"inputs": accepted.request.inputs}
     by_id: Mapping[str, Operation] = {op.id: op for op in operations}
     for op in operations:
@@ -155,6 +160,6 @@ def results_of(accepted: AcceptedRequest, operations: Sequence[Operation]) -> di
 
 
 def _operations_of(store: Store, run_id: str, shard: Operation) -> dict[str, Operation]:
-    """The operations of a shard that runs."""
+    """The operations of a shard by id; empty if the shard does not run."""
     running = open_child(store, run_id, shard.id)
     return {} if running is None else {op.id: op for op in store.operations(running)}

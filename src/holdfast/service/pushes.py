@@ -1,4 +1,4 @@
-"""Pushes: many executions of one function into a queue, a thousand in each commit. It needs no engine, and it runs nothing."""
+"""Pushes: enqueue many executions of one function, a thousand in each commit. It needs no engine, and it runs nothing."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from holdfast.model.starts import Start, Started
 from holdfast.store.seam import Store
 
 BATCH: Final = 1000
-"""How many executions are written in one commit."""
+"""How many lines are enqueued in one commit."""
 
 
 class PushTarget(msgspec.Struct, frozen=True):
-    """The function of which a push enqueues executions."""
+    """The function whose executions a push enqueues."""
 
     function: str
     version: str
@@ -31,14 +31,15 @@ class PushTarget(msgspec.Struct, frozen=True):
 
 
 class PushOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How every execution of a push is enqueued."""
+    """How the executions of a push are enqueued. `delay_ms`, `ttl_ms`, `head_start_ms` and `same` are as in `enqueues.Enqueue`."""
 
     queue: str
     tenant: str | None = None
     key_field: str | None = None
-    """The member of each input that is its idempotency key. If the same lines are pushed again, the existing executions are found."""
+    """The member of each input that is its idempotency key; None: no key. With a key, a line that is pushed again finds the existing
+    execution (see `same`)."""
     lane_field: str | None = None
-    """The member of each input that is the key of its lane."""
+    """The member of each input that is the key of its lane; None: the lane has no key."""
     units_field: str | None = None
     """The member of each input that is how many tokens it is expected to use."""
     delay_ms: int = 0
@@ -51,13 +52,18 @@ class PushedLine(msgspec.Struct, frozen=True):
     """The result for one line of a push."""
 
     line: int
+    """The number of the line."""
     execution: str | None = None
+    """The id of its execution; None if the line was refused."""
     created: bool = False
+    """Whether this push made the execution; False if it existed before, or the line was refused."""
     error: HoldfastError | None = None
+    """Why the line was refused; None if it was not."""
 
 
 def published_target(store: Store, name: str) -> PushTarget:
-    """The function of this name that a process of the store has hosted, in its newest version."""
+    """The function with this name, in the newest version that a process of the store has hosted. Raises FunctionNotFound if none has, or
+    if it is a worker or a pipeline."""
     found = store.hosted(name)
     if not found:
         raise FunctionNotFound(f"No process of this store has hosted a function {name!r:.100}. Name its file: FILE:{name:.100}.")
@@ -70,8 +76,8 @@ def published_target(store: Store, name: str) -> PushTarget:
 def push(
     store: Store, target: PushTarget, lines: Iterable[tuple[int, bytes]], options: PushOptions, clock: Clock, ids: IdSource
 ) -> Iterator[Sequence[PushedLine]]:
-    """Push numbered lines of JSON, and report each batch after it is on disk. A wrong line is refused, and the others go on. If the queue
-    is full, the push ends with its error; the lines that were reported before stay enqueued.
+    """Push numbered lines of JSON, and report each batch after it is on disk. A wrong line is refused, and the others are still enqueued.
+    If the queue is full, raises QueueFull after the lines of that batch are reported; what is enqueued stays.
     """
     batch: list[tuple[int, Start | HoldfastError]] = []
     for number, text in lines:
@@ -87,8 +93,8 @@ def push(
 
 
 def _told(store: Store, batch: Sequence[tuple[int, Start | HoldfastError]], now: int) -> Iterator[Sequence[PushedLine]]:
-    """Write a batch and report its lines. If the queue becomes full within the batch, the lines that it took are reported, and then the
-    error is raised."""
+    """Write a batch and report its lines. If the queue becomes full within the batch, the lines that it accepted or that were wrong are
+    reported, and then QueueFull is raised."""
     answers = iter(store.commit([start for _, start in batch if isinstance(start, Start)], now).answers)
     told: list[PushedLine] = []
     full: QueueFull | None = None
@@ -143,7 +149,8 @@ def read_line(text: bytes) -> Any:
 
 
 def member_of(value: Any, field: str | None) -> str | None:
-    """A member of an input, as text: an idempotency key, or the key of a lane."""
+    """The member `field` of an input, as text: an idempotency key, or the key of a lane. None if `field` is None. Raises InvalidParameter
+    if the member is not a text or an integer."""
     if field is None:
         return None
     found = value.get(field) if isinstance(value, dict) else None

@@ -1,4 +1,4 @@
-"""Queues, lanes and parked runs as JSON documents, the same for the command line and for HTTP."""
+"""Queues, lanes and parked executions as JSON objects, the same for the command line and for HTTP."""
 
 from __future__ import annotations
 
@@ -9,31 +9,32 @@ from typing import Any
 import msgspec
 
 from holdfast.model.ledger import NANO
-from holdfast.model.queues import LaneStanding, QueueRow, QueueSettings
-from holdfast.service.queue_desk import ParkedRun, QueueView
+from holdfast.model.queues import LaneState, QueueRow, QueueSettings
 from holdfast.service.queue_settings import MEMBERS, setting_at
+from holdfast.service.store_queues import ParkedRun, QueueView
 
 
 def queue_document(view: QueueView) -> dict[str, Any]:
-    """A queue in a list. What the store cannot tell of one tenant is left out."""
-    standing, of_all = view.standing, view.tenant is None
+    """A queue as one entry of a list: its numbers, without its settings and lanes. What the store does not know of one tenant is left
+    out."""
+    state, of_all = view.state, view.tenant is None
     return {
         "queue": view.row.name,
         "mode": view.row.mode.value,
-        "waiting": standing.waiting,
-        "delayed": standing.delayed,
-        "held": standing.held,
+        "waiting": state.waiting,
+        "delayed": state.delayed,
+        "held": state.held,
         "at_once": view.settings.limits.at_once,
-        **({"oldest_at": time_of(standing.oldest_at)} if of_all else {}),
-        "parked": standing.parked,
-        **({"admitted": standing.admitted} if of_all else {}),
-        "admitted_per_minute": round(standing.per_minute, 1),
-        **({} if view.settings.most_waiting_usd is None or not of_all else {"waiting_usd": standing.money / NANO}),
+        **({"oldest_at": time_of(state.oldest_at)} if of_all else {}),
+        "parked": state.parked,
+        **({"admitted": state.admitted} if of_all else {}),
+        "admitted_per_minute": round(state.per_minute, 1),
+        **({} if view.settings.most_waiting_usd is None or not of_all else {"waiting_usd": state.money / NANO}),
     }
 
 
 def queue_page(view: QueueView) -> dict[str, Any]:
-    """Everything about a queue: its counts, its settings and its lanes."""
+    """Everything about a queue: its numbers, its settings and its lanes."""
     return {
         **queue_document(view),
         "next_admission": view.next_admission,
@@ -44,7 +45,7 @@ def queue_page(view: QueueView) -> dict[str, Any]:
 
 
 def settings_document(row: QueueRow) -> dict[str, Any]:
-    """The declared settings, the operator's settings and those in force, by the names that `queues set` takes."""
+    """The declared settings, the operator's settings, and the settings in force (`counts`), under the names that `queues set` accepts."""
     return {"declared": _said(row.declared), "operator": _said(row.operator), "counts": counting(row.settings())}
 
 
@@ -58,8 +59,8 @@ def _said(document: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name in MEMBERS if (value := setting_at(document, name)) is not ...}
 
 
-def lane_document(lane: LaneStanding) -> dict[str, Any]:
-    """A lane."""
+def lane_document(lane: LaneState) -> dict[str, Any]:
+    """A lane as a JSON object."""
     return {
         "lane": lane.key,
         "level": lane.level,
@@ -71,7 +72,7 @@ def lane_document(lane: LaneStanding) -> dict[str, Any]:
 
 
 def parked_document(run: ParkedRun) -> dict[str, Any]:
-    """A parked run."""
+    """A parked execution as a JSON object."""
     header = run.header
     return {
         "id": header.id,
@@ -88,7 +89,7 @@ def parked_document(run: ParkedRun) -> dict[str, Any]:
 
 
 def time_of(at: int | None) -> str | None:
-    """A time in ISO 8601, in UTC."""
+    """A time in ISO 8601, in UTC, from milliseconds since 1970-01-01 UTC; None for None."""
     if at is None:
         return None
     return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,4 +1,4 @@
-"""Where an execution stands in its queue: its lane, how many stand before it, and which limit it waits for."""
+"""The place of an execution in its queue: its lane, how many executions are before it, and which limit it waits for."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ from typing import Any
 
 import msgspec
 
-from holdfast.engine.enqueues import key_of
 from holdfast.model.error_text import ordinal
 from holdfast.model.execution import Execution, State
-from holdfast.model.places import Level, path
-from holdfast.model.queues import LaneStanding, Mode
+from holdfast.model.places import Level, key_of, path
+from holdfast.model.queues import LaneState, Mode
 from holdfast.store.seam import QueueStore
 
 _MOST: int = 10_000
 _AFTER_ALL: str = "\uffff"
-"""Greater than every character of a lane's key."""
+"""A character that is greater than every character in the path of a lane."""
 
 
 class QueuePlace(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,18 +23,20 @@ class QueuePlace(msgspec.Struct, frozen=True, kw_only=True):
     queue: str
     lane: str
     key: str | None
-    """The key that its caller gave."""
+    """The key that its caller gave; None if the caller gave none."""
     admitted_at: int | None
+    """When it was admitted for the first time, in milliseconds since 1970-01-01 UTC; None if it was never admitted."""
     position: int | None = None
-    """Its place in its lane, from 1; None if it does not wait there."""
+    """Its position in its lane, from 1; None if it does not wait there."""
     before_is_bounded: bool = False
-    """Whether there are more executions before it than were counted."""
+    """Whether the count of the executions before it was stopped, so that there may be more."""
     limit: str | None = None
-    """The limit that it waits for, in words; None if it waits only for its turn or for a runner."""
+    """The limit that it waits for, in words; None if it waits only for its turn or for a runner, or does not wait."""
     parked: bool = False
+    """Whether it is parked, and its name was not started again."""
 
     def told(self) -> str:
-        """The position, for people."""
+        """The position in words."""
         if self.position is None:
             return "admitted" if self.admitted_at is not None else "not in its lane yet"
         more = "more than " if self.before_is_bounded else ""
@@ -48,8 +49,8 @@ def place_document(place: QueuePlace) -> dict[str, Any]:
 
 
 def queue_place(store: QueueStore, header: Execution, now: int | None = None) -> QueuePlace | None:
-    """The place of an execution in its queue; None if it went through no queue. Without `now`, every lane that a rate has closed counts as
-    closed, because its end cannot be compared with the time."""
+    """The place of an execution in its queue; None if it was not enqueued. `now` is the time, with which the end of a used-up rate is
+    compared. Without `now`, a rate that was used up counts as used up still."""
     place = header.place
     if place is None:
         return None
@@ -57,7 +58,7 @@ def queue_place(store: QueueStore, header: Execution, now: int | None = None) ->
     return QueuePlace(
         queue=place.queue,
         lane=place.lane,
-        key=key_of(header),
+        key=key_of(place.lane),
         admitted_at=place.admitted_at,
         position=None if ahead is None else ahead + 1,
         before_is_bounded=ahead == _MOST,
@@ -77,7 +78,7 @@ def _limit(store: QueueStore, queue: str, lane: str, now: int | None) -> str | N
     return None
 
 
-def _full(lane: LaneStanding, now: int | None) -> str | None:
+def _full(lane: LaneState, now: int | None) -> str | None:
     what = f"queue {lane.key}" if lane.level == Level.QUEUE else lane.key.rpartition("/")[2].replace("=", " ", 1)
     if lane.at_once is not None and lane.held >= lane.at_once:
         return f"{what} has {lane.held} of {lane.at_once} slots in use"
@@ -86,16 +87,16 @@ def _full(lane: LaneStanding, now: int | None) -> str | None:
     return None
 
 
-def lane_at(store: QueueStore, queue: str, key: str) -> LaneStanding | None:
-    """One lane by its key. The store lists lanes after a key, so this asks for the first one after the greatest smaller key. Keys have only
-    ASCII characters."""
+def lane_at(store: QueueStore, queue: str, key: str) -> LaneState | None:
+    """The lane with this path; None if there is none. The store lists the lanes after a given path, so this asks for the first lane after
+    the greatest smaller path. Paths have only ASCII characters."""
     below = f"{key[:-1]}{chr(ord(key[-1]) - 1)}{_AFTER_ALL}"
     found = store.lanes(queue, below, 1)
     return found[0] if found and found[0].key == key else None
 
 
 def why_it_waits(place: QueuePlace, header: Execution) -> str:
-    """Why an execution waits in its queue, as a sentence: the limit comes first, because lists cut what is long."""
+    """Why an execution waits in its queue, as a sentence. The limit comes first, because lists cut long sentences."""
     if header.state is State.DELAYED:
         return f"It is delayed: it enters queue {place.queue} when its delay is over."
     limit = "" if place.limit is None else f"{place.limit.replace(f'queue {place.queue} ', 'it ')}; "

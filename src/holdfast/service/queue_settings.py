@@ -1,4 +1,4 @@
-"""What an operator sets for a queue: names and values as the command line and HTTP give them, as members of the stored settings."""
+"""What an operator sets for a queue. Converts names and values from the command line and from HTTP to members of the stored settings."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ MEMBERS: Final[Mapping[str, tuple[str, ...]]] = {
     "ttl": ("ttl_seconds",),
     "parks": ("parks",),
 }
-"""The names of all settings, and where each stands in the stored settings."""
+"""The names of all settings, each with its path in the stored settings."""
 _WHOLE: Final = frozenset({"at_once", "most_waiting"})
 _TRUTHS: Final = {"true": True, "yes": True, "false": False, "no": False}
 
 
 def read_assignment(text: str) -> tuple[str, Any]:
-    """A name and a value from `NAME=VALUE`, as the command line has them. `none` takes a limit away."""
+    """A name and a value from `NAME=VALUE`, as people write it on the command line. The value `none` removes a limit. Raises
+    InvalidParameter if the name is unknown or the value has a wrong form."""
     name, equals, said = text.partition("=")
     name, said = name.strip(), said.strip()
     if not equals:
@@ -44,14 +45,15 @@ def read_assignment(text: str) -> tuple[str, Any]:
         try:
             return name, float(said)
         except ValueError:
-            raise InvalidParameter(f"{name} is {said!r:.50}; write dollars as a number.") from None
+            raise InvalidParameter(f"{name} is {said!r:.50}; write dollars as a number, such as 12.5, or none for no limit.") from None
     if last in _WHOLE and not (said.isascii() and said.isdigit()):
         raise InvalidParameter(f"{name} is {said!r:.50}; write a whole number, or none for no limit.")
     return name, int(said) if (last in _WHOLE or last in ("oldest", "ttl")) and said.isascii() and said.isdigit() else said
 
 
 def flattened(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Names and values from a JSON object, in which the limits of a level may be an object of their own."""
+    """Names and values from a JSON object, in which `per_tenant` and `per_key` may be objects: `{"per_key": {"at_once": 1}}` becomes
+    `{"per_key.at_once": 1}`. Raises InvalidParameter for an unknown name."""
     found: dict[str, Any] = {}
     for name, value in document.items():
         if name in ("per_tenant", "per_key") and isinstance(value, Mapping):
@@ -64,7 +66,8 @@ def flattened(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def changed(operator: Mapping[str, Any], said: Mapping[str, Any], reset: Sequence[str] = ()) -> dict[str, Any]:
-    """The operator's settings after these changes. For a name that is reset, the declared value is in force again."""
+    """The operator's stored settings after these changes. `said` has new values by name. A name in `reset` is removed, so that the declared
+    value is in force again. Raises InvalidParameter for an unknown name or a wrong duration."""
     after = {name: dict(value) if isinstance(value, Mapping) else value for name, value in operator.items()}
     for name, value in said.items():
         place = _place(name)
@@ -87,7 +90,7 @@ def changed(operator: Mapping[str, Any], said: Mapping[str, Any], reset: Sequenc
 
 
 def setting_at(document: Mapping[str, Any], name: str) -> Any:
-    """What stored settings say under a name; `...` if they say nothing."""
+    """The value of a setting in stored settings; `...` if they do not have it."""
     found: Any = document
     for part in _place(name):
         if not isinstance(found, Mapping) or part not in found:

@@ -1,4 +1,4 @@
-"""The verbs of an open engine that enqueue: one or many executions of functions, workers and pipelines, and redrives of parked ones."""
+"""The methods of an open engine that enqueue: one or many executions of functions, workers and pipelines, and parked ones again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.durable.execution import DurableFunction
 from holdfast.engine.engine import Engine
-from holdfast.engine.enqueues import Item, enqueue_of, of_input
+from holdfast.engine.enqueues import Item, enqueue_of, indexed, of_input
 from holdfast.model import codec
 from holdfast.model.audit import principal
 from holdfast.model.errors import ExecutionNotFound, HoldfastError, InvalidParameter, PayloadNotJson
@@ -28,7 +28,7 @@ _T = TypeVar("_T")
 
 
 def written(input: object) -> str:
-    """The input of an execution as text."""
+    """The input of an execution as JSON text. Raises PayloadNotJson if it cannot be written as JSON."""
     try:
         plain = without_models(input)
     except (Unwritable, RecursionError) as error:
@@ -37,7 +37,7 @@ def written(input: object) -> str:
 
 
 class QueueVerbs:
-    """The part of an open engine that enqueues."""
+    """The methods of an open engine that enqueue."""
 
     _engine: Engine
     _runtime: WorkerRuntime | None
@@ -63,9 +63,12 @@ class QueueVerbs:
     ) -> OpenExecution:
         """Enqueue an execution of a function, or a run of a worker or of a pipeline. It begins when its queue admits it.
 
-        `key` names a lane of the queue: limits of each key, order and fairness between keys go by it. A second enqueue with the same
-        `idempotency_key` finds the first one if its input is the same; `same` may be `"replace"` or `"refuse"` instead. `delay`, `ttl`
-        (how long it may wait) and `head_start` (its priority) are seconds. A full queue raises `QueueFull`, and nothing is written.
+        `key` is the key of its lane: a queue can limit and order the executions of each key, and shares its slots fairly between keys.
+        `same` says what a second enqueue with the same `idempotency_key` does: `"existing"` finds the first execution if its input is the
+        same, and raises `ExecutionAlreadyStarted` if not; `"replace"` stops the first one and enqueues anew; `"refuse"` raises
+        `ExecutionAlreadyStarted`. `delay` (before it enters the queue), `ttl` (how long it may wait) and `head_start` (its priority: it
+        counts as enqueued so much earlier) are in seconds. `units` is its estimated number of tokens, for rates of tokens. `user` and
+        `constraints` are only for workers and pipelines. If the queue is full, raises `QueueFull`, and nothing is written.
         """
         asked = enqueue_of(queue, key=key, delay=delay, ttl=ttl, head_start=head_start, units=units, same=same)
         if isinstance(target, str) and (workers := self._workers_of(target)) is not None:
@@ -93,13 +96,12 @@ class QueueVerbs:
         user: str | None = None,
         constraints: Mapping[str, Any] | None = None,
     ) -> list[OpenExecution]:
-        """Enqueue many inputs of one function, worker or pipeline, a thousand in each commit.
+        """Enqueue many inputs of one function, worker or pipeline, a thousand in each commit. The other arguments are as in `enqueue`.
 
         All inputs are checked before the first commit: if one of them can never be enqueued, its error names its index, and nothing is
-        written. If the store refuses an input, because the queue is full or its key was used before, the error's notes say how many inputs
-        were enqueued. With
-        `idempotency_keys`, one for each input, the caller can repeat the whole call: inputs that are enqueued already are found and not
-        enqueued again.
+        written. If the store refuses an input, because the queue is full or its key was used before, a note of the error (`__notes__`) says
+        how many inputs are enqueued. With `idempotency_keys`, one for each input, the caller can then repeat the whole call: inputs that
+        are enqueued already are found, and not enqueued again.
         """
         keys: Sequence[str | None] = [None] * len(inputs) if idempotency_keys is None else idempotency_keys
         if len(keys) != len(inputs):
@@ -114,7 +116,8 @@ class QueueVerbs:
         return self._all_opened([one if isinstance(one, HoldfastError) else one.header for one in done], len(inputs))
 
     async def redrive(self, execution: str) -> OpenExecution:
-        """Enqueue a parked execution or run again, under its name. The parked one stays, superseded by the new one."""
+        """Enqueue a parked execution or run again, under its name; `execution` is its ARN or id. The parked one stays, superseded by the
+        new one. Raises `ExecutionNotFound` if there is none, and `InvalidParameter` if it is not parked."""
         wanted = Arn.parse(execution).id if checked_mention(execution).startswith("arn:") else execution
         header = self._engine.store.find(wanted)
         if header is None:
@@ -122,7 +125,7 @@ class QueueVerbs:
         return self._opened(await self._engine.redrive(header.id, start_again))
 
     def _workers_of(self, target: str) -> WorkerService | None:
-        """The service of workers, if it serves a worker or a pipeline of this name."""
+        """The worker service, if it serves a worker or a pipeline with this id; else None."""
         service = None if self._runtime is None else self._runtime.worker_service
         return service if service is not None and target in service.served else None
 
@@ -133,7 +136,7 @@ class QueueVerbs:
         enqueued = [one for one in done if not isinstance(one, HoldfastError)]
         for index, one in enumerate(done):
             if isinstance(one, HoldfastError):
-                one.add_note(f"{len(enqueued)} of {wanted} are enqueued.")
+                one.add_note(f"{len(enqueued)} of {wanted} inputs are enqueued.")
                 raise one if isinstance(one, QueueFull) else of_input(one, index)
         return [self._opened(header) for header in enqueued]
 
@@ -141,11 +144,9 @@ class QueueVerbs:
 def _each(inputs: Iterable[tuple[object, str | None]], make: Callable[[Any, str | None], _T]) -> list[_T]:
     """What is made of each input with its key. An error names the index of its input."""
     made: list[_T] = []
-    try:
+    with indexed(made):
         for one, key in inputs:
             made.append(make(one, key))
-    except HoldfastError as wrong:
-        raise of_input(wrong, len(made)) from None
     return made
 
 
@@ -156,9 +157,10 @@ def _asker(tenant: str | None) -> Any:
 
 
 def _function(target: object, version: int | str | None, user: object, constraints: object) -> tuple[str, str | None]:
-    """The name and version of a function. Arguments that only workers take are refused."""
+    """The name and the version of a function; None: no version was given. Raises InvalidParameter if `user` or `constraints` is given,
+    which only workers and pipelines accept."""
     if user is not None or constraints is not None:
-        raise InvalidParameter("`user` and `constraints` are for workers and pipelines, and this is a function.")
+        raise InvalidParameter("`user` and `constraints` are for workers and pipelines, and this is a function. Leave them out.")
     wanted = None if version is None else checked_version(version)
     if isinstance(target, DurableFunction):
         return target.name, wanted or target.version
@@ -170,7 +172,7 @@ def _function(target: object, version: int | str | None, user: object, constrain
 def _request(
     worker: str, inputs: object, version: int | str | None, key: str | None, user: str | None, constraints: Mapping[str, Any] | None
 ) -> WorkerRequest:
-    """The request to a worker. Raises its error if it does not fit the contract."""
+    """The request to a worker. Raises InvalidRequest if its members are wrong. The inputs are checked later, with the contract."""
     from holdfast.contract.protocol import Response
     from holdfast.contract.refusals import InvalidRequest
     from holdfast.workers.accept import read_request

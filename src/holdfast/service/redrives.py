@@ -1,4 +1,4 @@
-"""Redrives: start parked runs again, under the same key and in the same queue. The parked run stays, superseded by the new one."""
+"""Redrives: start parked executions again, under the same name and in the same queue. The parked one stays, superseded by the new one."""
 
 from __future__ import annotations
 
@@ -21,16 +21,19 @@ _BATCH: Final = 500
 
 
 class Redriven(msgspec.Struct, frozen=True):
-    """The result of the redrive of one parked run."""
+    """The result of the redrive of one parked execution."""
 
     parked: str
+    """The id of the parked execution."""
     started: str | None
+    """The id of the new execution; None if the redrive was refused."""
     error: HoldfastError | None = None
+    """Why the redrive was refused; None if it was not."""
 
 
 def redrive(store: Store, parked: Iterable[Execution], clock: Clock, ids: IdSource) -> Sequence[Redriven]:
-    """Start these parked runs again. Each has its own result: if one is refused because it is not parked any more, the others are still
-    started."""
+    """Start these parked executions again. Each has its own result: if one is refused, the others are still started. The results may be in
+    another order than `parked`."""
     done: list[Redriven] = []
     batch: list[tuple[Execution, Start]] = []
     for header in parked:
@@ -58,7 +61,8 @@ def _written(store: Store, batch: Sequence[tuple[Execution, Start]], now: int) -
 
 
 def start_again(store: RedriveStore, header: Execution, identity: str, now: int) -> Start:
-    """A start with the same input as the parked execution. A run of a worker or pipeline also inherits the receipts of the parked one."""
+    """The start that enqueues a parked execution again, with the same input. A run of a worker or a pipeline also inherits the receipts of
+    the parked run. Raises InvalidParameter or RestartRefused if it cannot be redriven."""
     if (store.history(header.id, 0, 1)[0].event.detail or {}).get(KIND) is None:
         return redriven(store, header, identity, now)
     from holdfast.workers.queued_runs import redriven_run  # a program without workers does not load their modules

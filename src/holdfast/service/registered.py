@@ -1,4 +1,4 @@
-"""The functions of a process in the form that the engine registers, with the capacities that they share."""
+"""The functions of a process in the form that the engine registers, with their shared capacities."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from holdfast.service.settings import Settings
 
 
 def registered(functions: Sequence[DurableFunction], settings: Settings) -> list[Function]:
-    """The functions of this process in the engine's form. Async functions share one capacity and blocking functions another; with `at_once`
-    all functions share one."""
+    """The functions of this process in the form that the engine registers. All async functions share one capacity, and all blocking
+    functions another. If `Settings.at_once` is set, all functions share one."""
     one = None if settings.at_once is None else Capacity(settings.at_once)
     coroutines, threads = one or Capacity(settings.live), one or Capacity(settings.threads)
     room = [coroutines if f.is_async else threads for f in functions]

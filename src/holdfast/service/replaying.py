@@ -1,7 +1,7 @@
 """Replays: runs today's code on the records of an exported execution, without a store, an engine or writes, and without step bodies.
 
-Each branch of the handler runs as far as its records go. It is suspended where it waits for something that had not happened, or where it
-would do new work. Records that the code does not use again are an error that names them.
+Each branch of the handler runs as far as its records go. It is suspended at a wait that had not ended, or before new work. If the code ends
+without some of the records, it does not match them, and the result names these records.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from holdfast.durable.blocking_driver import BlockingState
 from holdfast.durable.context import AsyncDurableContext, DurableContext
 from holdfast.durable.exceptions import NonDeterministicExecutionError, SuspendExecution
 from holdfast.durable.execution import DurableFunction
-from holdfast.durable.hooks.resting import RestingHooks
+from holdfast.durable.hooks.resting_hooks import RestingHooks
 from holdfast.durable.identifier import PATCH, Identity
 from holdfast.durable.invocation_outcome import failed, succeeded
 from holdfast.durable.plan import Plan, Suspend
@@ -47,34 +47,38 @@ _FROM_OUTSIDE = frozenset({ExecutionStatus.STOPPED, ExecutionStatus.TIMED_OUT})
 
 
 class Replayed(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the calls of today's code match the records."""
+    """Whether today's code follows the records of an execution, and what it does after them."""
 
     matches: bool
-    """Whether the code used all records, and ended as the records do if they have an ending."""
+    """False if the code ended without some of the records, or ended in another way than the execution; else True."""
     why: str
-    """The result in one sentence."""
+    """The result of the comparison, in one sentence."""
     status: OutcomeStatus
     """The code's outcome: PENDING if it waits or would do new work."""
     result: Any = None
+    """What the code returned, as a JSON value; None if it did not return."""
     error: Failure | None = None
+    """The error that the code raised; None if it raised none."""
     waits: tuple[str, ...] = ()
-    """The recorded operations that the code waits for."""
+    """The recorded operations that the code waits for, in words."""
     goes_on: tuple[str, ...] = ()
-    """The new work that the code would do next, with its line."""
+    """The new work that the code would do next, in words, with its line in the code."""
     unused: tuple[str, ...] = ()
-    """Recorded operations that the code did not use."""
+    """The recorded operations that the code did not use although it ended, in words."""
 
 
 def replay(document: Source, function: DurableFunction) -> Replayed:
-    """Run a function on the records of an exported execution (a document or its path), and return how far its calls match the records.
+    """Run a function on the records of an exported execution, and return whether its calls match the records. `document` is the exported
+    document, or the path of its file.
 
-    Nothing is written, and no body of a step runs; the code outside of steps runs, as at every replay. Code that calls another operation
-    than the recorded one raises NonDeterministicExecutionError.
+    Nothing is written, and no body of a step runs; the code outside of steps runs, as at every replay. Raises
+    `NonDeterministicExecutionError` if the code calls another operation than the recorded one, and `ExportInvalid` if the document is not
+    an export, or was exported without data.
     """
     _check_durable(function)
     imported = read(document)
     if not imported.data:
-        raise ExportInvalid("The document was exported without data: it can be looked at, but not replayed.")
+        raise ExportInvalid("The document was exported without data, so it cannot be replayed. Export the execution with its data.")
     return replay_snapshot(imported.snapshot, function)
 
 
@@ -94,7 +98,7 @@ def _check_durable(function: DurableFunction) -> None:
 
 
 def _awaited(make: Callable[[], Coroutine[Any, Any, Outcome]]) -> Outcome:
-    """Run a coroutine to its end, also if the caller's thread has a running loop."""
+    """Run a coroutine to its end, and return its result. Blocks, also if the caller's thread has a running event loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -104,25 +108,25 @@ def _awaited(make: Callable[[], Coroutine[Any, Any, Outcome]]) -> Outcome:
 
 
 class _NewWork(SuspendExecution):
-    """This branch has no more records."""
+    """Raised in a branch that has no more records, before its new work."""
 
 
-class _Watch(RestingHooks):
-    """Takes the place of plugins: notes which records the code uses, and stops new work."""
+class _RecordUse(RestingHooks):
+    """Used in place of plugins: notes which records the code uses, and stops each branch before new work."""
 
     def __init__(self) -> None:
         self.looked_at: set[str] = set()
         self.waits: dict[str, None] = {}
         self.goes_on: dict[str, None] = {}
         self.in_body = False
-        """Whether a branch stopped before a step body that had begun: the result of that body is unknown."""
+        """Whether a branch stopped at a step whose start is recorded, but not its end: the result of its body is not known."""
 
     def recording(self, update: Update) -> None:
-        """The code would write a new record."""
+        """Stop the branch: the code would write a new record."""
         self._stop(update.type.value, update.sub_type, update.name)
 
     def watched(self, func: Callable[..., Any], at: Identity, attempt: int) -> Callable[..., Any]:
-        """A step's body would run. Its start is recorded, its end is not."""
+        """Stop the branch: the body of a step would run, whose start is recorded, but not its end."""
         self.in_body = True
         self._stop(at.type.value, at.sub_type, at.name)
 
@@ -131,18 +135,18 @@ class _Watch(RestingHooks):
         raise _NewWork("The recorded path ends here.")
 
     def looked(self, operation: Operation) -> None:
-        """The code used a record."""
+        """Note that the code used a record."""
         self.looked_at.add(operation.id)
 
     def met_again(self, operation: Operation) -> None:
-        """The code used a record, before the call."""
+        """Note that the code used a record, before the call."""
         self.looked_at.add(operation.id)
 
     def met_open(self, operation: Operation) -> None:
-        """The code used the record of a branch."""
+        """Do nothing: the record of a branch is not counted."""
 
     def running(self, at: Identity, plan: Plan[T], seen: Operation | None) -> Plan[T]:
-        """Run the body of a context, because it makes durable calls."""
+        """Let the body of a context run unchanged: its durable calls are replayed too."""
         return plan
 
     def context_ended(self, *_: object, **__: object) -> None:
@@ -152,12 +156,13 @@ class _Watch(RestingHooks):
         """Do nothing: no plugin listens."""
 
     def trace_id(self, at: Identity, function_name: str) -> str | None:
-        """None, because an invoke is new work."""
+        """Always None: a new invoke is stopped before it needs a trace id."""
         return None
 
 
 class _Refusing:
-    """Takes the place of the port and of the thread pool in a replay: it returns recorded state, refuses every write and runs no step."""
+    """Used in place of the port and of the thread pool in a replay: it returns the recorded state, refuses every write, and runs no
+    step."""
 
     def __init__(self, operations: Sequence[Operation], given: str | None) -> None:
         self._operations = operations
@@ -183,7 +188,7 @@ class _Refusing:
 
 
 class _BlockingReplay(BlockingState):
-    hooks: _Watch
+    hooks: _RecordUse
 
     def suspension(self, effect: Suspend) -> SuspendExecution:
         for operation_id in (effect.operation_id, *(other.id for other in effect.others)):
@@ -192,7 +197,7 @@ class _BlockingReplay(BlockingState):
 
 
 class _AsyncReplay(AsyncState):
-    hooks: _Watch
+    hooks: _RecordUse
 
     async def rest(self, suspend: Suspend) -> None:
         for operation_id in (suspend.operation_id, *(other.id for other in suspend.others)):
@@ -205,7 +210,7 @@ class _Run:
 
     def __init__(self, snapshot: Snapshot) -> None:
         header, operations = snapshot.header, unpruned(snapshot.operations)
-        self.hooks = _Watch()
+        self.hooks = _RecordUse()
         self._given = snapshot.events[0].payload
         self._port = _Refusing(operations, self._given)
         self._clock: Clock = VirtualClock(header.touched_at)
@@ -237,14 +242,14 @@ class _Run:
 
 
 def _returned(state: BlockingState | AsyncState, scope: Scope, result: Any, function: DurableFunction) -> Outcome:
-    """The outcome of code that returned. A mismatch that the code caught is raised again."""
+    """The outcome of code that returned. If the code caught a mismatch with the records, raises it again."""
     if state.mismatch is not None:
         raise state.mismatch
     return succeeded(state, scope, result, function.write)
 
 
 def _failed(state: BlockingState | AsyncState, error: BaseException) -> Outcome:
-    """The outcome of code that raised an error. A mismatch with the records, and Ctrl-C, are raised to the caller."""
+    """The outcome of code that raised an error. Raises a mismatch with the records, and KeyboardInterrupt, to the caller."""
     if isinstance(error, NonDeterministicExecutionError | KeyboardInterrupt):
         raise error
     if state.mismatch is not None:
@@ -252,7 +257,7 @@ def _failed(state: BlockingState | AsyncState, error: BaseException) -> Outcome:
     return failed(state, error)
 
 
-def _told(snapshot: Snapshot, seen: _Watch, outcome: Outcome) -> Replayed:
+def _told(snapshot: Snapshot, seen: _RecordUse, outcome: Outcome) -> Replayed:
     is_over = outcome.status is not OutcomeStatus.PENDING
     records = [op for op in unpruned(snapshot.operations) if op.parent_id is None] if is_over else []
     # The record of `context.patched` may stay unused, because its author has removed the old code together with this call.
@@ -276,8 +281,8 @@ def _told(snapshot: Snapshot, seen: _Watch, outcome: Outcome) -> Replayed:
 
 
 def _same_end(snapshot: Snapshot, outcome: Outcome, *, in_body: bool) -> bool:
-    """Whether the code's outcome equals the recorded ending. An open execution has no ending, and a stop or a timeout came from outside:
-    neither is compared."""
+    """Whether the code's outcome is the same as the recorded end. True without a comparison if the execution has not ended, was stopped or
+    timed out."""
     header, payload = snapshot.header, snapshot.events[-1].payload
     if header.status is ExecutionStatus.RUNNING or header.status in _FROM_OUTSIDE:
         return True
@@ -328,7 +333,8 @@ def _titled(kind: str, name: str | None) -> str:
 
 
 def _user_line() -> str:
-    """The line of the user's code that makes the call: the innermost frame that is not Holdfast's. A branch in its own task has none."""
+    """The line of the user's code that makes the call, as ` at FILE:LINE`: the innermost frame that is not Holdfast's. Empty for a branch
+    in its own asyncio task."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
         frame = frame.f_back

@@ -1,4 +1,4 @@
-"""The verbs of an open engine that do work again: retry and restart a run, restart an execution, compare two runs."""
+"""The methods of an open engine that do work again: retry and restart a run, restart an execution, compare two runs."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:  # a program without workers does not load their modules
 
 
 class RestartVerbs:
-    """The verbs of an open engine for restarts and comparisons."""
+    """The methods of an open engine for restarts and comparisons."""
 
     _engine: Engine
     _runtime: WorkerRuntime | None
     _functions: Mapping[tuple[str, str], DurableFunction]
 
     async def retry(self, run_id: str, *, wait: float | None = None) -> Response:
-        """Start a new run that does the failed part of an earlier run again and reuses the rest. Waits for the response of the new run, as
-        `run` does."""
+        """Start a new run that does the failed part of an earlier run again and reuses its other results. Waits for the response of the new
+        run, as `run` does. Raises `RestartRefused` if the earlier run has not ended, or nothing of it failed."""
         from holdfast.service.run_restarts import RETRY
 
         return await self._restarted(run_id, RETRY, wait)
@@ -47,8 +47,9 @@ class RestartVerbs:
         resend: str | Sequence[str] = (),
         wait: float | None = None,
     ) -> Response:
-        """Restart a run of a pipeline: `nodes` and everything below them run again; every other node is reused if its inputs, its worker
-        and the worker's code are the same. Returns the response of the new run, as `run` does.
+        """Restart a run of a pipeline: `nodes` and all nodes after them run again. Any other node is reused if its inputs, its worker and
+        the worker's code are the same. With `inputs`, the new run gets other inputs; a run of a worker can be restarted with other inputs
+        only. Returns the response of the new run, as `run` does.
 
         Writes that earlier runs made are not made again; if a write has other arguments now, a person is asked. Only the nodes in `resend`
         make their writes again.
@@ -66,8 +67,8 @@ class RestartVerbs:
         inputs: Mapping[str, Any] | None = None,
         resend: str | Sequence[str] = (),
     ) -> Plan:
-        """The plan of a restart: what it would reuse and what it would run again, and why. Without `nodes` and `inputs` it is the plan of
-        `retry`. Nothing starts."""
+        """The plan of a restart: what it would reuse and what it would run again, and why. Without `nodes`, `inputs` and `resend` it is the
+        plan of `retry`. Nothing starts."""
         from holdfast.service.run_restarts import prepare
 
         asked, service = restart_asked(nodes, inputs, resend), self._service()
@@ -80,9 +81,10 @@ class RestartVerbs:
         return await in_thread(Purpose.STORE, compare_runs, self._engine.store, a, b, self._asker())
 
     async def restart_execution(self, execution: str, operation: str, *, input: object = ...) -> OpenExecution:
-        """Restart an execution of a durable function from an operation, given by its name or id. The new execution begins with the part of
-        the old history that is before the operation. The code is replayed on that part first; if the code does not match it, nothing
-        starts. The old execution stays. Without `input` the new execution gets the same event.
+        """Restart an execution of a durable function from an operation, which is given by its name or id. The new execution begins with
+        what had ended in the old history before the operation. First the function's code is replayed on that part. If the code does not
+        match it, raises `RestartRefused` or `NonDeterministicExecutionError`, and nothing starts. The old execution stays. Without `input`,
+        the new execution gets the old input.
         """
         from holdfast.service.execution_restarts import prepare_execution
 
@@ -92,7 +94,9 @@ class RestartVerbs:
             raise ExecutionNotFound(f"There is no execution {execution!r:.100}.")
         hosted = [one for (name, _), one in self._functions.items() if name == header.function]
         if not hosted:
-            raise FunctionNotFound(f"The function {header.function!r} is not hosted here, so its code cannot be replayed.")
+            raise FunctionNotFound(
+                f"The function {header.function!r} is not hosted here, so its code cannot be replayed. Give it to the engine."
+            )
         text = None if input is ... else written(input)
         prepared = await in_thread(Purpose.HOUSE, prepare_execution, self._engine.store, wanted, hosted[-1], operation, text)
         asker = self._asker()
@@ -120,7 +124,7 @@ class RestartVerbs:
 def restart_asked(
     nodes: str | Sequence[str] = (), inputs: Mapping[str, Any] | None = None, resend: str | Sequence[str] = ()
 ) -> RestartAsked:
-    """Make a RestartAsked from the caller's arguments. Without arguments it is a retry."""
+    """What a caller asks for, from the caller's arguments. Without arguments it is a retry."""
     from holdfast.service.run_restarts import RestartAsked
 
     return RestartAsked(

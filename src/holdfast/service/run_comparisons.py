@@ -11,15 +11,16 @@ from holdfast.pipelines.graph.references import Unresolved, resolved
 from holdfast.pipelines.restart.compare import Comparison, NodePicture, Side, compared, differences, verdict_in
 from holdfast.service.pipeline_view import NodeCost, pipeline_view, results_of
 from holdfast.store.seam import Store
-from holdfast.workers.run_lookup import Asker, RunStanding, standing_of
+from holdfast.workers.run_lookup import Asker, RunView, run_view
 
 
 def compare_runs(store: Store, a: str, b: str, asker: Asker) -> Comparison:
-    """Compare two runs of one worker or pipeline, node by node."""
-    first, second = standing_of(store, a, asker), standing_of(store, b, asker)
+    """Compare two runs of one worker or pipeline: inputs, outputs, status and, for a pipeline, each node. Raises InvalidParameter if they
+    are runs of different workers."""
+    first, second = run_view(store, a, asker), run_view(store, b, asker)
     if first.header.function != second.header.function:
         told = f"{a} is a run of {first.header.function}, and {b} is one of {second.header.function}"
-        raise InvalidParameter(f"{told}: only runs of one pipeline can be compared.")
+        raise InvalidParameter(f"{told}: only runs of the same worker or pipeline can be compared.")
     outputs = [response_document(one.response).get("outputs") for one in (first, second)]
     return Comparison(
         a=first.header.id,
@@ -31,20 +32,20 @@ def compare_runs(store: Store, a: str, b: str, asker: Asker) -> Comparison:
     )
 
 
-def _status(standing: RunStanding) -> str:
-    """The status of a run: how it ended, or that it is still open."""
-    if standing.state != "done":
-        return standing.state
-    error = standing.response.error
-    return standing.response.status.value if error is None else f"{standing.response.status.value}: {error.error_code}"
+def _status(run_view: RunView) -> str:
+    """How a run ended, with its error code if it has one; for a run that has not ended, its state."""
+    if run_view.state != "done":
+        return run_view.state
+    error = run_view.response.error
+    return run_view.response.status.value if error is None else f"{run_view.response.status.value}: {error.error_code}"
 
 
-def _pictures(store: Store, standing: RunStanding) -> dict[str, NodePicture]:
-    """The nodes of a run; empty for a run of a worker."""
-    view = pipeline_view(store, standing.header, standing.accepted)
+def _pictures(store: Store, run_view: RunView) -> dict[str, NodePicture]:
+    """What is compared of each node of a run, by the name of the node; empty for a run of a worker."""
+    view = pipeline_view(store, run_view.header, run_view.accepted)
     if view is None:
         return {}
-    results, found = results_of(standing.accepted, store.operations(standing.header.id)), {}
+    results, found = results_of(run_view.accepted, store.operations(run_view.header.id)), {}
     for node, at in zip(view.graph.nodes, view.nodes, strict=True):
         cost = view.costs.get(node.name, NodeCost())
         took = None if at.began_at is None or at.ended_at is None else at.ended_at - at.began_at
@@ -59,7 +60,7 @@ def _pictures(store: Store, standing: RunStanding) -> dict[str, NodePicture]:
             tokens=cost.tokens,
             runs=cost.runs,
         )
-        # The list over which a map runs is one of its templates; the inputs of its items are not read here.
+        # For a map, the whole list over which it runs is compared; the inputs of the single items are not read.
         values = {place: resolved(template, results) for place, template in templates_of(node) if at.state not in ("waiting", "skipped")}
         inputs = {place: None if isinstance(value, Unresolved) else value for place, value in values.items()}
         found[node.name] = NodePicture(side=side, inputs=inputs, document=document)

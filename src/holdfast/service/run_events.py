@@ -1,4 +1,4 @@
-"""The events of a run for a program that blocks."""
+"""The recorded events of a run, for blocking callers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from holdfast.workers.followed_runs import FollowedRuns
 
 
 def followed(store: Store, header: Execution, accepted: AcceptedRequest, after: int | str = 0) -> Iterator[RunEvent]:
-    """The events of a run after an id, then new ones as they happen, until the run is over."""
+    """The recorded events of a run after the event with the id `after`, then new ones, until the run has ended. Blocks between them. It has
+    no live events."""
     events = FollowedRuns().follow(store, header, accepted, Position(position_of(after).recorded))
 
     async def later() -> RunEvent | bool:
-        """The next event; True when nothing happened for a while, False at the end."""
+        """The next event; True if none was recorded for a while, False after the last one."""
         async for event in events:
             return True if event is None else event
         return False

@@ -1,6 +1,7 @@
-"""Restarts of runs: it plans a restart, and starts it. A restart is prepared with a worker service, or with only a store.
+"""Plans and starts restarts of runs, with a worker service or with only a store.
 
-find the run → check that it may be restarted → the graph of now → which nodes run again → plan → (the caller agrees) → start
+The order: find the run; check that it may be restarted; choose the graph; find the nodes that run again; make the plan; the caller agrees;
+start the new run.
 """
 
 from __future__ import annotations
@@ -47,30 +48,36 @@ from holdfast.workers.service import WorkerService
 
 _PAGE: Final = 500
 _MOST_BELOW: Final = 100_000
-"""Before a run is restarted, at most this many runs below it are checked."""
+"""If a run has more runs below it than this, it cannot be restarted."""
 
 
 class RestartAsked(msgspec.Struct, frozen=True, kw_only=True):
-    """What a caller asks for: a retry, or a restart from nodes, with other inputs, or both."""
+    """What a caller asks for: a retry; or a restart from certain nodes, or with other inputs, or both."""
 
     nodes: tuple[str, ...] = ()
+    """The nodes that run again, together with all nodes after them."""
     inputs: dict[str, Any] | None = None
+    """The inputs of the new run; None: those of the earlier run."""
     resend: tuple[str, ...] = ()
+    """Nodes that make their writes again: receipts of earlier runs are not used for them."""
     is_retry: bool = False
+    """Whether it is a retry: what failed runs again."""
 
 
 RETRY = RestartAsked(is_retry=True)
 
 
 class PreparedRestart(msgspec.Struct, frozen=True, kw_only=True):
-    """A restart that may begin: the earlier run, the request of the new one, and the plan."""
+    """A restart that may begin: the earlier run, the request of the new run, and the plan."""
 
     header: Execution
+    """The header of the earlier run."""
     accepted: AcceptedRequest
     """The accepted request of the new run."""
     plan: Plan
     kind: Kind
     graph: GraphText | None = None
+    """The graph of the new run; None for a worker."""
     asked: RestartAsked
 
     @property
@@ -79,7 +86,7 @@ class PreparedRestart(msgspec.Struct, frozen=True, kw_only=True):
         return self.asked.inputs is not None
 
     def write(self, identity: str, now: int, asker: Asker, **more: Any) -> Start:
-        """The write that starts the new run."""
+        """The write that starts the new run with the id `identity`. `more` has further arguments of `engine.restarts.restarted`."""
         request, again = self.accepted.request, self.accepted.again
         assert again is not None
         return restarted(
@@ -96,7 +103,7 @@ class PreparedRestart(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _noted(self, identity: str) -> str:
-        """The text for the audit log: the new run, and what the caller asked for. It has names of nodes, but no inputs."""
+        """The text for the audit log: the id of the new run, and what the caller asked for. It has names of nodes, but no inputs."""
         parts = [f"as {identity}"]
         parts += ["with other inputs"] if self.is_edited else []
         parts += [f"sends again {', '.join(self.asked.resend)}"] if self.asked.resend else []
@@ -110,17 +117,20 @@ class _Ground(msgspec.Struct, frozen=True, kw_only=True):
     graph: Graph | None
     """None for a worker."""
     text: GraphText | None
+    """The text of `graph`; None for a worker."""
     package: str
+    """The id of the code that runs, as in `AcceptedRequest.package`."""
     version: str
     limits: Limits
     log_fields: tuple[str, ...]
     packages: Mapping[str, tuple[str, str]] = {}
-    """The version and the package of each worker that is served."""
+    """The version and the package of each worker that is served, by its id."""
 
 
 def prepare(store: Store, run_id: str, asker: Asker, asked: RestartAsked, service: WorkerService | None = None) -> PreparedRestart:
-    """Check a restart and plan it; nothing is written. With a worker service the new run gets the code that is served now. Without one it
-    keeps the graph of the earlier run, and the workers' code is that of the runner that takes it."""
+    """Check a restart and plan it. Nothing is written. With a worker service the new run gets the code that is served now. Without one, it
+    gets the graph of the earlier run, and the runner that claims it decides which code of the workers runs. Raises RestartRefused or
+    InvalidParameter if the restart is not allowed."""
     header, accepted = find_run(store, run_id, asker)
     check_restartable(header)
     _check_asked(store, header, accepted, asked)
@@ -157,13 +167,13 @@ def prepare(store: Store, run_id: str, asker: Asker, asked: RestartAsked, servic
 
 
 def _most(estimates: object, graph: Graph, nodes: Sequence[NodePlan], accepted: AcceptedRequest) -> Amount:
-    """The most that the new run can cost; reused nodes cost nothing. UNKNOWN if there is no estimate. If no worker is served, only the caps
-    of the run and of its nodes count."""
+    """The most that the new run can cost; nodes that are reused cost nothing. UNKNOWN if there are no estimates. If no worker is served,
+    the amount comes only from the limits of the run and of its nodes."""
     if not isinstance(estimates, Estimates):
         return UNKNOWN
     states = {one.node: "ok" for one in nodes if one.what == "reused"}
     begun = Begun(states=states, spent={}, inputs=accepted.request.inputs, limits=accepted.limits)
-    return rest_of(graph, begun, estimates.catalogue).most
+    return rest_of(graph, begun, estimates.known_workers).most
 
 
 def _check_asked(store: Store, header: Execution, accepted: AcceptedRequest, asked: RestartAsked) -> None:
@@ -173,14 +183,14 @@ def _check_asked(store: Store, header: Execution, accepted: AcceptedRequest, ask
     if asked.is_retry and response.status is Status.OK and not response.observability.partial:
         raise RestartRefused(f"Run {header.id} succeeded, so there is nothing to retry. Restart it from a node instead.")
     if not asked.is_retry and not asked.nodes and asked.inputs is None:
-        raise InvalidParameter("A restart needs the node to begin from, or other inputs.")
+        raise InvalidParameter("A restart needs a node to begin from, or other inputs. Name a node, give inputs, or ask for a retry.")
     if not accepted.package.startswith(PACKAGE) and (asked.nodes or asked.resend):
         raise RestartRefused(f"Run {header.id} is a run of a worker, which has no nodes: retry it, or restart it with other inputs.")
 
 
 def _check_children(store: Store, header: Execution) -> None:
-    """Refuse the restart while a run below this one is still open; a hard stop or a deadline can leave such a run behind. Its writes must
-    be known before the restart makes others. A run that is over may also have left open runs, so the check goes through all runs below."""
+    """Raise RestartRefused if a run below this one is still open, or if there are too many runs below it. A stop or a timeout of this run
+    may leave an open run below it, at any depth; what that run writes must be known before the restart writes more."""
     above, seen = [header], 0
     while above:
         parent, beyond = above.pop(), None
@@ -188,7 +198,7 @@ def _check_children(store: Store, header: Execution) -> None:
             seen += len(page)
             for child in page:
                 if child.status is ExecutionStatus.RUNNING:
-                    told = f"Run {child.id} of {child.function}, which run {parent.id} asked for, is not over yet. Try again then."
+                    told = f"Run {child.id} of {child.function}, which run {parent.id} asked for, has not ended yet. Try again when it has."
                     raise RestartRefused(told)
             if seen > _MOST_BELOW:
                 raise RestartRefused(f"Run {header.id} has more than {_MOST_BELOW:,} runs below it, which is more than a restart checks.")
@@ -224,7 +234,8 @@ def _served(service: WorkerService, accepted: AcceptedRequest) -> _Ground:
 
 
 def _forced(graph: Graph | None, accepted: AcceptedRequest, asked: RestartAsked) -> tuple[str, ...]:
-    """The nodes that must run again, also if they succeeded."""
+    """The nodes that must run again, even if they succeeded: those that the caller names, and all nodes after them. Raises NodeNotFound for
+    an unknown node, and RestartRefused if a node of `resend` does not run again."""
     if graph is None:
         return ()
     check_names(graph, "--from", asked.nodes)
@@ -232,7 +243,7 @@ def _forced(graph: Graph | None, accepted: AcceptedRequest, asked: RestartAsked)
     forced = below(structure_of(graph), asked.nodes)
     for name in asked.resend:
         if name not in forced:
-            raise RestartRefused(f"--resend: {name} does not run again, so it makes no writes: it is not below {', '.join(asked.nodes)}.")
+            raise RestartRefused(f"--resend: {name} does not run again, so it sends nothing. Name it, or a node before it, with --from.")
     return forced
 
 
@@ -246,7 +257,8 @@ def _again(store: Store, header: Execution, accepted: AcceptedRequest, asked: Re
 
 
 async def restart_run(service: WorkerService, run_id: str, asker: Asker, asked: RestartAsked) -> tuple[Execution, AcceptedRequest]:
-    """Restart a run with the code that is served now. If the caller gives other inputs, they are checked like those of any request."""
+    """Restart a run with the code that is served now. The inputs are checked like those of any request. Returns the header and the accepted
+    request of the new run."""
     store, engine = service.engine.store, service.engine
     prepared = await in_thread(Purpose.STORE, prepare, store, run_id, asker, asked, service)
     accepted = prepared.accepted
@@ -271,7 +283,7 @@ async def restart_run(service: WorkerService, run_id: str, asker: Asker, asked: 
 
 
 def restart_in_store(store: Store, prepared: PreparedRestart, asker: Asker, clock: Clock, ids: IdSource) -> Execution:
-    """Write the start of a prepared restart. A runner that serves the pipeline takes it."""
+    """Write the start of a prepared restart. A runner that serves the worker or the pipeline claims the new run."""
     now = clock.now()
     _check_inputs(store, prepared)
     (answer,) = store.commit([prepared.write(ids(now), now, asker)], now).answers
@@ -282,7 +294,8 @@ def restart_in_store(store: Store, prepared: PreparedRestart, asker: Asker, cloc
 
 
 def _check_inputs(store: Store, prepared: PreparedRestart) -> None:
-    """Check the inputs with the contract in the graph. The runner checks those of a worker before its body begins."""
+    """Check new inputs of a pipeline with the contract in its graph. Raises InvalidRequest if they do not fit. The inputs of a worker are
+    not checked here: the runner checks them before the worker's body begins."""
     accepted = prepared.accepted
     if prepared.graph is None or not prepared.is_edited:
         return

@@ -1,4 +1,4 @@
-"""A schedule as people write it: in Python, in holdfast.toml, in a page and over HTTP. All of these become a `Schedule`."""
+"""Schedules as people write them: in Python, in holdfast.toml, on a page or over HTTP. Each of them becomes a `Schedule`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.contract.notes import meant
 from holdfast.durable.execution import DurableFunction
-from holdfast.model import codec, reading
+from holdfast.model import codec, json_structs
 from holdfast.model.durations import HINT, parsed
 from holdfast.model.errors import PayloadNotJson
 from holdfast.model.ids import LATEST, checked_version
@@ -29,37 +29,45 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Starts a function, a worker or a pipeline at certain times: `Schedule("nightly", report, cron="0 2 * * *", zone="Europe/Berlin")`.
 
-    Give `holdfast.open` a list of them. If an operator changes or pauses the schedule later, that wins over this declaration.
+    Give `holdfast.open` a list of schedules. If an operator changes or pauses the schedule later, the operator's change wins over this
+    declaration.
     """
 
     name: str
+    """1 to 40 letters, digits, '-' or '_'."""
     run: Any
     """A durable function, or the name of a function, a worker or a pipeline."""
     cron: str | None = None
-    """Five fields: minute, hour, day of the month, month, day of the week."""
+    """When it is due, as a cron expression of five fields: minute, hour, day of the month, month, day of the week. Give either `cron` or
+    `every`."""
     every: str | None = None
-    """An interval instead: `30s`, `15m`, `2h`, `1d`."""
+    """When it is due, as an interval: `30s`, `15m`, `2h`, `1d`."""
     zone: str = "UTC"
-    """The zone of the wall times that `cron` names: `Europe/Berlin`."""
+    """The time zone of the times in `cron`, by its IANA name: `Europe/Berlin`."""
     input: Any = {}
-    """The input of a function, or the inputs of a worker; JSON. Without it: `{}`."""
+    """The input of a function, or the inputs of a worker or a pipeline, as a value that JSON can express."""
     version: int | str | None = None
+    """The version to start. None: that of the function object in `run`; if `run` is a name, the newest that the runner has."""
     tenant: str | None = None
+    """The tenant of the executions; None: no tenant."""
     overlap: str = "skip"
-    """What happens if the run before is not over: `skip`, `queue`, `replace` or `allow`."""
+    """What happens to an occurrence that is due while an earlier one still runs: `skip` does not start it, `queue` lets it wait, `replace`
+    stops the earlier one, and `allow` starts it beside the earlier one."""
     catch_up: str = "latest"
-    """What happens with occurrences that no runner could start in time: `latest` starts the last one, `all` the last 10, `all:20` the last
+    """What happens to occurrences that no runner could start in time: `latest` starts the last one, `all` the last 10, `all:20` the last
     20, and `none` starts none of them."""
     clock: str = "once"
-    """When clocks change: `once` counts each wall time once, `real` counts every moment whose wall time matches."""
+    """What happens to times in `cron` that are missing or come twice because the clocks of the zone change. `once` starts one occurrence
+    for each of them; `real` starts none for a missing time, and two for a time that comes twice."""
     jitter: str | None = None
-    """How late an occurrence may begin, so that not everything begins at once: `5m`."""
+    """Each occurrence begins late by a part of this duration, so that not all schedules begin at once: `5m`. None: no delay."""
     start: Any = None
+    """No occurrence is before this time: a time with its zone, as a `datetime` or as `2026-03-01T00:00:00Z`. None: no bound."""
     end: Any = None
-    """No occurrence is before `start` or after `end`: a time with its zone, as a `datetime` or as `2026-03-01T00:00:00Z`."""
+    """No occurrence is after this time; in the same form. None: no bound."""
 
     def definition(self) -> Definition:
-        """The schedule in the engine's form. Raises an error if a value is not allowed."""
+        """The schedule in the form that the store keeps. Raises ScheduleInvalid or InvalidParameter if a value is not allowed."""
         checked_schedule_name(self.name)
         function, version = self._target()
         catch_up, most = _catch_up(self.catch_up)
@@ -91,7 +99,7 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.run, None if self.version is None else str(self.version)
 
     def input_text(self) -> str:
-        """The input as it is kept."""
+        """The input as JSON text. Raises ScheduleInvalid if it cannot be written as JSON or is too large."""
         try:
             return checked_input(codec.dumps(without_models(self.input)))
         except (Unwritable, RecursionError, PayloadNotJson) as error:
@@ -106,7 +114,7 @@ def sendable(schedule: Schedule) -> Schedule:
 
 
 def check_declared(schedules: Sequence[object]) -> None:
-    """Refuse values that are not schedules, or have a wrong setting, before the engine is opened."""
+    """Raise ScheduleInvalid for a value that is not a schedule, or that has a setting which is not allowed."""
     for schedule in schedules:
         if not isinstance(schedule, Schedule):
             raise ScheduleInvalid(f"{schedule!r:.100} is not a schedule. Write holdfast.Schedule(name, function, cron=…).")
@@ -114,9 +122,10 @@ def check_declared(schedules: Sequence[object]) -> None:
 
 
 def schedule_from(name: object, table: object, where: str) -> Schedule:
-    """A schedule from a table of JSON or TOML values. `where` is the beginning of the error's sentence."""
+    """A schedule from a table of JSON or TOML values. Raises ScheduleInvalid if the table is wrong; `where` names the table, and is the
+    beginning of the error's sentence."""
     if not isinstance(table, dict):
-        raise ScheduleInvalid(f"{where} must be a table with run, cron or every, and more.")
+        raise ScheduleInvalid(f"{where} must be a table with `run`, and `cron` or `every`.")
     known = [field for field in Schedule.__struct_fields__ if field != "name"]
     unknown = [str(key)[:50] for key in table if key not in known]
     if unknown:
@@ -125,13 +134,14 @@ def schedule_from(name: object, table: object, where: str) -> Schedule:
     if "run" not in table:
         raise ScheduleInvalid(f'{where} does not say what to run: run = "NAME" of a function, a worker or a pipeline.')
     try:
-        return reading.converted({**table, "name": name}, Schedule)
+        return json_structs.converted({**table, "name": name}, Schedule)
     except msgspec.ValidationError as error:
         raise ScheduleInvalid(f"{where} is wrong: {wrong_value(error, Schedule)}.") from None
 
 
 def page_schedule(worker_id: str, text: str) -> Schedule:
-    """The schedule of a page: a cron expression and perhaps a zone, or `every` and an interval."""
+    """The schedule that a page's text describes: a cron expression and perhaps a zone, or `every` and an interval. It has the name of the
+    worker; a name that is too long is cut, and ends with a hash."""
     name = worker_id
     if len(worker_id) > _LONGEST_NAME:
         name = f"{worker_id[:31]}-{blake2b(worker_id.encode(), digest_size=4).hexdigest()}"
@@ -153,7 +163,9 @@ def _catch_up(text: str) -> tuple[CatchUp, int]:
     if not most:
         return _word(CatchUp, "catch_up", text), USUAL_CATCH_UP
     if word != "all" or not most.isdecimal() or len(most) > 4:
-        raise ScheduleInvalid(f"`catch_up` is {text!r:.80}. Write latest, none, all, or all:20 for at most twenty.")
+        raise ScheduleInvalid(
+            f"`catch_up` is {text!r:.80}. Write latest, none, all, or all:N for the last N missed occurrences, N from 1 to 100."
+        )
     return CatchUp.ALL, int(most)
 
 

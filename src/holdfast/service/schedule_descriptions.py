@@ -1,4 +1,4 @@
-"""A schedule in words and as JSON, the same for the command line and for HTTP."""
+"""Schedules in words and as JSON objects, the same for the command line and for HTTP."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHOWN_TIMES = 5
 
 
 def described(state: ScheduleState, now: int, *, times: int = SHOWN_TIMES) -> dict[str, Any]:
-    """Everything about a schedule, as JSON."""
+    """Everything about a schedule, as a JSON object, with at most `times` of its next occurrences."""
     told: dict[str, Any] = {
         "name": state.name,
         **definition_told(state.definition),
@@ -40,7 +40,7 @@ def described(state: ScheduleState, now: int, *, times: int = SHOWN_TIMES) -> di
 
 
 def definition_told(definition: Definition) -> dict[str, Any]:
-    """A definition in the form in which people write it."""
+    """A definition as a JSON object, with the names and forms in which people write a schedule."""
     catch_up = definition.catch_up.value
     if definition.catch_up is CatchUp.ALL:
         catch_up = f"all:{definition.catch_up_most}"
@@ -64,23 +64,23 @@ def _handled(line: Handled) -> dict[str, Any]:
 
 
 def next_times(state: ScheduleState, now: int, most: int) -> list[int]:
-    """The times of the next occurrences; empty while the schedule is paused."""
+    """The times of the next occurrences after `now`, at most `most`; empty if the schedule is paused or removed."""
     return [] if state.paused or state.removed else list(upcoming(state, now, most))
 
 
 def in_zone(at: int, timing: Timing) -> str:
-    """A moment as a person of the schedule's zone reads it: `Mon 30 Mar 2026 02:00 CEST`."""
+    """A moment in the time zone of the schedule: `Mon 30 Mar 2026 02:00 CEST`."""
     moment = datetime.fromtimestamp(at // 1000, zone_of(timing.zone))
     return f"{moment:%a %d %b %Y %H:%M}{f':{moment:%S}' if moment.second else ''} {moment:%Z}"
 
 
 def expression(timing: Timing) -> str:
-    """The expression on one line."""
+    """When the schedule is due, on one line: `every 2h`, or the cron expression and the zone."""
     return f"every {duration_of(timing.every)}" if timing.every is not None else f"{timing.cron} {timing.zone}"
 
 
 def iso(at: int | None) -> str | None:
-    """A time in ISO 8601, in UTC."""
+    """A time in ISO 8601, in UTC, from milliseconds since 1970-01-01 UTC; None for None."""
     if at is None:
         return None
     part = "milliseconds" if at % 1000 else "seconds"

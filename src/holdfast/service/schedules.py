@@ -1,6 +1,7 @@
-"""Schedules for people and programs: declare, add, change, pause, resume, run now, backfill, remove, and look.
+"""Shows and changes the schedules of a store: declare, add, change, pause, resume, run now, backfill and remove.
 
-Each change reads the schedule, decides and writes the next revision. If another process wrote that revision first, the change begins again.
+Each change reads the schedule, computes its new state, and writes it as the next revision. If another process has written that revision
+first, the change is tried again; after several tries it raises ScheduleChanged.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import msgspec
 from holdfast.contract.notes import meant
 from holdfast.model.audit import Actor, Notes
 from holdfast.model.clock import Clock
-from holdfast.model.firing import due_between, resumed, retimed
 from holdfast.model.schedule_errors import ScheduleChanged, ScheduleInvalid, ScheduleNotFound
+from holdfast.model.schedule_steps import due_between, resumed, retimed
 from holdfast.model.schedules import (
     DECLARED,
     MAX_ASKED,
@@ -33,11 +34,12 @@ from holdfast.store.seam import ScheduleStore
 _TRIES = 10
 _PAGE = 200
 _OPERATOR = "operator"
-"""The name for the person who changed a schedule, if no name is known."""
+"""The name for a person who changed a schedule, if the person's name is not known."""
 
 
 class Schedules:
-    """The schedules of a store. With a `tenant`, the verbs see and make only schedules of that tenant."""
+    """The schedules of a store. With a `tenant`, all methods but `declare` see and make only schedules of that tenant. `actor` is named in
+    the audit log and in the schedules that it changes."""
 
     def __init__(self, store: ScheduleStore, clock: Clock, *, actor: Actor | None = None, tenant: str | None = None) -> None:
         self._store, self._clock, self._actor, self._tenant = store, clock, actor, tenant
@@ -45,7 +47,7 @@ class Schedules:
     # --- looking
 
     def list(self, limit: int = 1000, beyond: str = "") -> Iterator[ScheduleState]:
-        """Schedules in the order of their names, without those that an operator removed."""
+        """At most `limit` schedules after the name `beyond`, sorted by name, without those that an operator removed."""
         left = limit
         while left > 0:
             page = self._store.schedules(beyond, min(_PAGE, left), self._tenant)
@@ -58,7 +60,7 @@ class Schedules:
                 return
 
     def get(self, name: str) -> ScheduleState:
-        """The schedule of this name."""
+        """The schedule with this name. Raises ScheduleNotFound if there is none, or if it was removed."""
         state = self._found(name)
         if state is None or state.removed:
             known = [one.name for one in self.list(_PAGE)]
@@ -74,8 +76,8 @@ class Schedules:
     # --- declarations
 
     def declare(self, schedule: Schedule, origin: Origin) -> ScheduleState:
-        """Keep what code, a page or a file declares. If an operator has changed the schedule, the declaration is kept but is not in
-        force."""
+        """Write a schedule that code, a page or a file declares. If an operator has changed or removed the schedule, the declaration is
+        only recorded: it is not in force."""
         definition, text = schedule.definition(), schedule.input_text()
         for _ in range(_TRIES):
             state, now = self._store.schedule(schedule.name), self._clock.now()
@@ -93,7 +95,9 @@ class Schedules:
     # --- what operators do
 
     def add(self, schedule: Schedule, origin: Origin, *, replace: bool = False) -> ScheduleState:
-        """Make a schedule, or with `replace` change one. From now on it wins over any declaration."""
+        """Make a schedule, or with `replace` change an existing one. A changed schedule, and a new one that a known actor makes, wins over
+        later declarations. Raises ScheduleInvalid if the schedule is not allowed, or if the name exists already and `replace` is not
+        set."""
         definition, text = schedule.definition(), schedule.input_text()
         if self._tenant is not None:
             definition = msgspec.structs.replace(definition, tenant=self._tenant)
@@ -118,12 +122,12 @@ class Schedules:
         raise ScheduleChanged
 
     def pause(self, name: str) -> ScheduleState:
-        """Pause a schedule: it starts nothing until a person resumes it."""
+        """Pause a schedule: nothing that is due is started until a person resumes it. `run_now` and `backfill` still start occurrences."""
         return self._change(name, "pause schedule", "paused", lambda state, _: changed(state, paused=True, paused_by=self._by))
 
     def resume(self, name: str, *, catch_up: bool = False) -> ScheduleState:
-        """Resume a schedule. Occurrences that were due during the pause are not started, unless `catch_up` is set: then the schedule's own
-        policy decides."""
+        """Resume a schedule. Occurrences that were due during the pause are not started, unless `catch_up` is set: then the schedule's
+        catch-up policy decides."""
 
         def on(state: ScheduleState, now: int) -> ScheduleState:
             return resumed(msgspec.structs.replace(state, paused_by=None), now, catch_up=catch_up)
@@ -131,8 +135,8 @@ class Schedules:
         return self._change(name, "resume schedule", "resumed", on)
 
     def run_now(self, name: str) -> ScheduleState:
-        """Start one occurrence now, also if another one still runs or the schedule is paused. A runner that hosts its function starts
-        it."""
+        """Ask for one occurrence now, also if another one still runs or the schedule is paused. This only writes the request: a runner that
+        hosts the function starts the occurrence. Raises ScheduleInvalid if too many such requests wait already."""
 
         def ask(state: ScheduleState, now: int) -> ScheduleState:
             taken = {asked.at for asked in state.asked}
@@ -142,8 +146,9 @@ class Schedules:
         return self._change(name, "run schedule", "asked for one run", ask)
 
     def backfill(self, name: str, begin: int, end: int) -> tuple[ScheduleState, int]:
-        """Start the occurrences that were due from `begin` up to `end`, by the expression that was in force at that time. Returns how many
-        there are. An occurrence whose execution is still in the store is not started again.
+        """Ask for the occurrences that were due from `begin` on and before `end` (milliseconds), by the timing that was in force at that
+        time. This only writes the request: a runner that hosts the function starts them. An occurrence whose execution is still in the
+        store is not started again. Returns the schedule, and how many occurrences were due. Raises ScheduleInvalid if there are too many.
         """
         if end <= begin:
             raise ScheduleInvalid("The end of a backfill must be after its beginning.")
@@ -152,7 +157,7 @@ class Schedules:
         def ask(state: ScheduleState, now: int) -> ScheduleState:
             found = due_between(state.history, begin, min(end, now + 1), MAX_ASKED)
             if len(found) > MAX_ASKED:
-                raise ScheduleInvalid(f"More than {MAX_ASKED:,} occurrences were due in that time. Choose a shorter one.")
+                raise ScheduleInvalid(f"More than {MAX_ASKED:,} occurrences were due in that time. Choose a shorter time.")
             due[:] = [Asked(at, How.BACKFILL, self._by) for at in found]
             return _asked(state, due)
 
@@ -160,8 +165,8 @@ class Schedules:
         return after, len(due)
 
     def remove(self, name: str) -> None:
-        """Remove a schedule. Executions that it started go on. A schedule that code declares stays removed until an operator adds it
-        again."""
+        """Remove a schedule. Executions that it started continue. A schedule that code, a page or a file declares stays removed until an
+        operator adds it again."""
         for _ in range(_TRIES):
             state, now = self.get(name), self._clock.now()
             notes = self._did("remove schedule", name, "removed", now)
@@ -204,12 +209,12 @@ def left_over(store: ScheduleStore, declared: Iterable[str], functions: Collecti
 
 
 def declare_all(store: ScheduleStore, clock: Clock, declared: Iterable[tuple[Schedule, Origin]]) -> None:
-    """Declare many schedules. Two of one name are refused, because each would undo the other."""
+    """Declare many schedules. Raises ScheduleInvalid if two of them have the same name."""
     given = list(declared)
     names = [schedule.name for schedule, _ in given]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise ScheduleInvalid(f"Several schedules are called {', '.join(twice)}. Give each a name of its own.")
+        raise ScheduleInvalid(f"Several schedules are called {', '.join(twice)}. Give each schedule another name.")
     verbs = Schedules(store, clock)
     for schedule, origin in given:
         verbs.declare(schedule, origin)
@@ -218,7 +223,9 @@ def declare_all(store: ScheduleStore, clock: Clock, declared: Iterable[tuple[Sch
 def _asked(state: ScheduleState, more: list[Asked]) -> ScheduleState:
     new = [asked for asked in more if asked not in state.asked]
     if len(state.asked) + len(new) > MAX_ASKED:
-        raise ScheduleInvalid(f"{len(state.asked):,} occurrences are asked for and not started yet; at most {MAX_ASKED:,} may be.")
+        raise ScheduleInvalid(
+            f"{len(state.asked):,} requested occurrences are not started yet, and at most {MAX_ASKED:,} may wait. Try again later."
+        )
     return changed(state, asked=(*state.asked, *new))
 
 
@@ -236,7 +243,8 @@ def _declared(state: ScheduleState, definition: Definition, text: str, origin: O
 
 
 def _redefined(state: ScheduleState, definition: Definition, text: str, origin: Origin, now: int, *, by: str | None) -> ScheduleState:
-    """The schedule with a new definition from now on. If the timing changes, no occurrence of the past becomes due."""
+    """The schedule with a new definition from `now` on. If the timing changes, it adds no occurrences of the past. `by` is the operator who
+    changes it; None for a declaration."""
     history = state.history
     if definition.timing != state.definition.timing:
         state = retimed(state, now)

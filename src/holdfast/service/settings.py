@@ -1,4 +1,4 @@
-"""Settings: one frozen object, made once."""
+"""The settings of an engine, and their defaults from the environment."""
 
 from __future__ import annotations
 
@@ -20,32 +20,41 @@ DEFAULT_STORE = "holdfast.db"
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """How an engine runs. Clock, ids and randomness are here so that tests can replace them."""
+    """How an engine runs."""
 
     store: str = DEFAULT_STORE
+    """The path of a file, the address of a Postgres database, or `:memory:`. `holdfast.open(store)` wins over it."""
     threads: int = 32
-    """How many threads there are for `def` handlers and for the `def` steps of `async def` handlers."""
+    """How many threads run `def` handlers and the `def` steps of `async def` handlers."""
     live: int = 10_000
-    """The most live coroutines at one time."""
+    """At most this many invocations of `async def` handlers are live at one time. Other executions wait for a free place."""
     resting: int = 10_000
-    """The most waiting coroutines that stay in memory. With 0, an execution is replayed at every wake-up."""
+    """When an execution with an `async def` handler is suspended, its coroutine stays in memory, so that it continues without a replay. At
+    most this many coroutines stay. If there are more, the oldest are removed, and their executions are replayed when they continue. With 0,
+    every suspended execution is replayed."""
     tune: bool = True
-    """Whether to tune the interpreter for many coroutines beside busy threads (see `service.interpreter_tuning`)."""
+    """Whether to change two settings of the Python interpreter, for the whole process: a shorter switch interval of threads, and fewer runs
+    of the garbage collector."""
     codec: PayloadCodec | None = None
-    """Encodes the payloads in the store, e.g. `holdfast.AesGcm`. A store must always be opened with the codec that it was made with."""
+    """Encodes the payloads in the store, e.g. `holdfast.AesGcm`; None: they are plain text. A store must always be opened with the codec
+    that it was made with."""
     migrate: bool = False
     """Whether this process migrates the schema of an older Postgres store when it opens the store. A SQLite file is always migrated."""
     observers: tuple[Observer, ...] = ()
-    """Observe executions of functions, e.g. `holdfast.signals.function_metrics.FunctionMetrics`."""
+    """Objects that are told what happens to executions of functions, e.g. `holdfast.signals.function_metrics.FunctionMetrics`."""
     at_once: int | None = None
-    """The most invocations of all functions and workers together that may be live; None leaves it to `threads` and `live`."""
+    """At most this many invocations of all functions and workers together are live at one time; with 0 the engine runs none. None: the
+    limits are `threads` and `live`."""
     only: Only | None = None
-    """The queues and tenants whose executions this process takes; None for all."""
+    """The queues and tenants whose executions this process runs; None: all."""
     queues: tuple[Queue, ...] = ()
     """Queues that the program declares. `holdfast.open(queues=…)` adds to them."""
     clock: Clock = msgspec.field(default_factory=SystemClock)
+    """The clock of the engine. Tests may give another one."""
     ids: IdSource = id_at
+    """Makes the ids of executions and invocations. Tests may give another one."""
     chance: Callable[[], random.Random] = random.SystemRandom
+    """Makes the source of random numbers, for example for the delays of retries. Tests may give another one."""
 
     def __post_init__(self) -> None:
         if (meant := placed(self.store)) != self.store:
@@ -53,19 +62,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def default_codec() -> str | None:
-    """The address of the default payload codec: `HOLDFAST_CODEC`; None means no codec."""
+    """The codec that the environment variable `HOLDFAST_CODEC` names; None: no codec."""
     return os.environ.get("HOLDFAST_CODEC") or None
 
 
 def default_store() -> str:
-    """The default place of the store: `HOLDFAST_STORE`, else a file in the current folder."""
+    """The store that the environment variable `HOLDFAST_STORE` names; without it, `holdfast.db` in the current folder."""
     return os.environ.get("HOLDFAST_STORE") or DEFAULT_STORE
 
 
 def settings_for_open(
     settings: Settings, codec: PayloadCodec | None, queues: Sequence[Queue], operators: Mapping[str, QueueTable], *, migrate: bool
 ) -> Settings:
-    """The settings, with the arguments of `holdfast.open` added. `operators`: the queues of the operator's file."""
+    """The settings, with the arguments of `holdfast.open` added. `operators` has the queues of the operator's file, by name."""
     both = declared_together([*settings.queues, *queues], operators)
     return msgspec.structs.replace(
         settings, queues=both, codec=settings.codec if codec is None else codec, migrate=settings.migrate or migrate

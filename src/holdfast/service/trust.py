@@ -1,7 +1,8 @@
-"""Trusted folders: their code may run outside the sandbox, and their holdfast.toml counts as the operator's.
+"""Trusted folders: their code may run outside the sandbox, and their holdfast.toml is used as the operator's file.
 
 The record is one file in the user's own configuration folder, `$XDG_CONFIG_HOME/holdfast/trusted.json`, which only the user can read and
-write. Trust is for one folder, by its real path, and not for the folders in it: trusting a home folder trusts no download in it.
+write. Trust is for one folder, by its real path, not for the folders in it: a user who trusts the home folder does not trust a download in
+it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _LONGEST: Final = 16 * 1024 * 1024
 
 
 class TrustNeeded(Rejected):
-    """Code of a folder would run outside the sandbox, and the user has not trusted this folder."""
+    """Code of a folder would run outside the sandbox, but the user has not trusted the folder."""
 
     code = "trust_needed"
 
@@ -36,7 +37,7 @@ class TrustRefused(Rejected):
 
 
 class ToolsNotAllowed(Rejected):
-    """A server should run tools of a worker's author, and the operator's file does not allow them."""
+    """The operator's file does not allow the server to run these tools of a worker's author."""
 
     code = "tools_not_allowed"
 
@@ -56,15 +57,15 @@ class TrustBook:
         self.file = self._folder / _FILE
 
     def folders(self) -> list[Path]:
-        """The trusted folders, in the order of their names."""
+        """The trusted folders, sorted by path."""
         return sorted(map(Path, self._read()))
 
     def trusts(self, folder: Path) -> bool:
-        """Whether this folder is in the record. `check_fit` tells whether another user could change it now."""
+        """Whether this folder is in the record. `check_fit` checks whether another user could change the folder."""
         return str(folder.resolve()) in self._read()
 
     def add(self, folder: Path) -> Path:
-        """Trust a folder, unless another user could change it."""
+        """Add a folder to the record, and return its real path. Raises TrustRefused if another user could change the folder."""
         real = folder.resolve()
         if not real.is_dir():
             raise TrustRefused(f"{folder} is not a folder.")
@@ -76,7 +77,7 @@ class TrustBook:
         return real
 
     def remove(self, folder: Path) -> bool:
-        """Remove a folder from the record. Returns whether it was trusted. The folder need not exist any more."""
+        """Remove a folder from the record. Returns whether it was in the record. The folder itself need not exist."""
         with self._held():
             known = self._read()
             gone = {str(folder), str(folder.absolute()), str(folder.resolve())} & set(known)
@@ -108,7 +109,8 @@ class TrustBook:
 
     @contextlib.contextmanager
     def _held(self) -> Iterator[None]:
-        """Lock the record for one writer at a time, so that two commands at the same time both add their folder."""
+        """Lock the record, so that only one process writes it at a time. Makes the configuration folder if it does not exist. Raises
+        TrustRefused if that fails."""
         try:
             for folder in reversed((self._folder, *self._folder.parents)):
                 if not folder.exists():
@@ -128,7 +130,7 @@ class TrustBook:
 
     def _write(self, folders: list[str]) -> None:
         """Replace the record atomically: a crash leaves the old record or the new one."""
-        descriptor, draft = tempfile.mkstemp(prefix=f".{_FILE}-", dir=self._folder)  # mkstemp makes the file for its owner alone
+        descriptor, draft = tempfile.mkstemp(prefix=f".{_FILE}-", dir=self._folder)  # only its owner can read and write the new file
         try:
             with os.fdopen(descriptor, "w", encoding="ascii") as file:
                 json.dump({"format": _FORMAT, "folders": folders}, file, indent=2)
@@ -143,7 +145,7 @@ class TrustBook:
 
 
 def check_fit(folder: Path, files: Iterable[Path] = ()) -> None:
-    """Refuse a folder that another user could change. The error lists every fault with its remedy."""
+    """Raise TrustRefused if another user could change a folder or these files. The error lists every reason, with what to do against it."""
     faults = faults_of(folder, files)
     if faults:
         told = "\n".join(f"  {fault}" for fault in faults)

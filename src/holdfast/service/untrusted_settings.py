@@ -1,7 +1,7 @@
-"""Settings from the holdfast.toml of a folder that is not trusted: they may only tighten the operator's settings.
+"""Settings from the holdfast.toml of a folder that is not trusted: they may only make the operator's settings stricter.
 
-A setting without a rule does not apply. A rule takes the operator's value and the file's value, and returns the tighter value, and
-whether the file's value was fully applied. If not, the setting is listed as ignored. docs/reference/holdfast-toml.md has the table.
+A setting without a rule is ignored. A rule gets the operator's value and the file's value. It returns the value that applies, and whether
+the file's value applies whole. If not, the setting is listed as ignored. docs/reference/holdfast-toml.md has the table.
 """
 
 from __future__ import annotations
@@ -21,46 +21,49 @@ _ESTIMATES: Final = ("worst", "typical", "none")
 
 
 def _stricter(ours: str, theirs: str) -> tuple[str, bool]:
-    """The stronger of two kinds of isolation."""
+    """The stronger of two kinds of isolation: `all`, then `process`, then `inline`."""
     tight = min(ours, theirs, key=_LOCKS.index)
     return tight, tight == theirs
 
 
 def _sooner(ours: str, theirs: str) -> tuple[str, bool]:
-    """The estimate that refuses more runs before they begin."""
+    """The estimate that refuses more runs before they begin: `worst`, then `typical`, then `none`."""
     tight = min(ours, theirs, key=_ESTIMATES.index)
     return tight, tight == theirs
 
 
 def _lower(ours: Any, theirs: Any) -> tuple[Any, bool]:
-    """The lower of two limits. Zero and negative values are ignored, because some systems read them as `no limit`."""
+    """The lower of two limits. If the file's value is zero or negative, the operator's value applies: some systems read 0 as "no limit"."""
     return (theirs, True) if 0 < theirs <= ours else (ours, False)
 
 
 def _cap(ours: Any, theirs: Any) -> tuple[Any, bool]:
-    """The lower of two caps. None means no cap; zero is a cap."""
+    """The lower of two caps. None means no cap; zero is a cap. If the file's value is negative, the operator's value applies."""
     if theirs is None:
         return ours, True
     return (theirs, True) if theirs >= 0 and (ours is None or theirs <= ours) else (ours, False)
 
 
 def _more(ours: frozenset[str], theirs: frozenset[str]) -> tuple[frozenset[str], bool]:
-    """The union of both sets: each member tightens."""
+    """The union of both sets, because each member makes the settings stricter; and True, because the file's set applies whole."""
     return ours | theirs, True
 
 
 def _fewer(ours: tuple[Any, ...], theirs: tuple[Any, ...]) -> tuple[tuple[Any, ...], bool]:
-    """The common members of both lists. If there are none, the file's list is ignored: it would replace the operator's, not tighten it."""
+    """The members that both lists have. If they have none in common, the operator's list applies: the file's list would replace it, not
+    make it stricter. An empty list of the file applies."""
     return _kept(ours, theirs, [one for one in theirs if one in ours])
 
 
 def _types(ours: tuple[str, ...], theirs: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
-    """The file's media types that one of the operator's types covers."""
+    """The file's media types that one of the operator's types covers; for example, `text/*` covers `text/html`. If there are none, the
+    operator's list applies."""
     return _kept(ours, theirs, [one for one in theirs if any(covers(one, pattern) for pattern in ours)])
 
 
 def _deciders(ours: tuple[str, ...], theirs: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
-    """The common members of both lists. An empty list allows all deciders, so an empty list in the file has no effect."""
+    """The members that both lists have. An empty list allows all deciders: if the file's list is empty, the operator's list applies; if the
+    operator's list is empty, the file's list applies."""
     if not theirs:
         return ours, not ours
     return _fewer(ours, theirs) if ours else (theirs, True)
@@ -71,7 +74,7 @@ def _kept(ours: tuple[Any, ...], theirs: tuple[Any, ...], both: list[Any]) -> tu
 
 
 def _obeyed(ours: bool, theirs: bool) -> tuple[bool, bool]:
-    """True if at least one of the two values is True."""
+    """True if at least one of the two values is True: True is the stricter value."""
     return ours or theirs, theirs or not ours
 
 
@@ -84,7 +87,7 @@ def _caps(ours: Caps, theirs: Caps) -> tuple[Caps, bool]:
 def _refused_codes(
     ours: Mapping[str, Mapping[str, bool]], theirs: Mapping[str, Mapping[str, bool]]
 ) -> tuple[Mapping[str, Mapping[str, bool]], bool]:
-    """The codes that either side does not retry. Only the operator can allow the retry of a code."""
+    """The error codes that the operator or the file does not retry. Only the operator can allow the retry of a code."""
     tight = {worker: dict(codes) for worker, codes in ours.items()}
     whole = True
     for worker, codes in theirs.items():
@@ -124,11 +127,12 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
     },
     "model": {"models": _fewer, "max_output_tokens": _lower, "timeout_seconds": _lower},
 }
-"""The rules, by table and setting. `policy.tenant_caps` follows the rule of `caps` for each tenant; `tightened` does that itself."""
+"""The rules, by table and setting. `policy.tenant_caps` is not here: `tightened` uses the rule of `caps` for each tenant."""
 
 
 def tightened(ours: WorkerSettings, theirs: WorkerSettings, said: Mapping[str, Any]) -> tuple[WorkerSettings, list[str]]:
-    """The operator's settings, tightened by a file's settings, and the names of the settings that do not apply."""
+    """The operator's settings, made stricter by a file's settings; and the names of the file's settings that do not apply, or not whole.
+    `theirs` are the settings of the file, and `said` is its content."""
     ignored = [name for name in said if name not in RULES]
     for table, rules in RULES.items():
         mine, other = getattr(ours, table), getattr(theirs, table)
@@ -143,7 +147,9 @@ def tightened(ours: WorkerSettings, theirs: WorkerSettings, said: Mapping[str, A
             if not whole:
                 ignored.append(f"{table}.{name}")
         if "caps" in kept and "tenant_caps" not in kept and ours.policy.tenant_caps:
-            kept["tenant_caps"], _ = _tenants(ours, theirs)  # else the operator's caps for one tenant would be above these
+            kept["tenant_caps"], _ = _tenants(
+                ours, theirs
+            )  # otherwise the operator's caps of a tenant could be higher than the file's caps
         ours = msgspec.structs.replace(ours, **{table: msgspec.structs.replace(mine, **kept)})
     return ours, sorted(ignored)
 

@@ -1,5 +1,5 @@
-"""Why an execution is in its present state, as one sentence, and the one action that helps. It reads little, so that a list can show it in
-each row."""
+"""Why an execution is in its present state, in one sentence, and the one action that helps. It reads little from the store, so that a list
+can show the sentence in each row."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from holdfast.service.execution_descriptions import trouble_of, why_of
 from holdfast.store.seam import Store
 
 MOST_OPERATIONS: Final = 5_000
-"""In a list, an execution with more operations is not searched for what it waits for; its own page does that."""
+"""If an execution has more operations than this, a list does not read them to say what it waits for; the execution's own page does."""
 _TIME_LIMIT: Final = "time-limit"
 """The timer of a pipeline's whole run. It limits the wait, but the run does not wait for it."""
 _MOST_TOLD: Final = 3
@@ -30,9 +30,9 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
 
     sentence: str
     cure: str | None = None
-    """release, redrive, restart, decide, answer or resume; None if nothing needs to be done."""
+    """release, redrive, restart, decide, answer or resume; None if no action helps."""
     subject: str | None = None
-    """What the cure acts on, if it is not the execution itself: an operation or a queue."""
+    """The id of the operation, or the name of the queue, that the action is for; None if it is for the execution itself."""
 
 
 def why(store: Store, header: Execution, most: int = MOST_OPERATIONS) -> Why:
@@ -70,7 +70,8 @@ def _over(header: Execution) -> Why:
 
 
 def _pending(store: Store, header: Execution, most: int) -> list[Operation]:
-    """The operations that a suspended execution waits for. A callback has the name of the call that waits for it."""
+    """The operations that a suspended execution waits for; empty for any other execution, and if it has more than `most` operations. A
+    callback inside `wait_for_callback` gets the name of that call."""
     if header.state is not State.SUSPENDED or header.operations > most:
         return []
     known = {op.id: op for op in store.outline(header.id)}
@@ -84,7 +85,8 @@ def _pending(store: Store, header: Execution, most: int) -> list[Operation]:
 
 
 def _waits_for(pending: list[Operation]) -> str:
-    """The sentence that lists what an execution waits for: persons first, then other answers from outside, and times last."""
+    """The sentence that lists what an execution waits for: decisions of persons first, then callbacks and invokes, then steps, and timers
+    last. It names at most three."""
     told = [_waited_for(op) for op in sorted(pending, key=lambda op: (op.sub_type != APPROVAL, _ORDER.index(op.type)))[:_MOST_TOLD]]
     more = f" and {len(pending) - _MOST_TOLD:,} more" if len(pending) > _MOST_TOLD else ""
     return f"It waits for {', '.join(told)}{more}."

@@ -1,4 +1,5 @@
-"""Pushes of runs of a worker or pipeline: the contract checks each line, and an engine that runs nothing itself enqueues it."""
+"""Pushes of runs: each line of a file is the inputs of one run of a worker or pipeline. Each line is checked with the contract, and an
+engine that runs nothing itself enqueues the run."""
 
 from __future__ import annotations
 
@@ -28,11 +29,11 @@ from holdfast.workers.run_lookup import Asker
 from holdfast.workers.service import WorkerService
 
 _BATCH: Final = 200
-"""This many lines are accepted at the same time. Their writes share commits."""
+"""This many lines are enqueued at the same time. Several of their writes share one commit."""
 
 
 class _Known:
-    """Decides whether this push made a run. If not, the run existed before the push, or an earlier line has the same key."""
+    """Finds out whether this push made a run. If not, the run existed before the push, or an earlier line had the same key."""
 
     def __init__(self, began: int) -> None:
         self._began = began
@@ -51,13 +52,14 @@ class WorkerPush(msgspec.Struct, frozen=True, kw_only=True):
     store: str
     file: Path
     worker: str | None
-    """The worker; None if the file has only one worker or pipeline."""
+    """The id of the worker or pipeline; None: the only pipeline of the file, or else its only worker."""
     settings: WorkerSettings
     codec: PayloadCodec | None
     options: PushOptions
 
     def push(self, lines: Iterable[tuple[int, bytes]]) -> Iterator[Sequence[PushedLine]]:
-        """Push numbered lines of JSON, and report each batch after it is on disk. A wrong line is refused, and the others go on."""
+        """Push numbered lines of JSON, and report each batch after it is on disk. A wrong line is refused, and the others are still
+        enqueued. If the queue is full, raises QueueFull after the lines of that batch are reported; what is enqueued stays."""
         opening = open_engine(
             self.store, workers=[self.file], worker_settings=self.settings, settings=Settings(at_once=0), codec=self.codec
         )
@@ -112,7 +114,7 @@ class WorkerPush(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _only(service: WorkerService) -> str:
-    """The pipeline of the file, else its only worker."""
+    """The id of the only pipeline that is served; without pipelines, of the only worker. Raises InvalidRequest if there are several."""
     pipelines = [name for name, versions in service.served.items() if any(one.kind is Kind.PIPELINE for one in versions.values())]
     names = pipelines or list(service.served)
     if len(names) != 1:

@@ -1,4 +1,5 @@
-"""Replays of workers' runs, from a store or an exported document: the run is made again on its receipts, and the responses compared."""
+"""Replays of workers' runs, from a store or an exported document: the code runs again with the recorded results of its tool calls, and both
+responses are compared."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from holdfast.contract.protocol import Response, response_from
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.errors import ExportInvalid, InvalidParameter
 from holdfast.model.execution import ExecutionStatus
 from holdfast.service.importing import Source, read
@@ -19,28 +20,30 @@ from holdfast.workers.replay import Finished, Replayed, replay
 
 
 def exported_run(document: Source) -> Finished:
-    """The run in a document that `executions export` wrote."""
+    """The run in a document that `executions export` wrote. Raises ExportInvalid or InvalidParameter if the document has no run that can be
+    replayed."""
     imported = read(document)
     snapshot = imported.snapshot
     header = snapshot.header
     if not imported.data:
-        raise ExportInvalid("The document was exported without data: it can be looked at, but not replayed.")
+        raise ExportInvalid("The document was exported without data, so it cannot be replayed. Export the execution with its data.")
     if header.status is not ExecutionStatus.SUCCEEDED:
         raise InvalidParameter(f"The run {header.id} has no response, so there is nothing to compare a replay with.")
     try:
-        accepted = reading.decoded(snapshot.events[0].payload or "", AcceptedRequest)
+        accepted = json_structs.decoded(snapshot.events[0].payload or "", AcceptedRequest)
         response: Response = response_from(snapshot.events[-1].payload or "")
     except msgspec.DecodeError:
-        raise InvalidParameter(f"The document is an execution of {header.function!r}, which is not a worker.") from None
+        raise InvalidParameter(f"The document is an execution of {header.function!r}, not a run of a worker.") from None
     if accepted.before:
         raise InvalidParameter(
-            f"The run {header.id} used receipts of earlier runs of its key, which the document does not have: replay it from its store."
+            f"The run {header.id} used receipts of earlier runs, which the document does not have: replay it from its store."
         )
     return Finished(header=header, accepted=accepted, response=response, operations=snapshot.operations)
 
 
 async def replay_run(finished: Finished, where: str, settings: WorkerSettings, files: Sequence[str | os.PathLike[str]] = ()) -> Replayed:
-    """Make a run again: with the code that it is pinned to, or with today's code in these files."""
+    """Replay a run that has ended, with the worker's code in `files`; without files, with the code that the run is pinned to, from the
+    folder beside the store `where`."""
     runtime = WorkerRuntime(files, settings, home_beside(where))
     await runtime.open()
     try:

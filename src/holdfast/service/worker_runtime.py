@@ -1,4 +1,4 @@
-"""WorkerRuntime: builds workers with their packages, tools and jails, and connects them to an engine."""
+"""WorkerRuntime: makes workers from their files, with their tools and jails, and connects them to an engine."""
 
 from __future__ import annotations
 
@@ -53,41 +53,42 @@ from holdfast.workers.tools.secrets import EnvironmentSecrets, Redactor, Secrets
 
 _log = logging.getLogger("holdfast.service")
 _OLD_WORKERS = 4
-"""How many workers of older versions keep their stub and their spare body. The others start both again when an older run needs them."""
+"""How many workers of older versions keep a process ready for their next attempt. The others start one again when an older run needs it."""
 
 
 class ToolSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings for the tools of workers' authors, which run outside the sandbox."""
+    """Settings for the tools that workers' authors wrote. These tools run outside the sandbox."""
 
     allow: tuple[str, ...] = ()
-    """The tools that `holdfast serve` may run: `TOOL`, or `WORKER:TOOL`."""
+    """The tools that `holdfast serve` may run: `TOOL` for a tool of any worker, or `WORKER:TOOL`."""
 
     def allows(self, worker: str, tool: str) -> bool:
-        """Whether this tool of a worker may run."""
+        """Whether `allow` names this tool of this worker."""
         return tool in self.allow or f"{worker}:{tool}" in self.allow
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The operator's settings for workers: limits, policy, and the sources of parameters, secrets and artifacts."""
+    """The operator's settings for workers, as holdfast.toml gives them."""
 
     policy: Policy = Policy()
     fetch: FetchSettings = FetchSettings()
     model: ModelSettings = ModelSettings()
     parameters: str | None = None
-    """A TOML or JSON file for the tool `parameter_store`, or `ssm:/prefix/`."""
+    """Where the tool `parameter_store` reads: a TOML or JSON file, or `ssm:/prefix/` for AWS's Parameter Store. None: there is no such
+    tool."""
     repos: Mapping[str, RepoSettings] = {}
     """Folders that the tool `read_repo` may read, by name."""
     secrets: tuple[str, ...] = ()
-    """Files, folders or `ssm:/prefix/` in which secrets of tools are searched, after the environment."""
+    """Where secrets of tools are looked up: files, folders, or `ssm:/prefix/` for AWS's Parameter Store. The environment comes first."""
     artifacts: str | None = None
-    """Where artifacts are kept: an address such as `s3://bucket/prefix`, or a folder. None: beside the store."""
+    """Where artifacts are stored: an address such as `s3://bucket/prefix`, or a folder. None: in a folder beside the store."""
     cassette: CassetteSettings = CassetteSettings()
     signals: SignalSettings = SignalSettings()
     tools: ToolSettings = ToolSettings()
     queues: Mapping[str, QueueTable] = {}
-    """Queues that the operator declares. Member by member they win over what code declares."""
+    """The queues that the file declares, by name. Each setting in them wins over the same setting in code."""
     schedules: tuple[Schedule, ...] = ()
-    """Schedules of the file, which a server or a program that opens an engine declares."""
+    """The schedules of the file. An engine that opens writes them into its store."""
 
 
 class WorkerRuntime:
@@ -101,16 +102,16 @@ class WorkerRuntime:
         self._settings = settings
         self._packages = Packages(self._home / "packages")
         self.replaced: Callable[[Tool], Tool] = lambda tool: tool
-        """Replaces a tool by another one. holdfast.testing uses it."""
+        """Returns the tool that is used in place of a tool; by default the tool itself. For holdfast.testing."""
         self.server_limits = ServerLimits(settings.policy.bodies_memory_mb, settings.policy.bodies_processes, cpu_shares.shared())
         self.admits: Callable[[str, Declared], str | None] = lambda worker, tool: None
-        """Returns why an author's tool may not run outside the sandbox; None if it may. By default every tool may, because a program that
-        opens an engine is its own operator. The command line asks whether the folder is trusted."""
+        """Says why an author's tool may not run outside the sandbox; None if it may. By default every tool may, because a program that
+        opens an engine is its own operator. The command line sets a function that asks whether the folder is trusted."""
         self.chosen: Collection[str] | None = None
-        """The ids of the workers and pipelines that this process runs; None for all. A pipeline brings the workers that its nodes name. The
-        others are known, so runs of them are accepted."""
+        """The ids of the workers and pipelines that this process runs; None: all. With a pipeline, it also runs the workers that the
+        pipeline's nodes name. Runs of the others are accepted, but another process must run them."""
         self._closing = AsyncExitStack()
-        """What `open` opened, in this order."""
+        """Closes what `open` opened, in the reverse order."""
         self._made: dict[tuple[str, str], PackagedWorker] = {}
         self._old: list[PackagedWorker] = []
         """Workers of older versions, in the order in which runs used them, the latest last."""
@@ -118,18 +119,18 @@ class WorkerRuntime:
         self._pipelines = [file for file in self._files if declares_pipelines(file)]
         self._found = self._read()
         if not self._found and not self._pipelines and files:
-            raise InvalidParameter("There is no worker in these files.")
+            raise InvalidParameter("These files declare no worker and no pipeline.")
         self.pipelines: Sequence[ServedPipeline] = ()
-        """The pipelines that are served, once the runtime is open."""
+        """The pipelines that are served; empty until the runtime is open."""
         self.pipeline_runtime = PipelineRuntime(self._packages, settings.policy, self.server_limits)
 
     @property
     def packages(self) -> Sequence[Package]:
-        """The packages of the workers in the files."""
+        """The packages of the workers in the files. A package is a copy of a worker's files."""
         return self._found
 
     async def open(self) -> WorkerService:
-        """Open everything that runs need, before the engine starts. If something is wrong, nothing stays open."""
+        """Open everything that runs need, before the engine starts. If an error is raised, everything that was opened is closed again."""
         try:
             return await self._opened()
         except BaseException:
@@ -138,7 +139,7 @@ class WorkerRuntime:
 
     async def _opened(self) -> WorkerService:
         settings = self._settings
-        where = settings.artifacts  # checked first: if it is wrong, nothing has been opened yet
+        where = settings.artifacts  # opened first: if it is wrong, there is nothing else to close
         storage = Folder(self._home / "artifacts") if where is None else await in_thread(Purpose.HOUSE, open_storage, where)
         self.signals = Signals(settings.signals, SystemClock())
         self._closing.push_async_callback(in_thread, Purpose.HOUSE, self.signals.close)
@@ -169,12 +170,13 @@ class WorkerRuntime:
         return self.worker_service
 
     def functions(self) -> list[DurableFunction]:
-        """The workers as durable functions."""
+        """The workers and pipelines that this process runs, as durable functions."""
         wanted = None if self.chosen is None else with_their_workers(self.chosen, self.pipelines)
         return [function for function in self.worker_service.functions() if wanted is None or function.name in wanted]
 
     def schedules(self) -> list[tuple[Schedule, Origin]]:
-        """The schedules of the operator's file, and those of the pages of the workers and pipelines that are served."""
+        """The schedules of the operator's file, and those on the pages of the workers and pipelines that are served; each with its
+        origin."""
         found = [(schedule, Origin.TOML) for schedule in self._settings.schedules]
         for versions in self.worker_service.served.values():
             contract = list(versions.values())[-1].worker.contract
@@ -183,7 +185,7 @@ class WorkerRuntime:
         return found
 
     def attach(self, engine: Engine) -> None:
-        """Connect the workers to the engine, which runs now."""
+        """Give the workers the engine that runs them, and its store."""
         self.estimates.store = engine.store
         self.worker_service.attach(engine)
         self.pipeline_runtime.graphs.store = engine.store
@@ -198,7 +200,8 @@ class WorkerRuntime:
         return found
 
     async def renew(self) -> Sequence[Package]:
-        """Read the files again. New runs get changed code; runs that have begun keep their code."""
+        """Read the files again. New runs get the changed code; runs that have begun keep their code. Returns the packages that are new.
+        Raises InvalidParameter if a file declares a worker that was not served before."""
         known, found = {package.name for package in self._found}, await in_thread(Purpose.HOUSE, self._read)
         changed = [package for package in found if package.name not in known]
         for package in changed:
@@ -217,11 +220,11 @@ class WorkerRuntime:
         return changed
 
     async def warm(self) -> None:
-        """Make a spare for every worker's current version."""
+        """Start a process for the next attempt of each worker, in its present version, before the first request."""
         await asyncio.gather(*(self._worker(package).warm() for package in self._found))
 
     async def close(self) -> None:
-        """End bodies, tool processes and connections."""
+        """End the bodies and the processes of tools, and close connections."""
         async with AsyncExitStack() as closing:  # closes in reverse order; if one fails, the others are still closed
             if self._temporary is not None:
                 closing.callback(self._temporary.cleanup)
@@ -255,7 +258,7 @@ class WorkerRuntime:
         return self.replaced(self._cassette.wrap(AuthorTool(declared, file, self._host, self._secrets, paths)))
 
     async def _loaded(self, worker_id: str, package: str) -> Worker:
-        """The worker version that an older run is pinned to."""
+        """The worker with the code that an older run is pinned to."""
         worker = self._made.get((package, worker_id))
         if worker is None:
             try:
@@ -265,18 +268,18 @@ class WorkerRuntime:
                 raise
         self._old = [*(other for other in self._old if other is not worker), worker]
         for other in self._old[:-_OLD_WORKERS]:
-            await other.rest()  # does nothing if an attempt runs
+            await other.rest()  # this does not end an attempt that runs
         return worker
 
 
 def _file_of(worker: str | os.PathLike[str]) -> Path:
-    """The file of a worker, by path, else by the id of a worker of the library."""
+    """The file that a caller names: by its path, or, if there is no such file, by the id of a worker of Holdfast's library."""
     path = Path(worker)
     return path if path.exists() else find(os.fspath(worker)) or path
 
 
 def _no_pipeline(page: Path) -> WorkerInvalid:
-    """Why a page alone cannot be served."""
+    """The error for a page that is given alone and is no pipeline."""
     if not page.is_file():
         return WorkerInvalid(f"There is no file {page}.")
     with page.open("rb") as opened:
@@ -287,7 +290,8 @@ def _no_pipeline(page: Path) -> WorkerInvalid:
 
 
 def home_beside(store: str) -> Path | None:
-    """The folder for a store's snapshots and artifacts: beside its file; for a database, in the current folder; None for memory."""
+    """The folder for the packages and artifacts of a store: beside its file; for a Postgres database, in the current folder. None for
+    `:memory:`."""
     if store == ":memory:":
         return None
     return Path("holdfast.workers").absolute() if "://" in store else Path(f"{store}.workers").absolute()

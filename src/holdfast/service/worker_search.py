@@ -1,7 +1,7 @@
 """Finds the workers and pipelines that a file names: in the file itself, then in the other files of its folder, then in files that the
 caller gives, then in Holdfast's library. Files are read, never run.
 
-An id that the code computes is not found this way: give its file by hand (`workers=`, `--worker`).
+Only ids that are written as text in the code are found. For an id that the code computes, name the worker's file (`workers=`, `--worker`).
 """
 
 from __future__ import annotations
@@ -26,23 +26,24 @@ from holdfast.workers.tools.declarations import declarations_of
 PAGE: Final = ".md"
 """The file name of a page ends with this."""
 _MOST_FILES: Final = 500
-"""At most this many files of a folder are read."""
+"""At most this many other files of a folder are read."""
 _MOST_BYTES: Final = 1024 * 1024 + 1
 _INNER: Final = frozenset({"what its nodes do"})
 
 
 class _Found(NamedTuple):
-    """A worker or a pipeline of a file."""
+    """A worker or a pipeline that a file declares."""
 
     file: Path
     worker_id: str | None
     """The worker's id; None if its page cannot be read."""
     known: Known | None
-    """What is known of the worker; None if its page or its file has errors."""
+    """What a check of pipelines needs to know of the worker; None if its page or its file has errors, and for a worker of the library."""
 
 
 def workers_for(file: Path, more: Sequence[Path] = ()) -> Workers:
-    """The workers and pipelines that a pipeline of this file may name. A file that cannot be read, or has errors, gives none."""
+    """The workers and pipelines that a pipeline of this file may name, by id and version. `more` are files that the caller gives. A file
+    that cannot be read, or has errors, gives none."""
     ready = [path for name in WORKERS if (path := find(name)) is not None]
     known: dict[str, dict[str, Known]] = {}
     for found in _first(*_beside(file), more, ready):
@@ -52,7 +53,8 @@ def workers_for(file: Path, more: Sequence[Path] = ()) -> Workers:
 
 
 def worker_files(function_file: Path) -> list[Path]:
-    """The files of the workers and pipelines that the durable functions of a file run, as in `context.run("web-scrape-worker", …)`."""
+    """The files of the workers and pipelines that the durable functions of a file run with calls such as
+    `context.run("web-scrape-worker", …)`. If one of them is not found, also the files with pages that cannot be read."""
     wanted = set(_run_by(function_file))
     if not wanted:
         return []
@@ -65,7 +67,8 @@ def worker_files(function_file: Path) -> list[Path]:
 
 
 def served_files(files: Sequence[Path]) -> list[Path]:
-    """These files, after the files of the workers and pipelines that their pipelines name; each once. A file is served whole."""
+    """The files to serve: first the files of the workers and pipelines that the pipelines in `files` name, then `files` themselves. Each
+    file is in the list once."""
     given = {file.resolve() for file in files}
     served: dict[Path, Path] = {}
     waiting = list(files)
@@ -77,7 +80,7 @@ def served_files(files: Sequence[Path]) -> list[Path]:
 
 
 def declares_pipelines(file: Path) -> bool:
-    """Whether a file declares a pipeline, or is the page of one. A file also counts if its pipelines have mistakes."""
+    """Whether a file declares a pipeline, or is the page of a pipeline; also if the pipeline has mistakes."""
     if file.suffix == PAGE:
         return is_pipeline(_source(file))
     if file.suffix != ".py" or not file.is_file() or b"Pipeline(" not in (source := file.read_bytes()):
@@ -87,7 +90,7 @@ def declares_pipelines(file: Path) -> bool:
 
 
 def _files_of(file: Path, wanted: set[str]) -> list[_Found]:
-    """The workers of these ids that stand in a file and beside it, then those of the library."""
+    """The workers and pipelines with these ids: those that the file or another file of its folder declares, then those of the library."""
     here = [found for found in _first(*_beside(file)) if found.worker_id in wanted]
     left = sorted(wanted - {found.worker_id for found in here})
     return [*here, *(_Found(ready, worker_id, None) for worker_id in left if (ready := find(worker_id)) is not None)]
@@ -100,7 +103,8 @@ def _beside(file: Path) -> tuple[list[Path], list[Path]]:
 
 
 def _first(*tiers: Iterable[Path]) -> Iterator[_Found]:
-    """The workers of these files. If an earlier group of files has a worker, it is not taken from a later group."""
+    """The workers and pipelines of these groups of files. If an earlier group has a worker, a later group's worker with the same id is left
+    out."""
     known: set[str | None] = set()
     for files in tiers:
         added = [found for found in _declared_in(files) if found.worker_id is None or found.worker_id not in known]
@@ -127,7 +131,7 @@ def _declared_in(files: Iterable[Path]) -> Iterator[_Found]:
 def _found_pipeline(file: Path, contract: Contract | None) -> _Found:
     known = (
         None if contract is None else Known(contract, _INNER, _INNER, Inside())
-    )  # a pipeline's own gates are checked when that pipeline is checked
+    )  # nothing inside the pipeline is looked at here: that is done when the pipeline itself is checked
     return _Found(file, None if contract is None else contract.worker_id, known)
 
 
@@ -149,7 +153,7 @@ def _run_by(file: Path) -> Iterator[str]:
 
 
 def _texts(file: Path) -> Iterator[str]:
-    """Every text in the file that may be the id of a worker; of a page, the ids that its nodes name."""
+    """Every text in a Python file that may be the id of a worker; for a page, the ids that its nodes name."""
     if file.suffix == PAGE:
         graph = page_in(file).graph
         return iter([] if graph is None else [worker.partition("@")[0] for node in graph.nodes for worker in workers_of(node)])

@@ -1,4 +1,4 @@
-"""Signals of workers: the operator's settings for logs, metrics and traces, and the observers that these settings ask for."""
+"""Logs, metrics and traces of workers: the operator's settings, and the observers that these settings switch on."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from holdfast.signals.worker_logs import LineWriter, WorkerLog
 
 
 class SignalSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Which signals are sent. By default none."""
+    """Which logs, metrics and traces of workers are made. By default none."""
 
     log: str = "off"
-    """`stderr`, `off`, or the path of a file."""
+    """Where the log of runs is written: `stderr`, the path of a file, or `off`."""
     metrics: bool = False
-    """Whether runs are counted, for `metrics_text()` and a server's /metrics."""
+    """Whether runs are counted for metrics. `metrics_text()` and a server's /metrics show them."""
     tenants: bool = False
-    """Whether metrics have one series for each tenant. With many tenants these are many series."""
+    """Whether each metric has a separate series for each tenant. With many tenants these are many series."""
     otel: bool = False
     """Whether traces are sent to the address in OTEL_EXPORTER_OTLP_ENDPOINT."""
 
@@ -36,13 +36,13 @@ class Signals:
         self.observer: RunObserver = RunObservers(observers) if observers else NO_OBSERVER
 
     def metrics_text(self) -> str:
-        """The metrics in Prometheus's text format."""
+        """The metrics in Prometheus's text format. Raises InvalidParameter if metrics are off."""
         if self._metrics is None:
             raise InvalidParameter("Metrics are off: set `metrics = true` under [signals] in holdfast.toml.")
         return self._metrics.text()
 
     def close(self) -> None:
-        """Send the remaining signals. Blocks for a few seconds at most."""
+        """Write the rest of the log, and send the rest of the traces. Blocks for a few seconds at most."""
         for each in (self._log, self._traces):
             if each is not None:
                 each.close()

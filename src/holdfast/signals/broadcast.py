@@ -1,8 +1,8 @@
-"""The broadcaster: one subscriber that serves any number of listeners. Each listener has a bounded queue, and no listener can hold up
-another.
+"""The broadcaster: one subscriber that passes signals to many listeners. Each listener has a bounded queue, so that a slow listener does
+not delay the others.
 
-A listener that falls behind is ended. Its client can connect again with the number of the last signal that it had. It then gets the signals
-since that one, from memory or from the outbox, or learns that there is a gap.
+A listener whose queue is full is ended. Its client can connect again with the number of the last signal that it had. The new listener gets
+the signals after that one, from memory or from the outbox; if some are not kept any more, it gets `GAP`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _LISTENERS: Final = 1000
 _PAGE: Final = 1000
 
 Kept = Callable[[int, int], Sequence[StatusSignal]]
-"""Reads the signals after a number that a store still keeps, at most as many as a limit says: `OutboxStore.kept_signals`."""
+"""Reads the signals that the store still keeps: those after a number, at most a given count. `OutboxStore.kept_signals` is one."""
 
 
 class Gap:
-    """The listener may have missed signals that are not kept any more."""
+    """The type of GAP, which says that the listener may have missed signals that are not kept any more."""
 
 
 GAP: Final = Gap()
@@ -45,7 +45,7 @@ class Broadcaster:
         self._closed = False
 
     async def __call__(self, signal: StatusSignal) -> None:
-        """Take a signal, and pass it on without waiting for any listener."""
+        """Pass a signal to all listeners, without waiting for any of them. A signal that was passed before is ignored."""
         with self._lock:
             if self._recent and signal.number <= self._recent[-1].number:
                 return  # the runner that delivers has crashed, and repeats signals
@@ -55,24 +55,25 @@ class Broadcaster:
             listener.offer(signal)
 
     def listen(self, after: int | None = None, kept: Kept | None = None) -> Listener:
-        """A listener for this event loop, to be used with `async with`. It gets the signals from now on, or those after the signal with
-        this number. `kept` finds signals that are not in memory any more.
+        """A new listener for this event loop. Use it with `async with`. If `after` is None, it gets the signals from now on; else the
+        signals after the one with this number. `kept` reads signals that are not in memory any more. Raises StoreBusy if there are too many
+        listeners, or after `close`.
         """
         listener = Listener(self, after, self._queue, kept)
         with self._lock:
             if self._closed or len(self._listeners) >= self._most:
-                raise StoreBusy("There are too many listeners." if not self._closed else "The server is closing.")
+                raise StoreBusy("There are too many listeners. Try again later." if not self._closed else "The server is closing.")
             self._listeners.add(listener)
             listener.begin([signal for signal in self._recent if after is not None and signal.number > after])
         return listener
 
     def leave(self, listener: Listener) -> None:
-        """Forget a listener."""
+        """Remove a listener: it gets no more signals."""
         with self._lock:
             self._listeners.discard(listener)
 
     def close(self) -> None:
-        """End all listeners, and take no more."""
+        """End all listeners, and refuse new ones."""
         with self._lock:
             self._closed = True
             listeners = list(self._listeners)
@@ -81,7 +82,7 @@ class Broadcaster:
 
 
 class Listener:
-    """A listener. It gets each signal once, in order. It gets `GAP` before a signal if signals before that one may be missing."""
+    """Receives signals. It gets each signal once, in order. It gets `GAP` before a signal if signals before that one may be missing."""
 
     def __init__(self, broadcaster: Broadcaster, after: int | None, limit: int, kept: Kept | None) -> None:
         self._broadcaster = broadcaster
@@ -95,12 +96,12 @@ class Listener:
         self._ended = False
 
     def begin(self, backlog: list[StatusSignal]) -> None:
-        """Give the listener the signals since the last one that it had, as far as they are in memory."""
+        """Give the listener the signals in memory that came after the last one that its client had."""
         self._backlog = backlog
 
     def offer(self, signal: StatusSignal) -> None:
-        """Put a signal into the queue of this listener. Any thread may call this. If the queue is full, the listener is ended; its client
-        connects again after it has read the queue."""
+        """Put a signal into the queue of this listener. If the queue is full, the listener is ended: it still gives the signals in the
+        queue, and then its client must connect again. Any thread may call this."""
         if len(self._waiting) >= self._limit:
             self.end()
             return
@@ -109,7 +110,7 @@ class Listener:
             self._wake()
 
     def end(self) -> None:
-        """End this listener: it gets no more signals. Any thread may call this."""
+        """End this listener: after the signals in its queue it gets no more. Any thread may call this."""
         self._ended = True
         self._wake()
 
@@ -126,7 +127,8 @@ class Listener:
         self._broadcaster.leave(self)
 
     async def signals(self, pause_seconds: float) -> AsyncIterator[StatusSignal | Gap | None]:
-        """All signals until the listener is ended; None whenever no signal came for this time."""
+        """The signals, until the listener is ended. Yields GAP before a signal if signals before it may be missing, and None each time no
+        signal came for `pause_seconds`."""
         async for signal in self._missed():
             for told in self._told(signal):
                 yield told
@@ -146,7 +148,7 @@ class Listener:
                 yield None
 
     async def _missed(self) -> AsyncIterator[StatusSignal]:
-        """The signals that the listener has not had: first those that only the store keeps, a page at a time, then those in memory."""
+        """The signals after the last one that the listener had: first those that only the store has, page by page, then those in memory."""
         after, first = self._last, self._backlog[0].number if self._backlog else None
         is_whole = after is None or first == after + 1
         while not is_whole and after is not None and self._kept is not None:

@@ -1,4 +1,4 @@
-"""The event of a signal: what AWS sends to EventBridge for every change of a status."""
+"""The event of a signal, in the form in which AWS sends changes of status to EventBridge."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _IDS: Final = uuid.UUID("6f1d3f7e-52d3-5a37-9b57-0e0f6c1d9a10")
 def event_of(signal: StatusSignal) -> Event:
     """The event of a signal.
 
-    An event that is delivered again is the same to the last byte, and has the same id: a receiver that remembers ids takes each event once.
+    If an event is delivered again, it is exactly the same, with the same id. So a receiver that remembers ids can ignore an event that it
+    already has.
     """
     function_arn = signal.arn.partition("/durable-execution/")[0]
     _, _, _, region, account, *_ = signal.arn.split(":")

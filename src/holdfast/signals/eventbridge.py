@@ -1,4 +1,4 @@
-"""EventBridge: events put on a bus of AWS."""
+"""EventBridge: puts events on an event bus of AWS."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from holdfast.signals.sinks import Sink, Wanted
 
 
 class EventBridge(Sink):
-    """Puts events on a bus. Sources that begin with `aws.` are reserved for AWS, so the event has another source; everything else is as in
-    AWS's own events."""
+    """Puts events on an event bus. Sources that begin with `aws.` are reserved for AWS, so the events have the source `holdfast` unless
+    another is given. Detail type and detail are as in AWS's own events."""
 
     def __init__(
         self,
@@ -29,16 +29,17 @@ class EventBridge(Sink):
         tries: int = 10,
         clock: Clock | None = None,
     ) -> None:
-        """`client` is boto3's, for the service `events`; without it one is made from AWS's usual settings."""
+        """`client` is a boto3 client for the service `events`; None means a new client with AWS's usual settings."""
         if source.startswith("aws."):
-            raise InvalidParameter(f"The source {source!r} begins with 'aws.', which AWS keeps for itself. Choose another.")
+            raise InvalidParameter(f"The source {source!r} begins with 'aws.', which is reserved for AWS. Choose another source.")
         super().__init__(f"EventBridge {bus}", pattern=pattern, dead_letters=dead_letters, tries=tries, clock=clock)
         self._bus = bus
         self._source = source
         self._client = client if client is not None else _new_client(region)
 
     def __call__(self, signal: StatusSignal) -> None:
-        """Take a signal: put its event on the bus, or raise the error."""
+        """Put the event of a signal on the bus, if the pattern wants it. Blocks. Raises DeliveryFailed if it cannot be delivered, unless it
+        becomes a dead letter."""
         event = self.wanted(signal)
         if event is None:
             return

@@ -1,7 +1,7 @@
 """Metrics of durable functions for Prometheus, all under names that begin with `holdfast_`.
 
-An execution is counted by the process that writes what happened to it, when that is on disk. The only labels are names of functions and
-fixed words. Beyond a number of functions, new functions are counted as `other`, so that no caller can create many series.
+A process counts what it has written about an execution, when that is on disk. The only labels are names of functions and fixed words. If
+there are too many functions, further ones are counted as `other`, so that no caller can create many series.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class _Histogram:
 
 
 class FunctionMetrics:
-    """The counts, as an observer of an engine, and as a collector of prometheus-client: `REGISTRY.register(metrics)`."""
+    """Counts executions, as an observer of an engine. It is also a collector of prometheus-client: `REGISTRY.register(metrics)`."""
 
     def __init__(self, *, most_functions: int = _MOST_FUNCTIONS) -> None:
         _client()
@@ -96,33 +96,37 @@ class FunctionMetrics:
         one = ("function",)
         self._started = _Counter("holdfast_executions_started", "Executions that began.", one)
         self._closed = _Counter("holdfast_executions_closed", "Executions that ended, by their status.", ("function", "status"))
-        self._durations = _Histogram("holdfast_execution_duration_seconds", "From the start of an execution to its end.", _SECONDS, one)
-        self._invocations = _Counter("holdfast_invocations", "Invocations that ended: ok, failed or interrupted.", ("function", "result"))
-        self._took = _Histogram("holdfast_invocation_duration_seconds", "How long an invocation took.", _SECONDS, one)
+        self._durations = _Histogram(
+            "holdfast_execution_duration_seconds", "Seconds from the start of an execution to its end.", _SECONDS, one
+        )
+        self._invocations = _Counter(
+            "holdfast_invocations", "Invocations that ended: ok, failed, mismatched or interrupted.", ("function", "result")
+        )
+        self._took = _Histogram("holdfast_invocation_duration_seconds", "How many seconds an invocation took.", _SECONDS, one)
         self._steps = _Counter("holdfast_steps", "Steps that ended: succeeded or failed.", ("function", "result"))
-        self._retries = _Counter("holdfast_step_retries", "Attempts of steps that failed and are made again.", one)
-        self._writes = _Histogram("holdfast_commit_writes", "Writes that shared one commit.", _WRITES)
+        self._retries = _Counter("holdfast_step_retries", "Attempts of steps that failed and after which another attempt follows.", one)
+        self._writes = _Histogram("holdfast_commit_writes", "How many writes one commit contained.", _WRITES)
 
-    # --- looking on
+    # --- the reports of the engine
 
     def attach(self, sight: Sight) -> None:
-        """An engine opens."""
+        """Remember the engine that opens: `sight` tells what runs and waits in it."""
         self._sight = sight
 
     def started(self, header: Execution) -> None:
-        """Count a beginning."""
+        """Count an execution that began."""
         with self._lock:
             self._started.add(self._name(header))
 
     def invoked(self, header: Execution, outcome: Outcome, ended_at: int) -> None:
-        """Count an invocation. One that ended because its execution waits counts as ok."""
+        """Count an invocation that ended, and its duration. If it ended because its execution waits, it is counted as ok."""
         with self._lock:
             name = self._name(header)
             self._invocations.add(name, _RESULTS[outcome.status])
             self._took.observe(max(0, ended_at - (header.invoked_at or ended_at)) / 1000, name)
 
     def operated(self, header: Execution, operation: Operation) -> None:
-        """Count a step, or one more attempt of it."""
+        """Count a step that ended, or an attempt of a step after which another attempt follows."""
         if operation.type is not Type.STEP:
             return
         with self._lock:
@@ -132,14 +136,14 @@ class FunctionMetrics:
                 self._retries.add(self._name(header))
 
     def closed(self, header: Execution) -> None:
-        """Count an end."""
+        """Count an execution that ended, and its duration."""
         with self._lock:
             name = self._name(header)
             self._closed.add(name, header.status.value)
             self._durations.observe(max(0, (header.ended_at or header.started_at) - header.started_at) / 1000, name)
 
     def committed(self, writes: int) -> None:
-        """Count a commit."""
+        """Count a commit by its number of writes."""
         with self._lock:
             self._writes.observe(writes)
 
@@ -153,14 +157,15 @@ class FunctionMetrics:
     # --- showing
 
     def collect(self) -> Iterable[Metric]:
-        """Everything, as prometheus-client wants it."""
+        """All metrics, in the form that prometheus-client expects. If the store cannot be read, those of waiting executions are left
+        out."""
         shown = (self._started, self._closed, self._durations, self._invocations, self._took, self._steps, self._retries, self._writes)
         with self._lock:
             families = [each.family() for each in shown]
         return [*families, *self._now()]
 
     def text(self) -> str:
-        """All of it in Prometheus's text format; blocks, because the store is asked what waits."""
+        """All metrics in Prometheus's text format. Blocks, because it reads from the store how many executions wait."""
         client = _client()
         if self._registry is None:
             self._registry = client.CollectorRegistry()
@@ -178,7 +183,7 @@ class FunctionMetrics:
         except HoldfastError:  # if the store cannot be read now, the series of waiting executions are left out
             return found
         upto = f"counted up to {_MOST_WAITING}."
-        found.append(GaugeMetricFamily("holdfast_executions_ready", f"Executions that wait for a runner, {upto}", ready))
+        found.append(GaugeMetricFamily("holdfast_executions_ready", f"Executions that wait for a runner here, {upto}", ready))
         found.append(GaugeMetricFamily("holdfast_executions_due", f"Executions with a timer that is due, {upto}", due))
         return found
 

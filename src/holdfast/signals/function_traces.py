@@ -1,4 +1,4 @@
-"""Traces of durable functions by OpenTelemetry: an execution, its invocations, and its steps below the contexts they stand in.
+"""Traces of durable functions by OpenTelemetry: spans for an execution, its invocations, its contexts, and the steps in these contexts.
 
     execution order ─┬─ invocation
                      ├─ step reserve
@@ -35,16 +35,16 @@ _MOST_KEPT: Final = 10_000
 
 
 class TraceParent(NamedTuple):
-    """The trace of an execution, and the span above it."""
+    """The trace of an execution, the span above the execution's span, and whether the trace is recorded."""
 
     trace_id: str
     parent: str | None
-    """The span above it."""
+    """The id of the span above the execution's span; None if there is none."""
     sampled: bool
 
 
 class FunctionTraces:
-    """Traces, as an observer of an engine."""
+    """An observer of an engine that reports spans."""
 
     def __init__(self, spans: Spans) -> None:
         self._spans = spans
@@ -52,15 +52,15 @@ class FunctionTraces:
         self._traces: OrderedDict[str, TraceParent] = OrderedDict()
 
     def close(self) -> None:
-        """Send the remaining spans; blocks for a few seconds at most."""
+        """Send the remaining spans. Blocks for at most 3 seconds."""
         self._spans.close()
 
     def attach(self, sight: Sight) -> None:
-        """An engine opens."""
+        """Remember the engine that opens: `sight` finds the executions that invoked others."""
         self._sight = sight
 
     def started(self, header: Execution) -> None:
-        """Do nothing: a span is sent when it is over, not when it begins."""
+        """Do nothing: a span is reported when it has ended, not when it begins."""
 
     def committed(self, writes: int) -> None:
         """Do nothing: a commit has no span."""
@@ -75,7 +75,7 @@ class FunctionTraces:
         self._say(header, "invocation", span_id, span_of(header.id), times, about, error)
 
     def operated(self, header: Execution, operation: Operation) -> None:
-        """Report the span of a step or a child context that is over. It includes all attempts of the step."""
+        """Report the span of a step or a child context that has ended. The span of a step includes all its attempts."""
         if operation.status not in (Status.SUCCEEDED, Status.FAILED):
             return
         kind = "step" if operation.type is Type.STEP else "context"
@@ -89,7 +89,7 @@ class FunctionTraces:
         self._say(header, f"{kind} {operation.name or operation.id}", span_of(header.id, operation.id), parent, times, about, error)
 
     def closed(self, header: Execution) -> None:
-        """The whole execution."""
+        """Report the span of the whole execution."""
         trace = self._trace(header)
         self._traces.pop(header.id, None)
         if not trace.sampled:
@@ -101,7 +101,7 @@ class FunctionTraces:
         ids = (trace.trace_id, span_of(header.id))
         self._spans.say(_named(header), ids, context, times, about, (header.status.value, "") if bad else None, kind=_server())
 
-    # --- where it stands
+    # --- the span above another span
 
     def _say(
         self, header: Execution, name: str, span_id: str, parent: str, times: tuple[int, int], about: dict[str, Any], error: Any
@@ -129,8 +129,8 @@ class FunctionTraces:
 
 
 def execution_trace(header: Execution, find: Callable[[str], Execution | None]) -> TraceParent:
-    """The trace of an execution: the trace of its caller, or a new one. An invoked execution is in the trace of the first execution of its
-    chain, below the span of the execution that invoked it."""
+    """The trace of an execution: the trace of its caller, or a new one. An invoked execution belongs to the trace of the first execution in
+    its chain of invokes, and its span is below the span of the execution that invoked it. `find` returns an execution by its id."""
     root = header
     for _ in range(_DEEPEST):
         above = _above(root, find)
@@ -155,7 +155,8 @@ def _above(header: Execution, find: Callable[[str], Execution | None]) -> Execut
 
 
 def trace_of(header: str | None) -> TraceParent | None:
-    """The trace of AWS's or W3C's trace header; a broken header counts as none."""
+    """The trace in a trace header of AWS (X-Amzn-Trace-Id) or W3C (traceparent); None without a header, and for a header that is not
+    valid."""
     if header is None:
         return None
     w3c = parent_of(header)

@@ -1,5 +1,5 @@
-"""JSON lines in a file: one document in each line. `append` returns when the line is on disk. A full file is renamed, and a new one
-begins."""
+"""JSON lines in a file: one document in each line. `append` returns when the line is on disk. A full file is renamed, and a new file is
+begun."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ class LineFile:
     """Appends documents to a file. If a crash left an incomplete line, it stays, and the next document begins on a new line."""
 
     def __init__(self, path: str | os.PathLike[str], *, max_bytes: int | None = None, keep: int = 5) -> None:
-        """A file that would grow beyond `max_bytes` is renamed to `path.1`, the old `path.1` to `path.2`, and so on; `keep` of these are
-        kept."""
+        """If the file would become larger than `max_bytes`, it is renamed to `path.1`, the old `path.1` to `path.2`, and so on. At most
+        `keep` renamed files exist; the oldest is overwritten. `max_bytes` None means no limit."""
         if max_bytes is not None and max_bytes < 1:
-            raise InvalidParameter(f"max_bytes is {max_bytes!r}; use a number from 1, or None for a file that may grow for ever.")
+            raise InvalidParameter(f"max_bytes is {max_bytes!r}; use a number that is at least 1, or None for no limit.")
         if keep < 0:
-            raise InvalidParameter(f"keep is {keep!r}; use a number from 0.")
+            raise InvalidParameter(f"keep is {keep!r}; use a number that is at least 0.")
         self.path = Path(path)
         self._max_bytes = max_bytes
         self._keep = keep
         self._lock = threading.Lock()
 
     def append(self, document: Mapping[str, Any]) -> None:
-        """Write a line; when this returns it is on disk."""
+        """Write a line; it is on disk when this returns. Raises DeliveryFailed if it cannot be written."""
         line = codec.dumps(document).encode() + _NEWLINE
         with self._lock:
             try:
@@ -45,8 +45,8 @@ class LineFile:
                 raise DeliveryFailed(str(refused)) from None
 
     def newest(self, most: int, most_bytes: int = 256 * 1024) -> list[dict[str, Any]]:
-        """The last documents of the file, the newest first: as many as its last `most_bytes` hold, and at most `most`. A line that cannot
-        be read is left out. If there is no file, there are no documents."""
+        """The last documents of the file, newest first: those in its last `most_bytes`, and at most `most`. A line that is not a JSON
+        object is left out. Empty if the file cannot be opened."""
         try:
             file = private.open_file(self.path, os.O_RDONLY)
         except (OSError, NotPrivate):
@@ -77,7 +77,7 @@ class LineFile:
                 os.fsync(file)
             except OSError:
                 with contextlib.suppress(OSError):
-                    os.ftruncate(file, size)  # the first piece may be half a line, which cannot be read
+                    os.ftruncate(file, size)  # remove the part of the line that was written
                 raise
         finally:
             os.close(file)

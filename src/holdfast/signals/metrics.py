@@ -1,7 +1,7 @@
 """Metrics of workers for Prometheus, under the names of the protocol: success_count, failure_count, retry_count, p95_duration_ms.
 
-A run is counted when its end is on disk, by the process that wrote it. The counts are kept here, in plain dictionaries, so that counting
-needs no package; showing them needs `prometheus-client`, whose own counters would add a suffix to every name.
+A run is counted when its end is on disk, by the process that wrote it. The counts are kept in dictionaries of this module and not in the
+counters of `prometheus-client`, which would add a suffix to every name. The package makes the text.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Labels = tuple[str, ...]
 
 
 class _Durations:
-    """Counts of durations in buckets."""
+    """How many durations are in each bucket, and the sum of all durations in milliseconds."""
 
     __slots__ = ("counts", "total")
 
@@ -40,7 +40,8 @@ class _Durations:
 
 
 def quantile(counts: Iterable[int], share: float) -> float:
-    """The duration below which this share of all durations lies. As in Prometheus, durations are evenly spread within a bucket."""
+    """The duration in milliseconds that this share of all durations does not exceed; 0 without durations. As in Prometheus, durations are
+    taken as evenly spread within a bucket."""
     counted = list(counts)
     rank, before, lower = share * sum(counted), 0, 0.0
     if not rank:
@@ -53,10 +54,11 @@ def quantile(counts: Iterable[int], share: float) -> float:
 
 
 class Metrics(RunObserver):
-    """The counts, as an observer, and as a collector of prometheus-client: `REGISTRY.register(metrics)`."""
+    """Counts runs, as an observer of runs. It is also a collector of prometheus-client: `REGISTRY.register(metrics)`."""
 
     def __init__(self, *, tenants: bool = False, most_series: int = _MOST_SERIES) -> None:
-        """`tenants` adds a label for each tenant, which makes many series. Beyond `most_series`, new series are counted as `other`."""
+        """`tenants` adds the label `tenant`, which makes many series. If a metric has `most_series` series, further ones are counted as
+        `other`."""
         _client()
         self._names: Labels = ("worker_id", "version", *(("tenant",) if tenants else ()))
         self._node_names: Labels = ("pipeline", "node", "state", *(("tenant",) if tenants else ()))
@@ -71,7 +73,7 @@ class Metrics(RunObserver):
         self._registry: CollectorRegistry | None = None
 
     def ended(self, run: RunSeen, end: EndSeen) -> None:
-        """Count a run, once."""
+        """Count a run that ended: as a success or a failure, with its retries and its duration."""
         labels = (run.worker_id, run.version, *((run.tenant,) if self._tenants else ()))
         with self._lock:
             labels = self._bounded(self._durations, labels)
@@ -89,7 +91,7 @@ class Metrics(RunObserver):
             self._add(self._nodes, labels, 1)
 
     def refused(self, refusal: RefusalSeen) -> None:
-        """Count a request that made no run as a failure, without a duration. The id of an unknown worker is not used as a label."""
+        """Count a request that started no run as a failure, without a duration. The id of an unknown worker is not used as a label."""
         version = "" if refusal.error_code == "version_not_found" else refusal.version  # else a client could create many series
         worker = (refusal.worker_id, version) if refusal.known else ("", "")
         labels = (*worker, *((refusal.tenant,) if self._tenants else ()))
@@ -106,7 +108,7 @@ class Metrics(RunObserver):
     # --- showing
 
     def collect(self) -> Iterable[Metric]:
-        """Everything, as prometheus-client wants it."""
+        """All metrics, in the form that prometheus-client expects."""
         with self._lock:
             successes, failures, retries = dict(self._successes), dict(self._failures), dict(self._retries)
             nodes = dict(self._nodes)
@@ -146,7 +148,7 @@ class Metrics(RunObserver):
     def _spread(self, durations: dict[Labels, tuple[list[int], int]]) -> Metric:
         from prometheus_client.core import HistogramMetricFamily
 
-        family = HistogramMetricFamily("duration_ms", "Milliseconds from acceptance to the end.", labels=self._names)
+        family = HistogramMetricFamily("duration_ms", "Milliseconds from the acceptance of a run to its end.", labels=self._names)
         for labels, (counts, total) in durations.items():
             sums = [sum(counts[: at + 1]) for at in range(len(counts))]
             bounds = [*(str(float(most)) for most in BUCKETS_MS), "+Inf"]
@@ -156,7 +158,7 @@ class Metrics(RunObserver):
     def _p95(self, durations: dict[Labels, tuple[list[int], int]]) -> Metric:
         from prometheus_client.core import GaugeMetricFamily
 
-        family = GaugeMetricFamily("p95_duration_ms", "The 95th percentile of duration_ms since the start.", labels=self._names)
+        family = GaugeMetricFamily("p95_duration_ms", "The 95th percentile of duration_ms since this process began.", labels=self._names)
         for labels, (counts, _) in durations.items():
             family.add_metric(labels, quantile(counts, 0.95))
         return family

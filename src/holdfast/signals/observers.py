@@ -1,7 +1,8 @@
-"""Observers of a worker's run: the values that workers report, and the observer that logs, metrics and traces inherit from.
+"""Observers of a worker's run: the values that are reported, and the base class of the observers for logs, metrics and traces.
 
-A worker reports only what is already on disk, except where a method says otherwise; so a crash and a replay report nothing twice. An
-observer cannot change a run: it is called on the engine's loop, must not block, and its errors do not reach the run.
+Only what is already on disk is reported, unless the docstring of a method says otherwise; so after a crash or in a replay nothing is
+reported twice. An observer cannot change a run. It is called on the engine's event loop and must not block. Its errors do not reach the
+run.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _TROUBLE: Final = "an observer of runs failed; it is not logged again until it w
 
 
 class RunSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """A run, as signals name it."""
+    """The run to which a report belongs. Times are in milliseconds since the epoch."""
 
     run_id: str
     worker_id: str
@@ -26,20 +27,20 @@ class RunSeen(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str
     trace_id: str
     span_id: str
-    """The span of the run itself; the spans of its attempts are below it."""
+    """The id of the run's own span; the spans of its attempts are below it."""
     parent_span_id: str | None = None
-    """The caller's span."""
+    """The id of the caller's span; None if the caller has none."""
     upstream_request_id: str | None = None
     sampled: bool | None = None
     """Whether the caller wants this trace to be recorded; None if the caller did not say."""
     started_at: int = 0
     pipeline: str | None = None
-    """The pipeline and the node that asked for the run, if a pipeline did."""
+    """The pipeline that asked for the run, with its node in `node`; both are None if no pipeline did."""
     node: str | None = None
 
     @property
     def trace(self) -> dict[str, Any]:
-        """The trace fields, by their names."""
+        """The four fields of the trace, by their names."""
         return {
             "trace_id": self.trace_id,
             "span_id": self.span_id,
@@ -49,7 +50,7 @@ class RunSeen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefusalSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that made no run."""
+    """A request that started no run."""
 
     worker_id: str
     known: bool
@@ -66,33 +67,33 @@ class RefusalSeen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttemptSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """An attempt that is over."""
+    """An attempt that has ended."""
 
     number: int
     span_id: str
     began_at: int
     ended_at: int
     duration_ms: int
-    """How long the attempt worked, without the time in which it waited for a person."""
+    """How long the attempt ran, without the time in which it waited for a person."""
     status: str
     error_code: str | None = None
     message: str | None = None
     isolation: str | None = None
     refusals: tuple[Mapping[str, Any], ...] = ()
-    """Calls that the gateway refused: tool, error_code, at."""
+    """The calls of tools that the gateway refused: `tool`, `error_code`, and `at` in milliseconds since the epoch."""
 
 
 class ToolSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """One call of a tool, begun or over."""
+    """One call of a tool that begins or has ended."""
 
     tool: str
     effect: str
     attempt: int
     number: int
-    """Which try of this call it is."""
+    """The number of this try of the call."""
     span_id: str
     parent_span_id: str
-    """The attempt's."""
+    """The id of the attempt's span."""
     began_at: float
     """Milliseconds since the epoch."""
     duration_ms: float = 0.0
@@ -101,12 +102,13 @@ class ToolSeen(msgspec.Struct, frozen=True, kw_only=True):
     reused: bool = False
     """Whether the tool was not called, because the receipt of an earlier call had the answer."""
     lost: bool = False
-    """Whether the answer was lost, for example in a crash. Then a person or the tool's own check settled the call, or it was made again."""
+    """Whether the answer was lost, for example in a crash. Then a person, or the tool's own check, decided how the call ended, or the call
+    was made again."""
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: Decimal = Decimal(0)
     model: str | None = None
-    """The model that was asked for; set for calls of language models only."""
+    """The model that was asked for; None if this is no call of a language model."""
 
 
 class NodeSeen(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,12 +135,13 @@ class PersonWaitSeen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EndSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that is over; its end is on disk."""
+    """The end of a run, which is on disk."""
 
     status: str
     error_code: str | None
     code_label: str | None
-    """The error code, if the runtime's table or the contract has it; else `other`, because a body may invent any number of codes."""
+    """The error code for labels of metrics: the code, if the table of codes or the contract has it, else `other`, because a body may make
+    up any number of codes. None if there is no error."""
     message: str | None
     attempt: int
     duration_ms: int
@@ -154,10 +157,10 @@ class EndSeen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunObserver:
-    """Sees the runs of workers. This one does nothing; others inherit from it, and override only the methods that they need."""
+    """An observer of the runs of workers. Its methods do nothing; a subclass overrides the methods that it needs."""
 
     def refused(self, refusal: RefusalSeen) -> None:
-        """A request made no run."""
+        """A request started no run."""
 
     def accepted(self, run: RunSeen, at: int) -> None:
         """A run was accepted and begins now."""
@@ -166,35 +169,35 @@ class RunObserver:
         """An attempt begins. Called before it is on disk: after a crash it may be called again."""
 
     def attempt_ended(self, run: RunSeen, attempt: AttemptSeen) -> None:
-        """An attempt is over."""
+        """An attempt has ended."""
 
     def tool_began(self, run: RunSeen, tool: ToolSeen) -> None:
-        """A tool is about to be called."""
+        """A tool is about to be called. The intent to call it is on disk."""
 
     def tool_ended(self, run: RunSeen, tool: ToolSeen) -> None:
-        """A tool's call has its receipt."""
+        """A call of a tool has ended, and its receipt is on disk; or the receipt of an earlier call has answered it."""
 
     def waits_for_person(self, run: RunSeen, wait: PersonWaitSeen) -> None:
-        """A run waits for a person."""
+        """A run begins to wait for a person."""
 
     def progressed(self, run: RunSeen, data: Any) -> None:
-        """A body says how far it is. Never on disk."""
+        """A body reports its progress, which is never on disk."""
 
     def logged(self, run: RunSeen, record: Mapping[str, Any]) -> None:
-        """A body writes a line. On disk only with the attempt's end: after a crash it may be called again."""
+        """A body logs a line. The line is on disk only when the attempt ends: after a crash this may be called again for the same line."""
 
     def node_ended(self, run: RunSeen, node: NodeSeen) -> None:
         """A node of a pipeline's run ended."""
 
     def ended(self, run: RunSeen, end: EndSeen) -> None:
-        """A run is over."""
+        """A run has ended."""
 
 
 NO_OBSERVER: Final = RunObserver()
 
 
 class RunObservers(RunObserver):
-    """Several observers as one. An error of one of them reaches neither the others nor the run."""
+    """Calls several observers. An error of one of them is logged and reaches neither the others nor the run."""
 
     def __init__(self, observers: Iterable[RunObserver]) -> None:
         self._observers = tuple(observers)
@@ -205,7 +208,7 @@ class RunObservers(RunObserver):
             try:
                 tell(observer)
                 self._failing.discard(id(observer))
-            except Exception as error:  # logged once: a broken exporter must not fill a disk
+            except Exception as error:  # logged once: an observer that fails at every call must not fill the disk with lines
                 if id(observer) not in self._failing:
                     self._failing.add(id(observer))
                     log.warning(_TROUBLE, f"{type(observer).__name__}: {type(error).__name__}: {error}")

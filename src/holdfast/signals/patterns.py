@@ -1,4 +1,4 @@
-"""Event patterns, as in EventBridge: JSON with the same shape as the event, in which each leaf is a list of the wanted values. Pure.
+"""Event patterns, as in EventBridge: JSON with the same structure as the event, in which each leaf is a list of the wanted values.
 
     {"detail": {"status": ["FAILED", "TIMED_OUT"], "durableExecutionName": [{"prefix": "order-"}]}}
 
@@ -26,14 +26,14 @@ _COMPARISONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 _ABSENT: Final = object()
 
 Test = Callable[[Any], bool]
-"""Answers whether a value matches; `_ABSENT` stands for a missing value."""
+"""A function that says whether a value matches. It gets `_ABSENT` for a value that is missing."""
 
 
 class Pattern:
-    """Says which events are wanted."""
+    """An event pattern: it says which events are wanted."""
 
     def __init__(self, source: Mapping[str, Any] | str) -> None:
-        """`source`: the pattern, as JSON text or as the value of that text."""
+        """`source` is the pattern, as JSON text or as the value of that text. Raises PatternInvalid if it is not valid."""
         if isinstance(source, str):
             source = _read(source)
         self._matches = _object(source, "", 1)
@@ -45,7 +45,7 @@ class Pattern:
 
 def _read(text: str) -> Any:
     if len(text) > _MAX_TEXT:
-        raise PatternInvalid(f"The pattern has {len(text)} characters; {_MAX_TEXT} is the most.")
+        raise PatternInvalid(f"The pattern has {len(text)} characters; at most {_MAX_TEXT} are allowed.")
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -60,7 +60,7 @@ def _object(source: Any, path: str, depth: int) -> Test:
     if not isinstance(source, Mapping) or not source:
         raise _wrong(path, "must be an object with at least one member.")
     if depth > _MAX_DEPTH:
-        raise _wrong(path, f"is deeper than {_MAX_DEPTH} levels.")
+        raise _wrong(path, f"is nested more than {_MAX_DEPTH} levels deep.")
     members: list[tuple[str, Test]] = []
     alternatives: list[Test] = []
     for name, wanted in source.items():
@@ -104,7 +104,7 @@ def _leaf(wanted: list[Any], path: str) -> Test:
 
 
 def _flat(value: Any) -> list[Any]:
-    """The values of a leaf, as one flat list."""
+    """The elements of a list and of the lists inside it, as one list; a list with the value itself if it is no list."""
     return [inner for element in value for inner in _flat(element)] if isinstance(value, list) else [value]
 
 
@@ -122,7 +122,7 @@ def _value(wanted: Any, path: str) -> Test:
 
 
 def _same(value: Any, wanted: Any) -> bool:
-    """Whether two JSON values are the same. In JSON, 1 is not true, though Python says that they are equal."""
+    """Whether two JSON values are equal. In JSON, 1 and true are not equal, although they are in Python."""
     return isinstance(value, bool) is isinstance(wanted, bool) and value is not _ABSENT and bool(value == wanted)
 
 
@@ -133,7 +133,7 @@ def _text(given: Any, path: str) -> str:
 
 
 def _folding(given: Any, path: str, compare: Callable[[str, str], bool]) -> Test:
-    """A comparison of texts, perhaps with `{"equals-ignore-case": …}` around the text."""
+    """A test that compares texts. If the text is given as `{"equals-ignore-case": text}`, upper and lower case are equal."""
     if isinstance(given, Mapping):
         if given.keys() != {"equals-ignore-case"}:
             raise _wrong(path, "must be a text or {'equals-ignore-case': text}.")
@@ -163,8 +163,8 @@ def _wildcard(given: Any, path: str) -> Test:
     *middle, last = others
 
     def matches(value: Any) -> bool:
-        """Whether a text matches. Each part is searched at its first possible place: this leaves most room for the next part, so no second
-        try is needed."""
+        """Whether a text matches. Each part is searched at its first possible place, which leaves most room for the next part. So no other
+        place has to be tried."""
         if not isinstance(value, str) or len(value) < len(first) + len(last) or not (value.startswith(first) and value.endswith(last)):
             return False
         at, end = len(first), len(value) - len(last)
@@ -179,7 +179,7 @@ def _wildcard(given: Any, path: str) -> Test:
 
 
 def _parts(text: str, path: str) -> list[str]:
-    """The texts between the stars. A star or a backslash after a backslash is an ordinary letter."""
+    """The texts before, between and after the stars. A star or a backslash after a backslash is an ordinary character."""
     parts, at = [""], 0
     while at < len(text):
         letter = text[at]
@@ -187,7 +187,7 @@ def _parts(text: str, path: str) -> list[str]:
             at += 1
             letter = text[at : at + 1]
             if letter not in ("*", "\\"):
-                raise _wrong(path, "a backslash must stand before a star or a backslash.")
+                raise _wrong(path, "a star or a backslash must follow a backslash.")
             parts[-1] += letter
         elif letter == "*":
             if text[at + 1 : at + 2] == "*":

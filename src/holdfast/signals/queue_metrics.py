@@ -1,7 +1,7 @@
 """Metrics of queues for Prometheus: depth, oldest, drain rate, admitted, refused, parked and retry_count, by queue.
 
-The counts of a queue are read from the store when the metrics are read, so all processes of a store show the same. Refusals and further
-tries are counted by the process that made them.
+The counts of a queue are read from the store when the metrics are read, so all processes of a store show the same. Each process counts the
+refusals and the retries that it made itself.
 """
 
 from __future__ import annotations
@@ -12,40 +12,39 @@ from typing import Final
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution, Outcome, OutcomeStatus
 from holdfast.model.operations import Operation, Status, Type
-from holdfast.model.queues import QueueStanding
+from holdfast.model.queues import QueueState
 from holdfast.signals.series import MOST_SERIES, Onlooker, Series, family
 
-Standings = Callable[[], Mapping[str, QueueStanding]]
+QueueStates = Callable[[], Mapping[str, QueueState]]
 _GAUGES: Final = (
     ("queue_depth", "Runs that wait in the queue, delayed ones included."),
-    ("queue_oldest_seconds", "How long the oldest waiting run has waited."),
-    ("queue_drain_rate", "Runs that were admitted in a minute, of late."),
-    ("queue_held", "Slots that are held."),
+    ("queue_oldest_seconds", "For how many seconds the oldest waiting run has waited."),
+    ("queue_drain_rate", "About how many runs the queue admitted in the last minute."),
+    ("queue_held", "Slots that admitted runs hold now."),
     ("queue_parked_count", "Failed runs that are parked."),
 )
 _AGAIN: Final = frozenset({Status.PENDING, Status.READY})
 
 
 class QueueMetrics(Onlooker):
-    """The counts of one process, as an observer of its engine. Starts and ends are not counted here: the depth and the lanes of a queue
-    show them."""
+    """Counts the refusals and retries of one process, as an observer of its engine, and reads the other numbers from the store."""
 
     def __init__(self) -> None:
         self._refused = Series()
         self._retries = Series()
-        self.standings: Standings = dict
+        self.states: QueueStates = dict
         """Reads the counts of all queues from the store."""
         self.now: Callable[[], int] = lambda: 0
 
-    # --- looking on
+    # --- the reports of the engine
 
     def invoked(self, header: Execution, outcome: Outcome, ended_at: int) -> None:
-        """Count an invocation that crashed, and is tried again."""
+        """Count an invocation that crashed and is tried again, if its execution is in a queue."""
         if header.place is not None and outcome.status is OutcomeStatus.CRASHED:
             self._retries.add(header.place.queue)
 
     def operated(self, header: Execution, operation: Operation) -> None:
-        """Count a step that failed, and is tried again."""
+        """Count a step that failed and is tried again, if its execution is in a queue."""
         if header.place is not None and operation.type is Type.STEP and operation.status in _AGAIN:
             self._retries.add(header.place.queue)
 
@@ -61,25 +60,28 @@ class QueueMetrics(Onlooker):
     # --- showing
 
     def text(self) -> str:
-        """All of it in Prometheus's text format; blocks, because the store is asked."""
+        """All these metrics in Prometheus's text format. Blocks, because it reads the store. If the store cannot be read, the metrics that
+        are read from it have no values."""
         try:
-            found = dict(list(self.standings().items())[:MOST_SERIES])
+            found = dict(list(self.states().items())[:MOST_SERIES])
         except HoldfastError:  # if the store cannot be read now, the series read from it are left out
             found = {}
         return "".join(line + "\n" for line in self._lines(found))
 
-    def _lines(self, found: Mapping[str, QueueStanding]) -> Iterator[str]:
+    def _lines(self, found: Mapping[str, QueueState]) -> Iterator[str]:
         now = self.now()
-        values = {queue: _values(standing, now) for queue, standing in found.items()}
+        values = {queue: _values(state, now) for queue, state in found.items()}
         for at, (name, what) in enumerate(_GAUGES):
             yield from family(name, what, "gauge", "queue", {queue: value[at] for queue, value in values.items()})
-        admitted = {queue: float(standing.admitted) for queue, standing in found.items()}
+        admitted = {queue: float(state.admitted) for queue, state in found.items()}
         yield from family("queue_admitted_count", "Runs that were admitted since the queue was made.", "counter", "queue", admitted)
         refused = "Enqueues that this process refused because the queue was full."
         yield from family("queue_refused_count", refused, "counter", "queue", self._refused.values())
-        yield from family("queue_retry_count", "Tries after the first one, in this process.", "counter", "queue", self._retries.values())
+        yield from family(
+            "queue_retry_count", "Retries of steps and of crashed invocations in this process.", "counter", "queue", self._retries.values()
+        )
 
 
-def _values(standing: QueueStanding, now: int) -> Sequence[float]:
-    oldest = 0.0 if standing.oldest_at is None else max(now - standing.oldest_at, 0) / 1000
-    return standing.waiting + standing.delayed, oldest, round(standing.per_minute, 3), standing.held, standing.parked
+def _values(state: QueueState, now: int) -> Sequence[float]:
+    oldest = 0.0 if state.oldest_at is None else max(now - state.oldest_at, 0) / 1000
+    return state.waiting + state.delayed, oldest, round(state.per_minute, 3), state.held, state.parked

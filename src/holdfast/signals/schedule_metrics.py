@@ -1,7 +1,7 @@
 """Metrics of schedules for Prometheus: started, late, skipped, missed and refused occurrences, lag, and how long a schedule is overdue.
 
-An occurrence is counted by the process that decided about it, after the decision is on disk. How long a schedule is overdue is read from
-the store when the metrics are read, so all processes of a store show the same.
+The process that decided about an occurrence counts it, after the decision is on disk. How long a schedule is overdue is read from the store
+when the metrics are read, so all processes of a store show the same.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _COUNTS: Final = {
     "started": ("schedule_started_count", "Occurrences that this process started."),
     "late": (
         "schedule_late_count",
-        "Started occurrences that began more than a minute late, because no runner was there or the one before was still running.",
+        "Occurrences that this process started more than a minute late: no runner was there, or the one before was still running.",
     ),
     "skipped": ("schedule_skipped_count", "Occurrences that this process skipped or replaced because the one before was still running."),
     "missed": ("schedule_missed_count", "Occurrences that no runner could start in time, and that are not started later."),
@@ -29,7 +29,7 @@ _KINDS: Final = {"started": "started", "skipped": "skipped", "replaced": "skippe
 
 
 class ScheduleMetrics(Onlooker):
-    """The counts of one process, as an observer of its engine."""
+    """Counts the occurrences of schedules in one process, as an observer of its engine."""
 
     def __init__(self) -> None:
         self._counts = {kind: Series() for kind in _COUNTS}
@@ -39,7 +39,7 @@ class ScheduleMetrics(Onlooker):
         self.now: Callable[[], int] = lambda: 0
 
     def occurred(self, schedule: str, outcome: str, count: int, late_ms: int | None) -> None:
-        """Count the decisions about occurrences."""
+        """Count occurrences about which this process decided. `late_ms` is how late they began; None if they did not begin."""
         kind = _KINDS.get(outcome)
         if kind is not None:
             self._counts[kind].add(schedule, count)
@@ -49,15 +49,16 @@ class ScheduleMetrics(Onlooker):
                 self._counts["late"].add(schedule, count)
 
     def text(self) -> str:
-        """All these metrics in Prometheus's text format. Blocks, because it reads the store."""
+        """All these metrics in Prometheus's text format. Blocks, because it reads the store. If the store cannot be read, the metric that
+        is read from it has no values."""
         return "".join(line + "\n" for line in self._lines())
 
     def _lines(self) -> Iterator[str]:
         for kind, (name, what) in _COUNTS.items():
             yield from family(name, what, "counter", "schedule", self._counts[kind].values())
-        told = "How late the last occurrence began that this process started."
+        told = "How many seconds too late the last occurrence began that this process started."
         yield from family("schedule_lag_seconds", told, "gauge", "schedule", self._lag.values())
-        told = "How long the schedule has been due without a runner that handles it."
+        told = "For how many seconds the schedule has been due and no runner has handled it."
         yield from family("schedule_overdue_seconds", told, "gauge", "schedule", self._overdue())
 
     def _overdue(self) -> dict[str, float]:
@@ -66,5 +67,5 @@ class ScheduleMetrics(Onlooker):
         except HoldfastError:  # if the store cannot be read now, the series read from it are left out
             return {}
         now = self.now()
-        # What an operator asked for is due at once, and not since the last occurrence.
+        # An occurrence that an operator asked for is due now, not since the time of the schedule.
         return {state.name: 0.0 if state.asked or state.next_at is None else max(now - state.next_at, 0) / 1000 for state in found}

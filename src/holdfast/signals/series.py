@@ -12,44 +12,44 @@ from holdfast.model.operations import Operation
 from holdfast.model.ports import Sight
 
 MOST_SERIES: Final = 1000
-"""A metric has at most this many series; further ones are not shown."""
+"""A metric has at most this many series; further ones are neither counted nor shown."""
 
 
 class Onlooker:
-    """An observer of an engine whose methods do nothing."""
+    """An observer of an engine whose methods do nothing. A subclass overrides the methods that it needs."""
 
     def attach(self, sight: Sight) -> None:
-        """An engine opens."""
+        """An engine opens; `sight` answers questions about it."""
 
     def started(self, header: Execution) -> None:
         """An execution began."""
 
     def invoked(self, header: Execution, outcome: Outcome, ended_at: int) -> None:
-        """An invocation is over."""
+        """An invocation has ended. `header` is the header with which it began."""
 
     def operated(self, header: Execution, operation: Operation) -> None:
-        """An operation is over, or is tried again."""
+        """A step or a child context has ended, or a step will be tried again."""
 
     def closed(self, header: Execution) -> None:
         """An execution ended."""
 
     def committed(self, writes: int) -> None:
-        """The store committed a batch."""
+        """The store committed this many writes together."""
 
 
 class Series:
-    """Numbers by name. The loop writes them, and a thread reads them."""
+    """Numbers by name, at most MOST_SERIES. The event loop writes them, and another thread may read them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._values: dict[str, float] = {}
 
     def add(self, name: str, count: int = 1) -> None:
-        """Count."""
+        """Add to the number of this name."""
         self._put(name, self._values.get(name, 0) + count)
 
     def set(self, name: str, value: float) -> None:
-        """Remember the last value."""
+        """Set the number of this name."""
         self._put(name, value)
 
     def _put(self, name: str, value: float) -> None:
@@ -58,7 +58,7 @@ class Series:
                 self._values[name] = value
 
     def values(self) -> dict[str, float]:
-        """All of them, as they are now."""
+        """A copy of all numbers."""
         with self._lock:
             return dict(self._values)
 

@@ -1,9 +1,9 @@
 """Reads sinks from a file, so that a server can have sinks without code.
 
-[failures]                                   # the subscriber's name, under which the store remembers where it is
+[failures]                                   # the name of the subscriber; the store remembers under it which signal was delivered last
 sink = "webhook"
 url = "https://hooks.example/orders"
-secrets = ["ORDERS_HOOK_SECRET"]             # names of environment variables: secrets do not stand in files
+secrets = ["ORDERS_HOOK_SECRET"]             # names of environment variables that contain the secrets
 pattern = { detail = { status = ["FAILED", "TIMED_OUT"] } }
 dead_letters = "dead.jsonl"
 
@@ -35,7 +35,8 @@ _KINDS: Final[Mapping[type, str]] = {str: "a text", int: "a whole number", list:
 
 
 def read_sinks(path: str | os.PathLike[str], environment: Mapping[str, str], clock: Clock) -> dict[str, Subscriber]:
-    """The sinks that a TOML file describes, by the names of their subscribers. A relative path in the file starts at the file's folder."""
+    """The sinks that a TOML file describes, by the names of their subscribers. A relative path in the file starts at the file's folder.
+    Raises InvalidParameter or PatternInvalid if the file is not right."""
     where = Path(path)
     try:
         found = tomllib.loads(where.read_text(encoding="utf-8"))
@@ -56,7 +57,8 @@ def read_sinks(path: str | os.PathLike[str], environment: Mapping[str, str], clo
 
 
 class _Table:
-    """The description of one sink. Each option is checked when it is read; an option that is not read at the end is a mistake."""
+    """The description of one sink. Each option is checked when it is read. `end` raises InvalidParameter if options are left that no code
+    has read."""
 
     def __init__(self, table: dict[str, Any], folder: Path, environment: Mapping[str, str]) -> None:
         self._left = dict(table)
@@ -84,7 +86,7 @@ class _Table:
         names = self.take("secrets", list, needed=True)
         for name in names:
             if not isinstance(name, str) or not self._environment.get(name):
-                raise InvalidParameter(f"secrets must name environment variables that are set; {name!r} is not set.")
+                raise InvalidParameter(f"secrets must be names of environment variables that are set; {name!r} is not the name of one.")
         return [self._environment[name] for name in names]
 
     def end(self) -> None:

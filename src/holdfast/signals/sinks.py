@@ -1,6 +1,6 @@
-"""Sinks: subscribers that send events on. A sink takes the events that its pattern wants. If it cannot deliver one it raises, and the
-engine's outbox tries again, later and in order. With a file for dead letters the sink gives up after some tries, so that one event cannot
-hold up all others.
+"""Sinks: subscribers that send events to another system. A sink sends the events that its pattern wants. If it cannot deliver an event, it
+raises DeliveryFailed, and the engine's outbox delivers the signal again later; later signals wait for it. If the sink has a file for dead
+letters, it writes the event there after some tries, so that one event cannot delay all others.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from holdfast.signals.patterns import Pattern
 log = logging.getLogger("holdfast.signals")
 
 Wanted = Pattern | Mapping[str, Any] | str | None
-"""An event pattern, as a Pattern, as JSON text or as its value; None wants everything."""
+"""An event pattern, as a Pattern, as JSON text or as the value of that text; None means all events."""
 
 _TRIES: Final = 10
-"""How often a signal is tried before it becomes a dead letter; with the outbox's delays this takes about six minutes."""
+"""After this many tries a signal becomes a dead letter. With the delays of the outbox this takes about six minutes."""
 
 
 def pattern_of(wanted: Wanted) -> Pattern | None:
-    """Make a Pattern of a `Wanted`."""
+    """The Pattern of a `Wanted`; None if it wants all events. Raises PatternInvalid if the pattern is not valid."""
     return wanted if wanted is None or isinstance(wanted, Pattern) else Pattern(wanted)
 
 
 class Sink:
-    """What all sinks have: a filter, and a count of how often the signal at hand was tried."""
+    """The base of sinks: the event pattern, and the number of tries of the signal that cannot be delivered."""
 
     def __init__(
         self,
@@ -43,9 +43,9 @@ class Sink:
         tries: int = _TRIES,
         clock: Clock | None = None,
     ) -> None:
-        """Without `dead_letters` a signal is tried until it is taken, however long that takes."""
+        """`name` is for messages. Without `dead_letters` a signal is tried again until it is delivered, without a limit."""
         if tries < 1:
-            raise InvalidParameter(f"tries is {tries!r}; use a number from 1.")
+            raise InvalidParameter(f"tries is {tries!r}; use a number that is at least 1.")
         self._name = name
         self._pattern = pattern_of(pattern)
         self._letters = None if dead_letters is None else LineFile(dead_letters)
@@ -57,16 +57,17 @@ class Sink:
         return f"{type(self).__name__}({self._name})"
 
     def dead_letters(self, most: int) -> list[dict[str, Any]]:
-        """The newest signals that this sink gave up, the newest first. Blocks."""
+        """The dead letters of this sink, newest first, at most `most`. Blocks, because it reads a file."""
         return [] if self._letters is None else self._letters.newest(most)
 
     def wanted(self, signal: StatusSignal) -> Event | None:
-        """The event of a signal, if the pattern wants it."""
+        """The event of a signal; None if the pattern does not want it."""
         event = event_of(signal)
         return event if self._pattern is None or self._pattern.matches(event) else None
 
     def failed(self, signal: StatusSignal, event: Event, error: DeliveryFailed) -> None:
-        """Raise the error, so that the engine delivers the signal again. After the last try, write a dead letter instead. Blocks."""
+        """Raise the error, so that the engine delivers the signal again. After the last try, if there is a file for dead letters, write a
+        dead letter instead. Blocks."""
         self._failures = self._failures + 1 if signal.number == self._failing else 1
         self._failing = signal.number
         if self._letters is None or self._failures < self._tries:
@@ -77,12 +78,12 @@ class Sink:
 
 
 class JsonLines:
-    """A file of events, one line each."""
+    """A sink that writes events to a file, one JSON object in each line."""
 
     def __init__(
         self, path: str | os.PathLike[str], *, pattern: Wanted = None, max_bytes: int | None = 64 * 1024 * 1024, keep: int = 5
     ) -> None:
-        """See `LineFile` for what happens to a full file."""
+        """`max_bytes` and `keep`: a file that would become larger than `max_bytes` is renamed, as `LineFile` describes."""
         self._file = LineFile(path, max_bytes=max_bytes, keep=keep)
         self._pattern = pattern_of(pattern)
 
@@ -90,7 +91,8 @@ class JsonLines:
         return f"JsonLines({self._file.path})"
 
     def __call__(self, signal: StatusSignal) -> None:
-        """Take a signal: when this returns its line is on disk."""
+        """Write the event of a signal, if the pattern wants it; the line is on disk when this returns. Blocks. Raises DeliveryFailed if it
+        cannot be written."""
         event = event_of(signal)
         if self._pattern is None or self._pattern.matches(event):
             self._file.append(event)

@@ -1,4 +1,4 @@
-"""Gives spans ids that were computed before. This module is imported only if OpenTelemetry is installed."""
+"""Gives spans the ids that Holdfast has computed. This module can be imported only if OpenTelemetry is installed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from opentelemetry.sdk.trace.id_generator import IdGenerator
 
 
 class GivenIds(IdGenerator):
-    """Gives a span the ids that were set just before it is made; both happen on the same thread."""
+    """An id generator for OpenTelemetry. It returns the ids that the last call of `next` has set. Use it on one thread only."""
 
     def __init__(self) -> None:
         self._trace = self._span = 0

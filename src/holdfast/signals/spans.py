@@ -1,6 +1,8 @@
-"""Spans: OpenTelemetry as workers and functions use it. A span is reported when it is over, under ids that are computed from what it is.
+"""Spans: how the traces of workers and functions use OpenTelemetry. A span is reported after it has ended, with ids that the caller
+computed.
 
-Environment variables (OTEL_*) say where spans go and how many. A thread exports them. A full queue drops spans, so no caller waits.
+Environment variables (OTEL_*) say where spans are sent and how many are recorded. A thread sends them. If too many spans wait, further ones
+are dropped, so no caller waits.
 """
 
 from __future__ import annotations
@@ -27,10 +29,10 @@ Attributes = Mapping[str, Any]
 
 
 class Spans:
-    """Reports spans that are over. Only one thread may use it."""
+    """Reports spans that have ended. Only one thread may use it."""
 
     def __init__(self, processor: SpanProcessor | None = None, environment: Mapping[str, str] = os.environ) -> None:
-        """`processor` takes the spans; without it they go where OTEL_EXPORTER_OTLP_ENDPOINT says."""
+        """`processor` gets the spans; None means an exporter that sends them to OTEL_EXPORTER_OTLP_ENDPOINT."""
         try:
             from opentelemetry.sdk.resources import Resource
             from opentelemetry.sdk.trace import TracerProvider
@@ -47,7 +49,7 @@ class Spans:
         self._tracer = self._provider.get_tracer("holdfast")
 
     def close(self, seconds: float = 3.0) -> None:
-        """Send the remaining spans, as far as that is possible in this time."""
+        """Send the remaining spans. Returns after at most this many seconds, also if spans remain."""
         ending = threading.Thread(target=self._provider.shutdown, name="holdfast-traces", daemon=True)
         ending.start()
         ending.join(seconds)
@@ -64,7 +66,8 @@ class Spans:
         events: tuple[Attributes, ...] = (),
         kind: SpanKind | None = None,
     ) -> None:
-        """Report a span that is over."""
+        """Report a span that has ended. `ids` are the ids of trace and span, `parent` is the context of the span above (None: it has none),
+        `times` are its start and end in milliseconds since the epoch, `error` is a code and a message."""
         from opentelemetry.context import Context
         from opentelemetry.trace import SpanKind, Status, StatusCode
 
@@ -84,14 +87,15 @@ class Spans:
         span.end(end_time=max(began, ended))
 
     def sampled(self, caller: Context | None, trace_id: str, name: str) -> bool:
-        """Whether a span without a local parent is recorded. Every process gives the same answer at any time."""
+        """Whether the sampler records the span with this name. `caller` is the context of the span above; None if there is none. Processes
+        with the same settings give the same answer."""
         from opentelemetry.sdk.trace.sampling import Decision
 
         answer = self._provider.sampler.should_sample(caller, int(trace_hex(trace_id), 16), name)
         return answer.decision is Decision.RECORD_AND_SAMPLE
 
     def below(self, trace_id: str, span_id: str, *, sampled: bool) -> Context:
-        """The context for a span below another span, which may be of another process."""
+        """The context for a span below the span with these ids, which may belong to another process."""
         from opentelemetry.context import Context
         from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 
@@ -118,7 +122,7 @@ def _exporting(environment: Mapping[str, str]) -> SpanProcessor:
 
 
 def wanted(environment: Mapping[str, str]) -> bool:
-    """Whether the environment asks for traces: OpenTelemetry's variables have an address, and do not switch it off."""
+    """Whether the environment asks for traces: OpenTelemetry's variables name an endpoint, and do not switch traces off."""
     if environment.get("OTEL_SDK_DISABLED", "").lower() == "true" or environment.get("OTEL_TRACES_EXPORTER") == "none":
         return False
     return any(environment.get(name) for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"))

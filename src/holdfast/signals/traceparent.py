@@ -1,4 +1,4 @@
-"""W3C trace context: the header `traceparent`, in and out, and the ids that it can carry. Pure."""
+"""W3C trace context: reads and writes the header `traceparent`, and makes the ids that it can contain."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SPAN: Final = re.compile(r"[0-9a-f]{16}")
 
 
 class Parent(NamedTuple):
-    """The span that a request comes from."""
+    """The caller's span of a request. `sampled`: whether the caller records the trace."""
 
     trace_id: str
     span_id: str
@@ -20,7 +20,8 @@ class Parent(NamedTuple):
 
 
 def parent_of(header: str | None) -> Parent | None:
-    """The span of a `traceparent`. A broken header counts as none, because a request must not fail because of it."""
+    """The span that a `traceparent` header names. None without a header, and for a header that is not valid: a request must not fail
+    because of it."""
     found = _HEADER.fullmatch(header.strip()) if header else None
     if found is None or found["version"] == "ff" or (found["version"] == "00" and found["more"]):
         return None
@@ -30,22 +31,25 @@ def parent_of(header: str | None) -> Parent | None:
 
 
 def header_of(trace_id: str, span_id: str, *, sampled: bool | None = None) -> str:
-    """The `traceparent` to send on. If the caller did not say whether to record, the trace is recorded."""
+    """The `traceparent` header for a request to another server. If `sampled` is None, the header says that the trace is recorded."""
     return f"00-{trace_hex(trace_id)}-{span_hex(span_id)}-{'00' if sampled is False else '01'}"
 
 
 def trace_hex(trace_id: str) -> str:
-    """A trace id as the header and OpenTelemetry take it: as it is, else a name for it that is always the same."""
+    """A trace id of 32 hexadecimal digits, as the header and OpenTelemetry need it. Any other text is hashed: the same text always gives
+    the same id."""
     return trace_id if _TRACE.fullmatch(trace_id) and int(trace_id, 16) else _named(trace_id, 16)
 
 
 def span_hex(span_id: str) -> str:
-    """A span id as the header and OpenTelemetry take it: as it is, else a name for it that is always the same."""
+    """A span id of 16 hexadecimal digits, as the header and OpenTelemetry need it. Any other text is hashed: the same text always gives the
+    same id."""
     return span_id if _SPAN.fullmatch(span_id) and int(span_id, 16) else _named(span_id, 8)
 
 
 def below(span_id: str, *parts: object) -> str:
-    """The id of a span below another, computed from what it is: a process that continues after a crash gives it the same id."""
+    """The id of a span below another span, computed from the id of that span and these parts. So a process that continues after a crash
+    gives it the same id."""
     return _named("\0".join((span_id, *map(str, parts))), 8)
 
 

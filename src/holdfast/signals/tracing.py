@@ -1,12 +1,12 @@
-"""Traces of workers by OpenTelemetry: a run, its acceptance, its attempts and their tools, as spans.
+"""Traces of workers by OpenTelemetry: spans for a run, its acceptance, its attempts and their calls of tools.
 
     run refund-worker ─┬─ accept
                        ├─ attempt ─┬─ chat gpt-4.1-mini         (the GenAI conventions)
-                       │           └─ execute_tool refund_payment ── whatever the tool calls, by its `traceparent`
+                       │           └─ execute_tool refund_payment ── spans of the servers that the tool calls, by `traceparent`
                        └─ attempt …
 
-The ids are computed from what a span is, and a span is sent when the run has written its part to disk. So a run that ends in another
-process, days later, is still one trace.
+The id of a span is computed from the run's span and from what the span describes. A span is sent when that part of the run is on disk. So a
+run that ends in another process, days later, is still one trace.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ Attributes = Mapping[str, Any]
 
 
 class Tracing(RunObserver):
-    """Traces, as an observer."""
+    """An observer of runs that reports spans."""
 
     def __init__(self, processor: SpanProcessor | None = None, environment: Mapping[str, str] = os.environ) -> None:
-        """`processor` takes the spans; without it they go where OTEL_EXPORTER_OTLP_ENDPOINT says."""
+        """`processor` gets the spans; None means an exporter that sends them to OTEL_EXPORTER_OTLP_ENDPOINT."""
         self._spans = Spans(processor, environment)
 
     def close(self, seconds: float = 3.0) -> None:
-        """Send the remaining spans, as far as that is possible in this time."""
+        """Send the remaining spans. Returns after at most this many seconds, also if spans remain."""
         self._spans.close(seconds)
 
-    # --- what is seen
+    # --- the reports about runs
 
     def refused(self, refusal: RefusalSeen) -> None:
         """Report the only span of a request that started no run."""
@@ -52,7 +52,7 @@ class Tracing(RunObserver):
         self._spans.say("accept", (trace_id, span_id), context, times, about, error, kind=SpanKind.SERVER)
 
     def accepted(self, run: RunSeen, at: int) -> None:
-        """Report the span from the request to the first attempt."""
+        """Report the span of the acceptance, from the request to the time at which the run is accepted."""
         span_id = below(run.span_id, "accept")
         self._spans.say("accept", (run.trace_id, span_id), self._in(run), (run.started_at, at), _about(run))
 
@@ -92,7 +92,7 @@ class Tracing(RunObserver):
         self._spans.say(f"node {node.node}", (run.trace_id, node.span_id), self._in(run), times, about, error)
 
     def ended(self, run: RunSeen, end: EndSeen) -> None:
-        """The whole run."""
+        """Report the span of the whole run."""
         from opentelemetry.trace import SpanKind
 
         about = {**_about(run), "attempt": end.attempt, "duration_ms": end.duration_ms, "status": end.status, "tool_calls": end.tool_calls}
@@ -102,7 +102,7 @@ class Tracing(RunObserver):
         times = (run.started_at, max(end.ended_at, run.started_at))
         self._spans.say(f"run {run.worker_id}", (run.trace_id, run.span_id), self._caller(run), times, about, error, kind=SpanKind.SERVER)
 
-    # --- where it stands
+    # --- the span above another span
 
     def _in(self, run: RunSeen) -> Context:
         return self._spans.below(run.trace_id, run.span_id, sampled=self._sampled(run))

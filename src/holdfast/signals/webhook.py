@@ -1,4 +1,4 @@
-"""Webhooks: events sent by POST, signed."""
+"""Webhooks: sends events by POST, with a signature."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _ANSWER_BYTES: Final = 64 * 1024
 
 
 class Webhook(Sink):
-    """Sends events to an address. A status from 200 to 299 means that the receiver took the event. Redirects are never followed: give the
-    final address. An address may contain secrets, so messages show only its host.
+    """Sends events to an address. An HTTP status from 200 to 299 means that the receiver accepted the event. Redirects are not followed:
+    give the final address. An address may contain secrets, so messages show only its host.
     """
 
     def __init__(
@@ -49,13 +49,14 @@ class Webhook(Sink):
         self._url = url
         self._keys = [key_of(each) for each in ([secret] if isinstance(secret, str) else secret)]
         if not self._keys:
-            raise InvalidParameter("A webhook needs a secret to sign with.")
+            raise InvalidParameter("A webhook needs at least one secret to sign its events; the list of secrets is empty.")
         self._timeout_seconds = timeout_seconds
         self._own = client is None
         self._client = client or _new_client()
 
     async def __call__(self, signal: StatusSignal) -> None:
-        """Take a signal: send its event, or raise the error."""
+        """Send the event of a signal, if the pattern wants it. Raises DeliveryFailed if it cannot be delivered, unless it becomes a dead
+        letter."""
         event = self.wanted(signal)
         if event is None:
             return
@@ -65,7 +66,7 @@ class Webhook(Sink):
             await in_thread(Purpose.STORE, self.failed, signal, event, error)
 
     async def aclose(self) -> None:
-        """Close the connections."""
+        """Close the connections. A client that was given is not closed."""
         if self._own:
             await self._client.aclose()
 
@@ -109,19 +110,19 @@ async def _skim(answer: httpx.Response) -> None:
 
 
 def _host_of(url: str) -> str:
-    """The part of an address that may be shown."""
+    """The scheme, host and port of an address, which messages may show. Raises InvalidParameter if it is not an address of HTTP."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:
-        raise InvalidParameter("The webhook's address is not a URL.") from None
+        raise InvalidParameter("The webhook's address is not a valid URL. Write https://host/path.") from None
     if parts.scheme not in ("http", "https") or not host:
         raise InvalidParameter("A webhook's address must begin with https:// or http:// and name a host.")
     return f"{parts.scheme}://{host}" + (f":{port}" if port else "")
 
 
 def _new_client() -> httpx.AsyncClient:
-    """A client that takes nothing from the environment: neither proxies nor passwords of other programs."""
+    """A client that reads nothing from the environment: no proxies, and no passwords from a .netrc file."""
     try:
         import httpx
     except ImportError:

@@ -1,9 +1,9 @@
-"""The log of workers: one JSON object a line, on stderr or in a file, under names that do not change.
+"""The log of workers: one JSON object in each line, on stderr or in a file. The names of its fields do not change.
 
-Every line has `worker_id, attempt, duration_ms, status, error_code` and `trace_id, span_id, parent_span_id, upstream_request_id`, null
-if there is no value. What a body logs stands under `fields`, so that it cannot be mistaken for values of the runtime. A thread writes the
-lines; the
-caller never waits for it, and lines that it cannot write in time are dropped and counted.
+Every line of a run has `worker_id, attempt, duration_ms, status, error_code` and `trace_id, span_id, parent_span_id, upstream_request_id`,
+null if there is no value. The fields that a body logs are in the object `fields`, so that they cannot be mistaken for values of the
+runtime. A thread writes the lines, and the caller does not wait for it. If too many lines wait to be written, further lines are dropped and
+counted.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LEVELS: Final = frozenset({"debug", "info", "warning", "error", "critical"})
 
 
 class LineWriter:
-    """Appends lines to a file, or to stderr, from a thread of its own. If the file is moved away, a new one is made."""
+    """Appends lines to a file, or to stderr, from a thread of its own. If the file was moved or removed, a new one is made."""
 
     def __init__(self, where: str, *, most_lines: int = _MOST_LINES, most_bytes: int = _MOST_BYTES) -> None:
         self._where = where
@@ -48,14 +48,15 @@ class LineWriter:
             self._check()
 
     def _check(self) -> None:
-        """Raise an error at the start if the path cannot be written."""
+        """Raise InvalidParameter if the file cannot be written."""
         try:
             os.close(self._opened())
         except OSError as error:
             raise InvalidParameter(f"[signals] log: {self._where} cannot be written: {error.strerror}.") from None
 
     def write(self, line: bytes) -> None:
-        """Hand a line over to the writing thread. Any thread may call this, and it never waits."""
+        """Give a line to the writing thread, and return at once. Any thread may call this. The line is dropped if too many lines wait, or
+        after `close`."""
         with self._news:
             if self._closed or len(self._lines) >= self._most_lines or self._bytes + len(line) > self._most_bytes:
                 self._dropped += 1
@@ -68,7 +69,7 @@ class LineWriter:
             self._news.notify()
 
     def close(self, seconds: float = 2.0) -> None:
-        """Write the remaining lines, as far as that is possible in this time."""
+        """Write the remaining lines. Returns after at most this many seconds, also if lines remain."""
         with self._news:
             self._closed = True
             self._news.notify()
@@ -112,32 +113,32 @@ class LineWriter:
 
 
 class WorkerLog(RunObserver):
-    """The log, as an observer."""
+    """An observer of runs that writes the log."""
 
     def __init__(self, writer: LineWriter, clock: Clock) -> None:
         self._writer = writer
         self._clock = clock
 
     def close(self) -> None:
-        """Write the remaining lines."""
+        """Write the remaining lines. Waits for at most 2 seconds."""
         self._writer.close()
 
     def refused(self, refusal: RefusalSeen) -> None:
-        """A request that made no run."""
+        """Write a line about a request that started no run."""
         who = {"worker_id": refusal.worker_id, "version": refusal.version, "tenant": refusal.tenant, "run_id": None}
         ended = {"attempt": 0, "duration_ms": refusal.at - refusal.began_at, "status": refusal.status, "error_code": refusal.error_code}
         self._line("warning", "refused", refusal.message, refusal.at, {**who, **ended, **_trace(refusal.trace)})
 
     def accepted(self, run: RunSeen, at: int) -> None:
-        """A run begins."""
+        """Write a line about a run that was accepted."""
         self._line("info", "accepted", "accepted", at, _of(run))
 
     def attempt_began(self, run: RunSeen, number: int, at: int) -> None:
-        """Note that an attempt begins: from now on the run's lines have its number."""
+        """Write a line about an attempt that begins."""
         self._line("info", "attempt_began", f"attempt {number} begins", at, _of(run, attempt=number))
 
     def attempt_ended(self, run: RunSeen, attempt: AttemptSeen) -> None:
-        """An attempt ended, with its result."""
+        """Write a line about an attempt that ended, with its status."""
         told = _of(
             run,
             attempt=attempt.number,
@@ -150,7 +151,7 @@ class WorkerLog(RunObserver):
         self._line(_level(attempt.error_code), "attempt_ended", attempt.message or attempt.status, attempt.ended_at, told)
 
     def tool_ended(self, run: RunSeen, tool: ToolSeen) -> None:
-        """Write one line for each call of a tool. It says whether the answer came from a receipt."""
+        """Write a line about a call of a tool. The event is `tool_reused` if the answer came from a receipt, else `tool_ended`."""
         told = _of(
             run,
             attempt=tool.attempt,
@@ -166,12 +167,12 @@ class WorkerLog(RunObserver):
         self._line("info" if tool.reused else _level(tool.error_code), event, tool.message or f"{tool.tool} answered", at, told)
 
     def waits_for_person(self, run: RunSeen, wait: PersonWaitSeen) -> None:
-        """The run waits for a person."""
+        """Write a line about a run that begins to wait for a person."""
         told = _of(run, attempt=wait.attempt) | {"tool": wait.tool, "kind": wait.kind, "approval_id": wait.approval_id}
         self._line("info", "waits_for_person", f"a person must decide: {wait.tool}", self._clock.now(), told)
 
     def logged(self, run: RunSeen, record: Mapping[str, Any]) -> None:
-        """A line that the body logged, or a call that the gateway refused."""
+        """Write a line that the body logged, or a line about a call that the gateway refused (`tool_refused`)."""
         own = {name: value for name, value in record.items() if name not in ("level", "message", "attempt", "event")}
         level = str(record.get("level", "info")).lower()
         told = _of(run, attempt=record.get("attempt")) | {"fields": own}
@@ -181,13 +182,13 @@ class WorkerLog(RunObserver):
         self._line(level if level in _LEVELS else "info", event, str(record.get("message", "")), self._clock.now(), told)
 
     def node_ended(self, run: RunSeen, node: NodeSeen) -> None:
-        """A node of a pipeline ended. `pipeline` and `node` are also in the lines of its child runs."""
+        """Write a line about a node of a pipeline that ended. The lines of its child runs have `pipeline` and `node`, too."""
         told = _of(run, duration_ms=node.ended_at - node.began_at, error_code=node.error_code, span_id=node.span_id)
         told |= {"parent_span_id": run.span_id, "pipeline": run.worker_id, "node": node.node, "round": node.round, "state": node.state}
         self._line(_level(node.error_code), "node_ended", node.message or f"{node.node} is {node.state}", node.ended_at, told)
 
     def ended(self, run: RunSeen, end: EndSeen) -> None:
-        """The last line of a run, with all fields of the contract."""
+        """Write the last line of a run, with the log fields that the contract names."""
         told = _of(run, attempt=end.attempt, duration_ms=end.duration_ms, status=end.status, error_code=end.error_code)
         told |= {"partial": end.partial, "isolation": end.isolation, "tool_calls": end.tool_calls}
         told |= {"tokens": {"input": end.input_tokens, "output": end.output_tokens}, "cost_usd": float(end.cost_usd)}
@@ -196,7 +197,7 @@ class WorkerLog(RunObserver):
     def _line(self, level: str, event: str, message: str, at: int, fields: Mapping[str, Any]) -> None:
         moment = datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         head = {"time": moment, "level": level, "event": event, "message": message}
-        with contextlib.suppress(TypeError, ValueError, RecursionError):  # JSON cannot hold the value, so no line is written
+        with contextlib.suppress(TypeError, ValueError, RecursionError):  # a value cannot be written as JSON: then no line is written
             self._writer.write(msgspec.json.encode({**head, **fields, **head}) + b"\n")
 
 

@@ -19,9 +19,10 @@ def shown(where: str) -> str:
 
 
 def placed(where: str) -> str:
-    """The path or address that a user means: `sqlite:///file.db` is the file `file.db`, `sqlite:////folder/file.db` is `/folder/file.db`.
+    """The path or address that a user means: `sqlite:///file.db` is the file `file.db`, `sqlite:////folder/file.db` is `/folder/file.db`,
+    `sqlite://` is `:memory:`. Any other text is returned as it is.
 
-    Every caller that takes a store's address must use this, because the files beside a store are named after its path.
+    Every caller that gets a store's address from a user must use this function, because the files beside a store are named after its path.
     """
     scheme, mark, rest = where.partition("://")
     if not mark or scheme.lower() != "sqlite":
@@ -35,7 +36,7 @@ def placed(where: str) -> str:
 
 
 def open_maintenance(where: str, member: str, codec: PayloadCodec | None = None) -> Maintenance:
-    """The maintenance of the store at a path or an address; nothing is opened yet."""
+    """The operator's commands for the store at a path or an address. This call does not open the store."""
     where = placed(where)
     if _is_postgres(where):
         try:
@@ -51,7 +52,7 @@ def open_maintenance(where: str, member: str, codec: PayloadCodec | None = None)
 def _is_postgres(where: str) -> bool:
     scheme, address, _ = where.partition("://")
     if address and scheme not in ("postgres", "postgresql"):
-        raise InvalidParameter(f"No store for {scheme!r} addresses. Give the path of a SQLite file, sqlite:///PATH, or postgresql://….")
+        raise InvalidParameter(f"No store for {scheme!r} addresses. Write the path of a SQLite file, sqlite:///PATH, or postgresql://….")
     return bool(address)
 
 
@@ -60,11 +61,12 @@ def _postgres_missing() -> ExtraMissing:
 
 
 def open_store(where: str, member: str, codec: PayloadCodec | None = None, *, migrate: bool = False) -> Store:
-    """Open the store at a path (`:memory:` lives as long as its process), at `sqlite:///…` or `postgresql://…`.
+    """Open the store at a path, at `sqlite:///…` or at `postgresql://…`. The path `:memory:` makes a store in memory, which is lost when it
+    is closed.
 
     `member` names this process in the store. `codec` encodes payloads; a store must be opened with the codec that it was made with, or
-    without one if it was made without. A file of an older release is migrated when it is opened. A Postgres schema is migrated only with
-    `migrate`, because other processes use it at the same time.
+    without one if it was made without. A SQLite file of an older release is migrated when it is opened. A Postgres schema is migrated only
+    if `migrate` is True, because other processes may use it at the same time.
     """
     where = placed(where)
     if _is_postgres(where):

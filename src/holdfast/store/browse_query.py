@@ -1,8 +1,9 @@
-"""The SQL with which people look for executions: by which index candidates are found, and which of them match.
+"""The SQL of a search by a person (a look): which index finds the candidates, and which of them match.
 
-Candidates are the newest executions of some parts. A part is an ordered range of one index: all ids, the ids of one function, and so on.
-A statement reads a bounded number of candidates of one part, and keeps those that match. So no filter makes it read more. The texts are in
-browse.sql of each backend; a line of its filter is kept if the look gives a value for each parameter of that line, as in list_query.py.
+Candidates are the newest executions of some parts. A part is an ordered range of one index: all ids, the ids of one function, and so on. A
+statement reads a bounded number of candidates of one part, and returns those that match. So no filter makes it read more rows. The texts
+are in browse.sql of each backend; a line of its filter is kept if the look gives a value for each parameter of that line, as in
+list_query.py.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import Any, Final, NamedTuple
 
 from holdfast.model.execution import ExecutionStatus
 from holdfast.model.operations import Kind
-from holdfast.model.standing import Standing
+from holdfast.model.shown_status import ShownStatus
 from holdfast.model.summary import PARTIAL
-from holdfast.store.browsing import Browse
+from holdfast.store.browse import Browse
 from holdfast.store.list_query import Dialect
 
 FIRST: Final = "0"
@@ -23,15 +24,15 @@ LAST: Final = "~"
 """The id of an execution has letters, digits, `-` and `_`. So each id lies between these two."""
 DEFAULT_TENANT: Final = "default"
 _MOST_PARTS: Final = 50
-"""If a filter has more values than this, it does not use one index range for each value."""
-_OPEN: Final = frozenset({Standing.RUNNING, Standing.WAITING, Standing.PERSON, Standing.RETRYING, Standing.QUARANTINED})
+"""If a filter has more values than this, the search does not read one index range for each value."""
+_OPEN: Final = frozenset({ShownStatus.RUNNING, ShownStatus.WAITING, ShownStatus.PERSON, ShownStatus.RETRYING, ShownStatus.QUARANTINED})
 
 
 class Part(NamedTuple):
     """An ordered range of one index."""
 
     name: str
-    """The name of its SQL: `part_NAME`."""
+    """Which SQL of browse.sql it uses: `part_NAME`."""
     value: str | None = None
     lower: str = FIRST
     upper: str = LAST
@@ -41,22 +42,24 @@ Plan = Sequence[Part]
 """A list of parts that together contain every execution which the filter can match."""
 
 BY_TEXT: Final = frozenset({"named", "former"})
-"""The parts that are ranges of names: of executions that have a name now, and of executions that had it before."""
+"""The parts that are ranges of names: `named` has executions that have the name now, `former` those that had it before they were
+superseded."""
 
 
 def id_at(ms: int) -> str:
-    """The beginning of the ids that are made from this time on (UUIDs of version 7)."""
+    """The smallest beginning of an id that is made at this time or later, in milliseconds since the epoch. Ids are UUIDs of version 7,
+    which begin with their time."""
     text = f"{min(max(ms, 0), 2**48 - 1):012x}"
     return f"{text[:8]}-{text[8:]}"
 
 
 def asked_text(text: str) -> str:
-    """A text to look for, without NUL (Postgres refuses it) and without lone surrogates. No stored text contains these."""
+    """A text to search for. NUL and lone surrogates are replaced, because Postgres refuses them. No stored text contains them."""
     return text.replace("\0", "\ufffd").encode(errors="replace").decode()
 
 
 def end_of(prefix: str) -> str:
-    """A text that lies after all texts that begin with a prefix."""
+    """A text that is larger than every text that begins with a prefix."""
     return f"{prefix}\U0010ffff"
 
 
@@ -68,7 +71,7 @@ class Bounds(NamedTuple):
 
 
 def bounds_of(wanted: Browse) -> Bounds:
-    """The ids that may match."""
+    """The range of ids in which all matches lie."""
     uppers = [LAST] if wanted.until is None else [id_at(wanted.until)]
     if wanted.beyond is not None:
         uppers.append(asked_text(wanted.beyond))
@@ -76,15 +79,19 @@ def bounds_of(wanted: Browse) -> Bounds:
 
 
 def plans(wanted: Browse, functions_of_kinds: Sequence[str] | None, bad_outcomes: Sequence[str]) -> Iterator[Plan]:
-    """The plans that can answer a look, the one that probably reads least first. The last one reads all executions."""
+    """The plans that can answer a look. The plan that probably reads the fewest rows comes first; the last plan reads all executions.
+
+    `functions_of_kinds` are the published functions of the wanted kinds; None if no kind is wanted, or if other functions may be of such a
+    kind. `bad_outcomes` are the outcomes other than `ok`.
+    """
     for name, values in (
         ("error_code", wanted.error_codes),
         ("pipeline", wanted.pipelines),
         ("queue", wanted.queues),
     ):
         yield from _by_value(name, values)
-    if wanted.standings and Standing.OK not in wanted.standings:
-        parts = tuple(_of_standings(wanted.standings, bad_outcomes))
+    if wanted.statuses and ShownStatus.OK not in wanted.statuses:
+        parts = tuple(_of_statuses(wanted.statuses, bad_outcomes))
         if len(parts) <= _MOST_PARTS:
             yield parts
     yield from _by_value("function", wanted.functions)
@@ -97,7 +104,7 @@ def plans(wanted: Browse, functions_of_kinds: Sequence[str] | None, bad_outcomes
 
 
 def text_plan(text: str) -> Plan:
-    """The parts in which all executions lie whose id or name begins with a text."""
+    """The parts that contain all executions whose id or name begins with a text."""
     return (Part("named"), Part("former"), Part("id", lower=text, upper=end_of(text)))
 
 
@@ -106,16 +113,16 @@ def _by_value(name: str, values: Sequence[str], *, empty: bool = False) -> Itera
         yield tuple(Part(name, asked_text(value)) for value in dict.fromkeys(values))
 
 
-def _of_standings(standings: Sequence[Standing], bad_outcomes: Sequence[str]) -> Iterator[Part]:
-    if not _OPEN.isdisjoint(standings):
+def _of_statuses(statuses: Sequence[ShownStatus], bad_outcomes: Sequence[str]) -> Iterator[Part]:
+    if not _OPEN.isdisjoint(statuses):
         yield Part("status", ExecutionStatus.RUNNING.value)
-    if Standing.STOPPED in standings:
+    if ShownStatus.STOPPED in statuses:
         yield Part("status", ExecutionStatus.STOPPED.value)
-    if Standing.FAILED in standings:
+    if ShownStatus.FAILED in statuses:
         yield Part("status", ExecutionStatus.FAILED.value)
         yield Part("status", ExecutionStatus.TIMED_OUT.value)
         yield from (Part("outcome", outcome) for outcome in bad_outcomes if outcome != PARTIAL)
-    if Standing.PARTIAL in standings:
+    if ShownStatus.PARTIAL in statuses:
         yield Part("outcome", PARTIAL)
 
 
@@ -127,24 +134,25 @@ class BrowseQuery:
         self._parameter = re.compile(re.escape(dialect.parameter).replace(r"\{\}", r"(\w+)"))
 
         self.named = sql["browse_named"]
-        """Counts the executions whose present or former name begins with a text."""
+        """The statement that counts the executions whose present or former name begins with a text."""
         self.functions_of_kinds = sql["functions_of_kinds"]
         self.bad_outcomes = sql["bad_outcomes"]
 
     def last_of(self, part: Part) -> str:
-        """Counts the next candidates of a part, and finds the last of them."""
+        """The statement that counts the next candidates of a part. It returns the count and the smallest id among them."""
         return self._sql["browse_last"].replace("{part}", self._sql[f"part_{part.name}"])
 
     def matches(self, name: str, part: Part, asked: Mapping[str, object]) -> str:
-        """Finds the matches among the next candidates of a part. `name` is the name of the statement, which says which columns are read."""
+        """The statement that finds the matches among the next candidates of a part. `name` is the name of a statement in browse.sql, which
+        has the columns to read."""
         lines = [line for line in self._sql["browse_filter"].splitlines() if asked.keys() >= set(self._parameter.findall(line))]
-        text = self._sql[name].replace("{filter}", "\n".join(lines)).replace("{standing}", self._sql["browse_standing"])
+        text = self._sql[name].replace("{filter}", "\n".join(lines)).replace("{status}", self._sql["browse_status"])
         return text.replace("{part}", self._sql[f"part_{part.name}"])
 
     def asked(self, wanted: Browse) -> dict[str, Any]:
-        """The parameters of the filter."""
+        """The parameters of the filter. A field that is not given has no parameter."""
         several: dict[str, Sequence[str]] = {
-            "standings": [standing.value for standing in wanted.standings],
+            "statuses": [status.value for status in wanted.statuses],
             "functions": wanted.functions,
             "pipelines": wanted.pipelines,
             "queues": wanted.queues,
@@ -167,5 +175,6 @@ class BrowseQuery:
 
 
 def only_published(kinds: Sequence[Kind]) -> bool:
-    """Whether an unpublished function can be of none of these kinds. Functions that no runner has published count as plain functions."""
+    """Whether only published functions can be of these kinds: a function that no runner has published counts as a plain function. False if
+    no kind is given."""
     return bool(kinds) and Kind.FUNCTION not in kinds

@@ -1,4 +1,5 @@
-"""Reads for people who look at a store. Both backends use the same named statements (browse.sql); `browse` and `facets` have a deadline."""
+"""Reads for people who look at a store. Both backends have the same named statements (browse.sql). Only `browse` and `facets` have a
+deadline."""
 
 from __future__ import annotations
 
@@ -10,11 +11,9 @@ from typing import Any, Final
 
 from holdfast.model.execution import Terms
 from holdfast.model.operations import Kind, Operation
-from holdfast.model.standing import Standing
+from holdfast.model.shown_status import ShownStatus
 from holdfast.store import rows
-from holdfast.store.browse_query import DEFAULT_TENANT, LAST, BrowseQuery, asked_text, end_of
-from holdfast.store.browse_walk import Ask, Walk
-from holdfast.store.browsing import (
+from holdfast.store.browse import (
     MAX_ATTEMPT_EVENTS,
     MAX_COUNTED,
     MAX_HOSTED,
@@ -24,15 +23,17 @@ from holdfast.store.browsing import (
     Completed,
     Facet,
     Facets,
-    RunnerStanding,
-    SubscriberStanding,
+    RunnerStatus,
+    SubscriberPosition,
 )
+from holdfast.store.browse_query import DEFAULT_TENANT, LAST, BrowseQuery, asked_text, end_of
+from holdfast.store.browse_walk import Ask, Walk
 from holdfast.store.pages import readable_execution
 from holdfast.store.reads import Reads
 from holdfast.store.values import HistoryEntry, Hosted
 
 _NEWEST: Final = 10_000
-"""For a caller of one tenant, values for completion are taken from this many of the tenant's newest executions."""
+"""If the caller may see only one tenant, `values` reads at most this many of the newest executions."""
 
 
 class BrowseReads(Reads):
@@ -42,10 +43,10 @@ class BrowseReads(Reads):
 
     @abstractmethod
     def _looking(self, seconds: float) -> AbstractContextManager[Ask]:
-        """Runs statements on a separate connection. Raises ReadTooLong when the time is over."""
+        """A context in which statements run on a separate connection. A statement raises ReadTooLong when `seconds` are over."""
 
     def browse(self, wanted: Browse, seconds: float) -> Browsed:
-        """Executions by filter, one page."""
+        """One page of the executions that match, newest first. Raises ReadTooLong if it takes longer than `seconds`."""
         limit = max(wanted.limit, 0)
         with self._looking(seconds) as ask:
             walk = Walk(ask, self._looks, wanted)
@@ -54,7 +55,8 @@ class BrowseReads(Reads):
         return Browsed(tuple(found[:limit]), more, None if more else searched_to)
 
     def facets(self, wanted: Browse, seconds: float, most: int = MAX_COUNTED) -> Facets:
-        """Counts of the newest matches, by field."""
+        """Counts by field over the newest executions that match, at most `most` of them. Raises ReadTooLong if it takes longer than
+        `seconds`."""
         with self._looking(seconds) as ask:
             walk = Walk(ask, self._looks, wanted)
             found, searched_to = walk.matches("browse_facets", tuple, most + 1, first=most + 1)
@@ -62,31 +64,32 @@ class BrowseReads(Reads):
         return Facets(_counts(counted), len(counted), len(found) > most or searched_to is not None)
 
     def outline(self, execution: str, newer_than: int = 0) -> Sequence[Operation]:
-        """The operations of an execution in the order they began, without payloads."""
+        """The execution's operations that changed after the revision `newer_than`, in the order they began, without their payloads."""
         return self._operations(self._read("outline", (self._text(execution), newer_than)), execution)
 
     def attempts(self, execution: str, place: int) -> Sequence[HistoryEntry]:
-        """The events of one operation."""
+        """The first events of one operation, in order, with their payloads. `place` is the number of the operation's first event."""
         asked = {"id": self._text(execution), "place": place, "limit": MAX_ATTEMPT_EVENTS}
         found = self._read("attempts", asked)
         operations = self._operations(self._read("operations_at", (self._text(execution), self._array([place]))), execution)
         return [self._line(row, {operation.place: operation for operation in operations}, execution) for row in found]
 
-    def runners(self) -> Sequence[RunnerStanding]:
-        """The runners that have a lease."""
-        return [RunnerStanding(*row) for row in self._read("runner_standings")]
+    def runners(self) -> Sequence[RunnerStatus]:
+        """The registered runners, in the order of their names."""
+        return [RunnerStatus(*row) for row in self._read("runner_statuses")]
 
     def all_hosted(self) -> Sequence[Hosted]:
-        """Every function that a runner has published."""
+        """The functions, workers and pipelines that a runner has ever published, in the order of name and version: at most 10,000."""
         found = self._read("all_hosted", (MAX_HOSTED,))
         return [Hosted(row[0], row[1], Terms(*row[2:6]), Kind(row[6])) for row in found]
 
-    def subscribers(self) -> Sequence[SubscriberStanding]:
-        """The subscribers of signals."""
-        return [SubscriberStanding(*row) for row in self._read("subscriber_standings")]
+    def subscribers(self) -> Sequence[SubscriberPosition]:
+        """The subscribers of signals, in the order of their names."""
+        return [SubscriberPosition(*row) for row in self._read("subscriber_positions")]
 
     def values(self, field: Completed, prefix: str, limit: int, tenant: str | None = None) -> Sequence[str]:
-        """Values of a field that begin with a prefix."""
+        """At most `limit` values of a field that begin with a prefix, in order. If `tenant` is given, only values of this tenant's newest
+        executions."""
         prefix = asked_text(prefix)
         asked: dict[str, Any] = {"prefix": prefix, "end": end_of(prefix), "limit": max(limit, 0)}
         if tenant is None:
@@ -100,14 +103,14 @@ class BrowseReads(Reads):
 
 def _browsed(row: rows.Row) -> BrowsedRow | None:
     header = readable_execution(row[1:-2])
-    return None if header is None else BrowsedRow(header, Standing(row[-2]), Kind(row[-1]))
+    return None if header is None else BrowsedRow(header, ShownStatus(row[-2]), Kind(row[-1]))
 
 
-_COLUMNS: Final = {Facet.STANDING: 1, Facet.VERSION: 4, Facet.PIPELINE: 5, Facet.QUEUE: 6, Facet.TENANT: 7, Facet.ERROR_CODE: 8}
+_COLUMNS: Final = {Facet.STATUS: 1, Facet.VERSION: 4, Facet.PIPELINE: 5, Facet.QUEUE: 6, Facet.TENANT: 7, Facet.ERROR_CODE: 8}
 
 
 def _counts(found: Sequence[rows.Row]) -> dict[Facet, dict[str, int]]:
-    """The counts by field of rows of (id, standing, kind, function, version, pipeline, queue, tenant, error code)."""
+    """The counts by field. A row of `found` has id, status, kind, function, version, pipeline, queue, tenant and error code."""
     counters = {facet: Counter(row[column] for row in found if row[column] is not None) for facet, column in _COLUMNS.items()}
     counters |= {Facet.WORKER: Counter(), Facet.FUNCTION: Counter()}
     for (kind, function), count in Counter((row[2], row[3]) for row in found).items():

@@ -7,69 +7,72 @@ from typing import Protocol
 
 from holdfast.model.console import ConsoleSession, SavedView
 from holdfast.model.operations import Operation
-from holdfast.store.browsing import MAX_COUNTED, Browse, Browsed, Completed, Facets, RunnerStanding, SubscriberStanding
+from holdfast.store.browse import MAX_COUNTED, Browse, Browsed, Completed, Facets, RunnerStatus, SubscriberPosition
 from holdfast.store.values import HistoryEntry, Hosted
 
 
 class BrowseStore(Protocol):
-    """Reads for people. `browse` and `facets` have a connection of their own and a deadline, so that they never delay a runner."""
+    """Reads for people. `browse` and `facets` have a deadline, and use a connection of their own (a store in `:memory:` has only one), so
+    that runners do not wait for them."""
 
     def browse(self, wanted: Browse, seconds: float) -> Browsed:
-        """Executions by filter, newest first. At most `wanted.scan` executions are considered, also if none of them matches. A damaged row
-        is left out. Taking longer than `seconds` is an error (`ReadTooLong`)."""
+        """One page of the executions that match, newest first. It considers at most `wanted.scan` executions, even if none of them matches.
+        A damaged row is left out. Raises ReadTooLong if it takes longer than `seconds`."""
         ...
 
     def facets(self, wanted: Browse, seconds: float, most: int = MAX_COUNTED) -> Facets:
-        """Counts by field over the newest `most` executions that match. The filter's `limit` does not count."""
+        """Counts by field over the newest executions that match, at most `most` of them. It ignores `wanted.limit`. Raises ReadTooLong if
+        it takes longer than `seconds`."""
         ...
 
     def outline(self, execution: str, newer_than: int = 0) -> Sequence[Operation]:
-        """All its operations that changed after a revision, in the order they began, without their payloads."""
+        """The execution's operations that changed after the revision `newer_than`, in the order they began, without their payloads."""
         ...
 
     def attempts(self, execution: str, place: int) -> Sequence[HistoryEntry]:
-        """The first events of one operation, in order, with their payloads. `place` is that of the operation."""
+        """The first events of one operation, in order, with their payloads: at most 200. `place` is the number of the operation's first
+        event."""
         ...
 
-    def runners(self) -> Sequence[RunnerStanding]:
-        """The runners that have a lease, in the order of their names."""
+    def runners(self) -> Sequence[RunnerStatus]:
+        """The registered runners, in the order of their names."""
         ...
 
     def all_hosted(self) -> Sequence[Hosted]:
-        """Every function, worker and pipeline that a runner has ever published, by name and version."""
+        """The functions, workers and pipelines that a runner has ever published, in the order of name and version: at most 10,000."""
         ...
 
-    def subscribers(self) -> Sequence[SubscriberStanding]:
+    def subscribers(self) -> Sequence[SubscriberPosition]:
         """The subscribers of signals, in the order of their names."""
         ...
 
     def values(self, field: Completed, prefix: str, limit: int, tenant: str | None = None) -> Sequence[str]:
-        """Values of a field that begin with a prefix, in order. For a caller who is confined to a tenant: those of the newest 10,000
-        executions of that tenant."""
+        """At most `limit` values of a field that begin with a prefix, in order. If `tenant` is given, only values of the newest 10,000
+        executions of that tenant (for the tenant `default`: values of this tenant among the newest 10,000 executions)."""
         ...
 
 
 class SessionStore(Protocol):
-    """Sessions of the console. `expire` removes those whose time is over."""
+    """Sessions of the console. `expire` removes a session when its time is over."""
 
     def put_session(self, session: ConsoleSession) -> None:
-        """Keep a session, in place of one of the same id."""
+        """Write a session. It replaces a session with the same id."""
         ...
 
     def session(self, session: str) -> ConsoleSession | None:
-        """The session of this id, also if its time is over."""
+        """The session with this id, even if its time is over; None if there is none."""
         ...
 
     def remove_session(self, session: str) -> bool:
-        """Remove a session; False when there is none of this id."""
+        """Remove a session. Returns False if there is no session with this id."""
         ...
 
     def remove_login(self, credential: str, csrf: str) -> int:
-        """Remove the sessions of a credential that have this CSRF token; they all come from one login. Returns how many there were."""
+        """Remove the sessions of a credential that have this CSRF token: all of them come from one login. Returns how many were removed."""
         ...
 
     def remove_sessions(self, credential: str) -> int:
-        """Remove every session of a credential. Returns how many there were."""
+        """Remove every session of a credential. Returns how many were removed."""
         ...
 
 
@@ -81,9 +84,10 @@ class ViewStore(Protocol):
         ...
 
     def put_view(self, view: SavedView) -> None:
-        """Keep a view, in place of one of the same name. An owner has at most 100 views; one more is an error (`TooManyViews`)."""
+        """Write a view. It replaces a view with the same owner and name. Raises TooManyViews if the owner would have more than 100
+        views."""
         ...
 
     def remove_view(self, owner: str, name: str) -> bool:
-        """Remove a view; False when there is none."""
+        """Remove a view. Returns False if the owner has no view with this name."""
         ...

@@ -1,11 +1,11 @@
-"""The statements that complete a value from its first letters: one for each field, because each field has its own index."""
+"""The queries that complete a value from its first letters. Each field has its own queries, because each field has its own index."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
-from holdfast.store.browsing import Completed
+from holdfast.store.browse import Completed
 
 _INDEXES: Final[Mapping[Completed, str]] = {
     Completed.FUNCTION: "executions_by_function",
@@ -17,7 +17,8 @@ _INDEXES: Final[Mapping[Completed, str]] = {
 
 
 def with_values(sql: Mapping[str, str]) -> dict[str, str]:
-    """The statements of browse.sql, with those for completion made for each field."""
+    """The statements of browse.sql. Each statement that completes a value is added once for each field, under the name
+    `STATEMENT_FIELD`."""
     made = dict(sql)
     for field in Completed:
         for name in ("values", "values_default", "values_tenant"):

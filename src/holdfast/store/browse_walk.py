@@ -6,27 +6,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from holdfast.model.standing import Standing
+from holdfast.model.shown_status import ShownStatus
 from holdfast.store import rows
+from holdfast.store.browse import Browse
 from holdfast.store.browse_query import BY_TEXT, Bounds, BrowseQuery, Part, Plan, bounds_of, only_published, plans, text_plan
-from holdfast.store.browsing import Browse
 
 T = TypeVar("T")
 Ask = Callable[[str, Mapping[str, object]], list[rows.Row]]
 """Runs a statement with its parameters."""
 _PROBED: Final = 50
-"""To compare plans, each is tried with one part in this many of the candidates that the search may read."""
+"""To compare plans, the search counts the candidates of each plan, up to `Browse.scan` divided by this number."""
 _NAMED: Final = 10
-"""An index of names is tried with one part in this many of them. It is not in the order of ids, so it is used only if it has fewer
-candidates, which are
-then sorted."""
+"""The search counts the executions by name up to `Browse.scan` divided by this number. The index of names is used only if there are fewer:
+it is not in the order of ids, so its candidates must be sorted."""
 _GROWTH: Final = 8
 """Each step reads at most this many times as many candidates as the step before."""
 _FEWEST: Final = 200
 
 
 class Walk:
-    """The walk of one look. It considers at most `wanted.scan` candidates."""
+    """One search. It considers at most `wanted.scan` candidates."""
 
     def __init__(self, ask: Ask, looks: BrowseQuery, wanted: Browse) -> None:
         self._ask, self._looks, self._wanted = ask, looks, wanted
@@ -34,8 +33,9 @@ class Walk:
         self._left = max(wanted.scan, 0)
 
     def matches(self, name: str, made: Callable[[rows.Row], T | None], need: int, *, first: int) -> tuple[list[T], str | None]:
-        """Up to `need` matches, newest first; and, if the walk had to stop at its bound, the id down to which it has searched. `made` makes
-        a value from a row, or None from a damaged row. The first step reads `first` candidates."""
+        """At most `need` matches, newest first; and the id down to which the walk has searched if it stopped at its bound, else None.
+        `name` is the statement to use. `made` makes a value from a row, or returns None for a damaged row. The first step reads about
+        `first` candidates."""
         bounds = bounds_of(self._wanted)
         plan = self._plan(bounds)
         found: list[T] = []
@@ -45,7 +45,7 @@ class Walk:
             if each < 1:
                 return found, bounds.upper
             counted = [self._count(part, bounds, each) for part in plan]
-            # The id down to which every part was looked through; None if that is the end.
+            # The id down to which every part was read; None if every part was read to its end.
             floor = max((last for count, last in counted if count >= each), default=None)
             candidates = [(part, count) for part, (count, _) in zip(plan, counted, strict=True) if count]
             more = self._step(name, made, candidates, Bounds(floor or bounds.lower, bounds.upper), need - len(found))
@@ -58,7 +58,7 @@ class Walk:
     # --- the plan
 
     def _plan(self, bounds: Bounds) -> Plan:
-        """The plan with the fewest candidates, found by a short look into the indexes. If no plan has few, the first one."""
+        """The plan with the fewest candidates, found by short counts in the indexes. If every plan has many candidates, the first plan."""
         known = list(plans(self._wanted, self._functions(), self._bad_outcomes()))
         if len(known) == 1 and "text" not in self._asked:
             return known[0]
@@ -74,7 +74,7 @@ class Walk:
         return sum(self._count(part, bounds, -(-most // len(plan)))[0] for part in plan)
 
     def _named(self) -> int | None:
-        """How many executions have, or had, a name that begins with the text; None if they are many, or if no text is asked for."""
+        """How many executions have, or had, a name that begins with the text. None if there are too many, or if the look has no text."""
         if "text" not in self._asked:
             return None
         most = max(self._wanted.scan // _NAMED, 1)
@@ -84,19 +84,20 @@ class Walk:
         return named + former if named < most and former < most else None
 
     def _functions(self) -> Sequence[str] | None:
-        """The functions of the wanted kinds. None if a function that no runner has published may be of such a kind."""
+        """The published functions of the wanted kinds. None if no kinds are wanted, or if a function that no runner has published may be of
+        such a kind."""
         if not only_published(self._wanted.kinds):
             return None
         return [row[0] for row in self._ask(self._looks.functions_of_kinds, {"kinds": self._asked["kinds"]})]
 
     def _bad_outcomes(self) -> Sequence[str]:
-        """The outcomes of runs that failed, if they are looked for."""
-        return [row[0] for row in self._ask(self._looks.bad_outcomes, {})] if Standing.FAILED in self._wanted.standings else ()
+        """The outcomes other than `ok` that executions have, if the look asks for failed executions; else nothing."""
+        return [row[0] for row in self._ask(self._looks.bad_outcomes, {})] if ShownStatus.FAILED in self._wanted.statuses else ()
 
     # --- one step
 
     def _count(self, part: Part, bounds: Bounds, most: int) -> tuple[int, str]:
-        """Count the next candidates of a part, up to a limit. Returns the count and the last candidate."""
+        """Count the next candidates of a part, up to `most`. Returns the count and the smallest id among them."""
         ((count, last),) = self._ask(self._looks.last_of(part), self._range(part, bounds, most))
         self._left -= count
         return count, last
@@ -112,8 +113,8 @@ class Walk:
     def _step(
         self, name: str, made: Callable[[rows.Row], T | None], candidates: Sequence[tuple[Part, int]], bounds: Bounds, need: int
     ) -> list[T]:
-        """The matches of one step, among this many candidates of each part. If damaged rows take places of the page, the step is read again
-        with as many more."""
+        """At most `need` matches of one step, newest first. `candidates` has each part with the number of its candidates in this step. If
+        damaged rows leave fewer matches than needed, the step is read again with a higher limit."""
         limit = need
         while True:
             read: dict[object, T | None] = {}
@@ -131,5 +132,6 @@ class Walk:
 
 
 def _next_step(step: int, hits: int, need: int) -> int:
-    """How many candidates the next step reads: about twice as many as it will need if they match as often as in this step."""
+    """How many candidates the next step reads: about twice as many as it needs if they match as often as in this step, but at most 8 times
+    as many as this step. `hits` is the number of matches in this step, `need` the number that is still needed."""
     return step * _GROWTH if not hits else min(step * _GROWTH, max(_FEWEST, 2 * step * need // hits))

@@ -1,4 +1,4 @@
-"""What both backends do when they open a store: read their SQL by name, and refuse a payload codec that is not the store's."""
+"""What both backends do when they open a store: read their SQL by name, and refuse a payload codec with which the store was not made."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _NAMED: Final = re.compile(r"^-- name: (\w+)\n(.*?)(?=^-- name: |\Z)", re.M | re
 
 
 def named_statements(package: str, file: str) -> dict[str, str]:
-    """The statements of a file by their names: each stands below a line `-- name: word`."""
+    """The statements of an SQL file by their names. A line `-- name: word` stands before each statement."""
     text = (resources.files(package) / file).read_text()
     return {name: body.strip() for name, body in _NAMED.findall(text)}
 
 
 def together(*files: Mapping[str, str]) -> dict[str, str]:
-    """The statements of several files together. Raises if two of them have the same name."""
+    """The statements of several files together. Raises AssertionError if two of them have the same name."""
     found: dict[str, str] = {}
     for statements in files:
         assert not found.keys() & statements.keys(), sorted(found.keys() & statements.keys())
@@ -29,7 +29,8 @@ def together(*files: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_codec(where: str, codec: PayloadCodec | None, name: str | None, text: str | None) -> None:
-    """Refuse a codec that is not the store's before anything is read or written with it."""
+    """Raise CodecMismatch unless the codec is the one with which the store was made, with keys that can read the store. `name` and `text`
+    are what the store keeps about its codec; both are None if it was made without one."""
     if codec is None and name is None:
         return
     if codec is None:
@@ -41,7 +42,7 @@ def check_codec(where: str, codec: PayloadCodec | None, name: str | None, text: 
             f"{where} was made without a payload codec: it holds plain text. Open it without {codec.name!r}, or choose a new store."
         )
     if name != codec.name:
-        raise CodecMismatch(f"{where} was made with the payload codec {name!r}, not with {codec.name!r}.")
+        raise CodecMismatch(f"{where} was made with the payload codec {name!r}, not with {codec.name!r}. Open it with the codec {name!r}.")
     try:
         check(codec, text or "")
     except CodecFailed as failed:

@@ -1,7 +1,8 @@
 """How a batch is decided: each entry on the rows as they are inside the batch, with the follow-up writes that it causes.
 
-A follow-up (model.chaining) is a write to another execution: a parent that gets its child's result, a child that is started or stopped.
-It is committed with its entry or not at all. An entry that fails is undone alone, and the other entries of the batch go on.
+A follow-up (model.follow_ups) is a write to another execution: a parent that gets its child's result, a child that is started or stopped.
+It is committed with its entry or not at all. If an entry fails, only that entry is undone, and the other entries of the batch are still
+written.
 
 Both backends share this module. A backend adds how rows are read, how a batch is written, and which errors concern the whole batch.
 """
@@ -16,14 +17,15 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from holdfast.model.admission import Enqueue, checked_enqueue
-from holdfast.model.chaining import beyond_limit, follow_ups, refused_by_queue
 from holdfast.model.charges import Counter, charged
 from holdfast.model.errors import ExecutionAlreadyStarted, ExecutionNotFound, HoldfastError, InvalidParameter, LimitReached
 from holdfast.model.execution import Birth, Change, Execution, View
+from holdfast.model.follow_ups import beyond_limit, follow_ups, refused_by_queue
 from holdfast.model.payloads import PayloadCodec, encoded_graph, identified
 from holdfast.model.places import path
 from holdfast.model.queue_errors import QueueFull
 from holdfast.model.queues import Mode, QueueRow, QueueSettings
+from holdfast.model.rates import RateState
 from holdfast.model.schedule_errors import ScheduleChanged
 from holdfast.model.schedules import ScheduleState
 from holdfast.model.seal import Seal
@@ -32,7 +34,7 @@ from holdfast.model.verbs import Answer, Checkpoint, Start, Started, Write
 from holdfast.store import rows
 from holdfast.store.isolation import own
 from holdfast.store.lane_book import DepthReads, LaneBook, check_depth
-from holdfast.store.lanes import LaneRow, new_lane
+from holdfast.store.lane_rows import LaneRow, new_lane
 from holdfast.store.seam import Committed
 from holdfast.store.views import Overlay, RowView
 
@@ -50,14 +52,14 @@ class Batch:
         self.changes: list[Change] = []
         self.events: list[rows.Row] = []
         self.bases: dict[str, RowView] = {}
-        """The committed view below each execution that the batch has read."""
+        """By id: the committed view of each execution that the batch has read or made."""
         self.views: dict[str, View] = {}
-        """The latest view of each execution that the batch has changed."""
+        """By id: the latest view of each execution that the batch has changed."""
         self.names: dict[tuple[str, str], str] = {}
         self.following: deque[Write] = deque()
         """Follow-ups of the last entry that are not decided yet."""
         self.followed: list[Change] = []
-        """What follow-ups changed."""
+        """The changes that follow-ups made."""
         self.counters: dict[str, Counter] = {}
         """Counters as the batch leaves them. Each charge makes a new dict, so a mark can keep the old one."""
         self.graphs: dict[str, str | None] = {}
@@ -78,7 +80,8 @@ class Batch:
         return Committed(answers, [change.header for change in self.followed], signalled, self.followed)
 
     def undo(self, mark: Mark) -> set[str]:
-        """Take back everything decided since a mark. Returns the executions that the store must compare with their rows again."""
+        """Take back everything that was decided since a mark. Returns the ids of executions whose view in memory must be compared with the
+        row again: none here, but a backend may return some."""
         changes, events, followed, self.counters, self.graphs, lanes, self.moved = mark
         self.lanes.undo(lanes)
         for change in reversed(self.changes[changes:]):
@@ -105,65 +108,74 @@ class Decisions(ABC, Generic[B]):
     seal: Seal
     _codec: PayloadCodec | None
     _views: dict[str, RowView]
-    """The executions that this process runs, as its last commit left them."""
+    """By id: the executions that this process runs, as its last commit left them."""
     _runner: str | None
     _written_graphs: set[str]
-    """Graphs that this process wrote, so that they are under the current key of its codec."""
+    """The ids of graphs that this process has written, so that they are encoded with the current key of its codec."""
 
     @abstractmethod
     def _named(self, start: Start, done: B) -> View | None:
-        """The execution that has the name of a start, unless that execution is superseded."""
+        """The execution that has the name of a start and is not superseded; None if there is none."""
 
     @abstractmethod
     def _view(self, execution: str, done: B) -> RowView:
-        """The committed view of an execution, kept in `done.bases`."""
+        """The committed view of an execution, which is also put into `done.bases`. Raises ExecutionNotFound if there is no such
+        execution."""
 
     @abstractmethod
     def _new_base(self, header: Execution, done: B) -> RowView:
-        """The view of an execution that has no row yet, with a key of its own."""
+        """The view of an execution that has no row yet. It gets a new key."""
 
     @abstractmethod
     def _children(self, parent: str, done: B) -> list[str]:
-        """The open executions that an execution invoked, as the batch leaves them."""
+        """The ids of open executions that an execution invoked, as the batch leaves them."""
 
     @abstractmethod
     def _counter(self, key: str) -> Counter | None:
-        """A counter that no entry of the batch has charged yet."""
+        """A counter as it is in the store; None if there is none. Called only for a counter that no entry of the batch has charged yet."""
 
     @abstractmethod
     def _queue(self, queue: str) -> QueueRow:
-        """A queue that no entry of the batch has asked for yet; one without a row has no settings."""
+        """A queue as it is in the store; a queue without a row has the default settings. Called only for a queue that the batch has not
+        read yet."""
 
     @abstractmethod
     def _lane(self, lane: str) -> LaneRow | None:
-        """A lane that no entry of the batch has asked for yet."""
+        """A lane as it is in the store; None if there is none. Called only for a lane that the batch has not read yet."""
+
+    @abstractmethod
+    def _rates_under(self, shared: str | None) -> Sequence[RateState]:
+        """The rates that other lanes share under this key. The lane that asks is not in the database yet."""
 
     @abstractmethod
     def _oldest(self, queue: str) -> int | None:
-        """When the execution that has waited longest in a queue was enqueued."""
+        """When the execution that has waited longest in a queue was enqueued, in milliseconds; None if none waits."""
 
     @abstractmethod
     def _queued_money(self, queue: str) -> int:
-        """The estimated cost of everything that waited in a queue before the batch."""
+        """The estimated cost of all executions that waited in a queue before the batch, in billionths of a dollar."""
 
     @abstractmethod
     def _schedule_place(self, name: str) -> tuple[int, int] | None:
-        """The revision and the cursor of a schedule, which no other process changes before the batch is written."""
+        """The revision and the cursor of a schedule; None if there is no such schedule. No other process can change them before the batch
+        is written."""
 
     @abstractmethod
     def _is_shared(self, error: Exception) -> bool:
-        """Whether an error that an entry met concerns the whole batch."""
+        """Whether an error that was raised while an entry was decided concerns the whole batch."""
 
     @abstractmethod
     def _refused(self, write: Write, error: Exception) -> HoldfastError:
-        """The answer of an entry that failed alone."""
+        """The error that is the answer of an entry which failed by itself."""
 
     def _has_moved(self, execution: str, done: B) -> bool:
-        """Whether the row of an execution is newer than the view in memory. A backend whose views are always current needs no look."""
+        """Whether the row of an execution is newer than the view in memory. The default is False, for a backend whose views are always
+        current."""
         return False
 
     def _entry(self, write: Write, now: int, done: B) -> Answer | HoldfastError:
-        """Decide an entry and its follow-ups. If anything goes wrong, only this entry fails, and nothing of it is written."""
+        """Decide an entry and its follow-ups. If an error concerns only this entry, the error is its answer, and nothing of it is written.
+        An error that concerns the whole batch is raised."""
         before = done.mark()
         failed: HoldfastError | None
         answer: Answer | HoldfastError
@@ -182,7 +194,8 @@ class Decisions(ABC, Generic[B]):
         return self._entry(write, now, done) if moved else failed
 
     def _as_made(self, write: Write, answer: Answer | HoldfastError, done: B) -> Answer | HoldfastError:
-        """The answer to a start whose execution a follow-up made: whether it was admitted is known only now."""
+        """The final answer to an entry. Whether a start that enqueues was admitted at once is known only after its follow-ups are
+        decided."""
         if isinstance(write, Start) and write.enqueue is not None and isinstance(answer, Started) and answer.created:
             return Started(done.views[write.execution].header, True)
         return answer
@@ -201,7 +214,7 @@ class Decisions(ABC, Generic[B]):
         try:
             counters |= charged(write.charges, read, now)
         except LimitReached:
-            return write  # the checkpoint itself will be refused
+            return write  # the checkpoint itself goes beyond a limit, and will be refused
         for at, child in charging.items():
             try:
                 counters |= charged(child.charges, read, now)
@@ -226,7 +239,8 @@ class Decisions(ABC, Generic[B]):
         return msgspec.structs.replace(write, children=children)
 
     def _follow(self, now: int, done: B) -> HoldfastError | None:
-        """Decide the follow-ups of an entry. An error means that a follow-up cannot be written, so the entry must not be written either."""
+        """Decide the follow-ups of an entry. Returns the error of a follow-up that cannot be written: then the entry must not be written
+        either. Returns None if all follow-ups are decided."""
         while done.following:
             before = len(done.changes)
             answer = self._decided(done.following.popleft(), now, done)
@@ -266,7 +280,7 @@ class Decisions(ABC, Generic[B]):
         return answer
 
     def _accept(self, change: Change, done: B, now: int) -> None:
-        """Take a change into the batch. Its events become rows here, so a codec that fails spoils only this entry."""
+        """Add a change to the batch. Its events are encoded into rows here, so if the codec fails, only this entry fails."""
         execution, events = change.header.id, []
         key = done.bases[execution].key
         for event in change.events:
@@ -313,9 +327,8 @@ class Decisions(ABC, Generic[B]):
         return answer
 
     def _placement(self, start: Start, asked: Enqueue, now: int, done: B) -> tuple[QueueSettings, bool]:
-        """The settings of the queue, and whether every lane of the execution has room and nothing waits there. If so, the admission is
-        counted. Raises if the queue accepts no more executions.
-        """
+        """The settings of the queue, and whether the execution is admitted at once: then every lane of it has room, nothing waits there,
+        and its rates are charged. Raises QueueFull or InvalidParameter if the queue refuses the execution."""
         book = done.lanes
         row, settings = book.queue(asked.queue, self._queue)
         checked_enqueue(asked, settings)
@@ -328,15 +341,17 @@ class Decisions(ABC, Generic[B]):
             if found is None:
                 found = new_lane(key, settings, start.header, asked, paused=row.mode is Mode.PAUSED)
                 book.add(found)
+                for rate in self._rates_under(found.shared_rate):  # other lanes may have used the rate up
+                    book.shared.setdefault((rate.shared, rate.kind), rate)
             lanes.append(found)
         if start.by is None or asked.delay_ms > 0 or row.mode is Mode.PAUSED:
             return settings, False
         return settings, book.admitted(lanes, asked.units, now)
 
     def _check_moves(self, moved: ScheduleState, taken: View | None, done: B) -> None:
-        """Refuse a start whose schedule has another revision than the one that the start was decided on, or whose cursor would go back.
-        A start whose name is taken would not begin, so its schedule must not move either.
-        """
+        """Check that a start may also write its schedule. Raises ScheduleChanged if the schedule has another revision than the one that the
+        start was decided on, or if its cursor would become smaller. Raises ExecutionAlreadyStarted if the name is taken: then the start
+        begins nothing."""
         if taken is not None:
             raise ExecutionAlreadyStarted
         if moved.name in done.moved:
@@ -346,7 +361,8 @@ class Decisions(ABC, Generic[B]):
             raise ScheduleChanged
 
     def _stored_graph(self, start: Start, done: B) -> str | None:
-        """The text to store of the graph that a start brings."""
+        """The text to store of the graph that a start brings, encoded. None if the start brings no graph and no other start of the batch
+        brings it."""
         if start.graph is None:
             return None if start.header.graph is None else done.graphs.get(start.header.graph)
         graph = start.graph
@@ -363,7 +379,7 @@ class Decisions(ABC, Generic[B]):
         return {graph: text for graph, text in done.graphs.items() if text is not None and graph not in self._written_graphs}
 
     def _keep(self, done: B) -> None:
-        """After COMMIT: remember the executions that this process runs, forget all others."""
+        """After COMMIT: keep the views of changed executions that this process runs, and drop those of the others."""
         for change in done.changes:
             header = change.header
             base = done.bases[header.id]

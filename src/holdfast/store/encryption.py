@@ -1,4 +1,4 @@
-"""Encryption at rest: payloads under AES-256-GCM, with keys that can be changed while executions are under way."""
+"""Encryption at rest: payloads are encrypted with AES-256-GCM. Keys can be changed while executions run."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ _KEY_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class AesGcm:
-    """A payload codec: AES-256-GCM with random nonces. Each text names its key, so older keys go on reading what they wrote.
+    """A payload codec: AES-256-GCM with random nonces. Each text begins with the id of its key, so a text can be read as long as the codec
+    has that key.
 
-    To change keys, first give every process the new key beside the old ones, then make it `current` everywhere. An old key may go when
-    nothing that it wrote is left. With random nonces one key is good for four thousand million payloads.
+    To change keys, first give every process the new key beside the old ones, then make it `current` everywhere. Remove an old key when the
+    store has nothing left that was written with it. With random nonces, one key may encrypt about four thousand million (2**32) payloads.
     """
 
     name = "aes-gcm"
 
     def __init__(self, keys: Mapping[str, bytes], current: str, *, chance: Callable[[int], bytes] = os.urandom) -> None:
-        """`keys` are 32 bytes each, by an id that is no secret; `chance` makes nonces."""
+        """`keys` has keys of 32 bytes, each under an id that need not be secret. `current` is the id of the key that encrypts. `chance`
+        returns this many random bytes, for nonces."""
         try:
             from cryptography.exceptions import InvalidTag
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -39,7 +41,7 @@ class AesGcm:
             raise InvalidParameter(f"`current` is {current!r}, which is not among the keys: {', '.join(sorted(keys)) or 'there are none'}.")
         self._current = current
         self._ciphers = {key_id: AESGCM(key) for key_id, key in keys.items()}
-        # The fingerprint has its own key, derived from the first, so that neither use reveals anything about the other.
+        # Fingerprints use a key of their own, derived from the encryption key, so that neither use reveals anything about the other.
         self._marks = {key_id: hmac.digest(key, b"holdfast input fingerprint", "sha256") for key_id, key in keys.items()}
         self._chance = chance
         self._wrong = (InvalidTag, ValueError)
@@ -48,13 +50,14 @@ class AesGcm:
         return f"AesGcm(keys={sorted(self._ciphers)}, current={self._current!r})"
 
     def encode(self, text: str, about: str) -> str:
-        """`key id:base64(nonce, ciphertext, tag)`, bound to its place."""
+        """The encrypted text: `KEY_ID:base64(nonce + ciphertext + tag)`. It can be decrypted only with the same `about`."""
         nonce = self._chance(_NONCE_BYTES)
         sealed = self._ciphers[self._current].encrypt(nonce, text.encode(), about.encode())
         return f"{self._current}:{base64.b64encode(nonce + sealed).decode()}"
 
     def decode(self, text: str, about: str) -> str:
-        """The plain text, if key, place and every bit are right."""
+        """The plain text. Raises CodecFailed if the codec does not have the key, if the text is damaged, or if `about` is not that of the
+        encryption."""
         key_id, _, sealed = text.partition(":")
         cipher = self._ciphers.get(key_id)
         if cipher is None:
@@ -64,10 +67,11 @@ class AesGcm:
             return cipher.decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], about.encode()).decode()
         except self._wrong:
             pass
-        raise CodecFailed(f"the text under key {key_id!r} is damaged, stands in the wrong place, or was made with another key of that id")
+        raise CodecFailed(f"the text of key {key_id!r} is damaged, belongs to another place, or was made with another key of that id")
 
     def fingerprint(self, text: str, like: str | None = None) -> str:
-        """`key id:HMAC-SHA256`, with the key of an earlier fingerprint or else the current one."""
+        """A keyed hash of the text: `KEY_ID:HMAC-SHA256`. It uses the key of the earlier fingerprint `like`, or the current key if there is
+        none. Raises CodecFailed if the codec does not have that key."""
         key_id = self._current if like is None else like.partition(":")[0]
         mark = self._marks.get(key_id)
         if mark is None:
@@ -77,13 +81,13 @@ class AesGcm:
     def _unknown(self, key_id: str) -> str:
         known = ", ".join(sorted(self._ciphers))
         named = f"key {key_id!r}" if _KEY_ID.fullmatch(key_id) else "no key of this codec"
-        return f"it was made with {named}; there are {known}"
+        return f"it was made with {named}; the codec has the keys {known}"
 
 
 def _check_key(key_id: object, key: object) -> None:
-    """Refuse a value that is not a valid key. The message never shows the key."""
+    """Raise InvalidParameter if the id or the key is not valid. The message never shows the key."""
     if not isinstance(key_id, str) or not _KEY_ID.fullmatch(key_id):
-        raise InvalidParameter("A key's id must have 1 to 64 letters, digits, '.', '-' or '_'.")
+        raise InvalidParameter("The id of a key must be 1 to 64 letters (A-Z, a-z), digits, '.', '-' or '_'.")
     if not isinstance(key, bytes) or len(key) != _KEY_BYTES:
         raise InvalidParameter(
             f"Key {key_id!r} must be {_KEY_BYTES} bytes: make it with os.urandom({_KEY_BYTES}), or take it from a key service."

@@ -1,7 +1,7 @@
-"""An entry that fails does not fail its batch: how a store finds the entry that spoils a batch, and writes the other entries without it.
+"""An entry that fails does not fail its batch: a store finds the entry that makes the batch fail, and writes the other entries without it.
 
-A batch that fails as a whole is rolled back and committed again in two halves, and so on, until the entry that fails stands alone. Each
-part is a batch of its own, so the follow-up writes of an entry stay in one transaction with it, and entries keep their order.
+A batch that fails as a whole is rolled back and committed again in two halves, and so on, until a part with one entry fails. Each part is a
+batch of its own, so the follow-up writes of an entry stay in one transaction with it, and entries keep their order.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ log = logging.getLogger("holdfast.store")
 
 Commit = Callable[[Sequence[Write]], Committed]
 Judge = Callable[[Exception], HoldfastError | None]
-"""Returns the error if it concerns all entries (the disk fails, the store is closed); None if one entry may have caused it."""
+"""Returns the error for the callers if it concerns all entries (the disk fails, the store is closed); None if one entry may have caused
+it."""
 Refuse = Callable[[Write, Exception], HoldfastError]
-"""Makes the error for the caller whose entry failed alone."""
+"""Makes the error that is the answer of an entry which failed by itself."""
 
 _OWN: Final = (Rejected, RowDamaged, CodecFailed, WriteFailed)
 """Holdfast's errors that tell the caller of one entry what is wrong with that entry."""
@@ -43,7 +44,8 @@ _SHOWN: Final = 64
 
 
 class Spoilt(Exception):
-    """A value of an entry raised the cause of this error while the entry was decided or made into rows. The store did not raise it."""
+    """Wraps an error (`__cause__`) that a value of an entry raised while the entry was decided or made into rows. The error is not about
+    the store, so it does not concern the whole batch."""
 
 
 def concerns_all(error: HoldfastError) -> bool:
@@ -52,9 +54,8 @@ def concerns_all(error: HoldfastError) -> bool:
 
 
 def own(error: HoldfastError) -> HoldfastError:
-    """The error as the answer of the entry whose decision raised it. An error about the store itself becomes Spoilt, because a decision
-    cannot know the state of the store.
-    """
+    """The error, as the answer of the entry whose decision raised it. Raises Spoilt for an error about the store itself, because a decision
+    cannot know the state of the store."""
     if concerns_all(error):
         raise Spoilt from error
     return error
@@ -63,8 +64,9 @@ def own(error: HoldfastError) -> HoldfastError:
 def refused(write: Write, error: Exception) -> HoldfastError:
     """The answer for an entry that could not be decided or stored.
 
-    An error that is not Holdfast's is a bug, so it is logged with its traceback. Its message is neither in the log nor in the answer,
-    unless such a message is known to hold no value. The answer does not keep the error itself, whose frames hold payloads.
+    Holdfast's own errors about one entry are returned as they are. Any other error is a bug: it is logged with its traceback, and the
+    answer is a WriteFailed. Its message is in neither of them, unless messages of its type never contain values. The answer does not keep
+    the error itself, whose frames hold payloads.
     """
     if isinstance(error, Spoilt) and isinstance(error.__cause__, Exception):
         error = error.__cause__
@@ -73,13 +75,13 @@ def refused(write: Write, error: Exception) -> HoldfastError:
     what, why = _entry(write), _reason(error)
     place = "".join(traceback.format_tb(error.__traceback__, limit=-_FRAMES))
     log.error("a write failed unexpectedly and is refused; those beside it are not touched: %s: %s\n%s", what, why, place)
-    return WriteFailed(f"{what} could not be decided or stored ({why}). Nothing of it is on disk; the log has the place it failed at.")
+    return WriteFailed(f"{what} could not be decided or stored ({why}). Nothing of it is on disk; the log shows where it failed.")
 
 
 def committed_apart(batch: Sequence[Write], commit: Commit, judge: Judge, refuse: Refuse = refused) -> Committed:
-    """Commit a batch. An entry that spoils the batch is refused alone. An error that concerns all entries is raised if no entry has an
-    answer yet. Otherwise it becomes the answer of the entries that have none: they are the end of the batch and not on disk.
-    """
+    """Commit a batch. An entry that makes the batch fail gets an error as its answer, and the other entries are written. If an error
+    concerns all entries, it is raised if no entry has an answer yet; otherwise it becomes the answer of the entries that have none, which
+    are the end of the batch and not on disk."""
     answers: list[Answer | HoldfastError] = []
     try:
         return commit(batch)
@@ -113,7 +115,8 @@ def committed_apart(batch: Sequence[Write], commit: Commit, judge: Judge, refuse
 
 
 def _halves(part: Sequence[Write], error: Exception, answers: list[Answer | HoldfastError], refuse: Refuse) -> list[Sequence[Write]]:
-    """The two halves of a part that failed, the first half last; an entry that stands alone gets its answer."""
+    """The two halves of a part that failed, the first half last, because the caller takes the last part first. If the part has one entry,
+    that entry gets its answer, and nothing is returned."""
     if len(part) > 1:
         return [part[len(part) // 2 :], part[: len(part) // 2]]
     answers += [refuse(write, error) for write in part]

@@ -2,12 +2,11 @@
 
 Each level of a path (model.places) is a row. `held` and `waiting` count the executions below it. They change only together with the headers
 of executions, so they are always equal to a recount. A lane is open if an execution waits in it, a slot is free, no rate or cool-down has
-closed it
-and its queue is not paused; the database keeps an index of open lanes, by their turn.
+closed it and its queue is not paused. The database has an index of open lanes, by their turn.
 
 Fairness is by turns. An admission moves the lane's `turn` on by one, and the lane above remembers in `clock` which turn it served last. A
 lane in which nothing waited begins at the clock of the lane above, so that it does not catch up on turns that it did not need. Siblings are
-served in the order of their turns; so a lane with a long backlog never keeps another lane waiting for more than one admission.
+served in the order of their turns, so a lane with a long backlog delays each of its siblings by about one admission.
 
 Both backends share this module. A backend reads rows and writes them.
 """
@@ -19,75 +18,29 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-import msgspec
-
-from holdfast.model.admission import Enqueue
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Change, Claimant, Execution, ExecutionStatus
 from holdfast.model.places import Level, level_of, parent_of
-from holdfast.model.queues import UNLIMITED, QueueSettings
-from holdfast.model.rates import TOKENS, Rate, RateState
+from holdfast.model.rates import RateState
 from holdfast.model.verbs import Admit, Answer
+from holdfast.store.lane_rows import LaneRow, SharedRates, rates_charged
 from holdfast.store.seam import Committed, Target
 
 ROOT: Final = ""
 """The lane above all queues: it only has a clock."""
 PAGE: Final = 32
-"""This many lanes are read with one statement."""
+"""A walk reads at most this many sibling lanes with one statement."""
 _MOST_LOOKS: Final = 2000
-"""One walk looks at no more than this many lanes from which it admits nothing."""
+"""A walk ends after it has looked at this many lanes from which it admits nothing."""
 _FEW_HEADS: Final = 8
 _MOST_HEADS: Final = 256
 """At most this many executions of a leaf are read with one statement. The first reads are smaller, because siblings take turns."""
 _LOOKS_OF_HEAD: Final = 8
-"""An execution that is closed, or refused at its admission, counts as this many of these looks."""
-_MINUTE_MS: Final = 60_000
-
-
-class LaneRow(msgspec.Struct, gc=False, kw_only=True):
-    """A lane as it was read, and as a walk changes it."""
-
-    key: str
-    held: int = 0
-    waiting: int = 0
-    at_once: int = UNLIMITED
-    closed_until: int = 0
-    paused: bool = False
-    turn: int = 0
-    clock: int = 0
-    admitted: int = 0
-    drain: float = 0.0
-    """About how many admissions there were in the last minute; older ones count less (`drained`)."""
-    drained_at: int = 0
-    function: str | None = None
-    """For a leaf: the function of its executions, and its version."""
-    version: str | None = None
-    rates: tuple[RateState, ...] = ()
-    taken: int = 0
-    """How many executions of the lane a walk has admitted."""
-    is_new: bool = False
-    is_changed: bool = False
-
-    @property
-    def is_leaf(self) -> bool:
-        """Whether executions stand in this lane itself."""
-        return self.function is not None
-
-    @property
-    def has_room(self) -> bool:
-        """Whether the lane itself would admit another execution."""
-        return self.held < self.at_once and not self.closed_until and not self.paused
-
-    def drained(self, now: int, count: int = 1) -> None:
-        """Add admissions to the drain, in which earlier ones count less and less."""
-        left = max(0.0, 1 - max(now - self.drained_at, 0) / _MINUTE_MS)
-        self.drain, self.drained_at = self.drain * left + count, max(now, self.drained_at)
-        self.admitted += count
-        self.is_changed = True
+"""An execution that turns out to be closed, or whose admission is refused, counts as this many of the looks in `_MOST_LOOKS`."""
 
 
 class Head(NamedTuple):
-    """An execution at the head of its lane."""
+    """An execution that its lane may admit next, and its estimated number of tokens."""
 
     execution: str
     units: int
@@ -101,48 +54,12 @@ class LaneReads(NamedTuple):
     count, in the order of turn and key."""
     heads: Callable[[str, int, int], Sequence[Head | None]]
     """Takes a leaf, a count, and how many executions to skip. Gives at most the count of executions, in the order in which the lane admits
-    them. None stands for an execution whose row is damaged: it waits for a person, and the executions behind it go on.
-    """
+    them. None stands for an execution whose row is damaged: it stays in the lane, and the executions behind it are admitted."""
     is_ordered: Callable[[str], bool]
     """Whether a queue is ordered by key."""
     next_of_key: Callable[[str], str | None]
-    """The leaf below a key whose head was enqueued first, whether it is open or not."""
+    """Takes an ordered key. Gives the leaf below it whose first execution was enqueued first, whether that leaf is open or not."""
     root: LaneRow
-
-
-def new_lane(key: str, settings: QueueSettings, header: Execution, asked: Enqueue, *, paused: bool) -> LaneRow:
-    """A lane that is not there yet, with the limits of its level."""
-    level = level_of(key)
-    limits = settings.at(level)
-    rates = asked.rates if level == Level.LEAF else limits.parsed_rates()
-    at_once = UNLIMITED if limits.at_once is None else limits.at_once
-    return LaneRow(
-        key=key,
-        at_once=at_once,
-        paused=paused and level == Level.QUEUE,
-        rates=tuple(rate_state(rate) for rate in rates),
-        is_new=True,
-        function=header.function if level == Level.LEAF else None,
-        version=header.version if level == Level.LEAF else None,
-    )
-
-
-def rate_state(rate: Rate) -> RateState:
-    """A rate of which nothing is used."""
-    return RateState(rate.kind, rate.step_ns, rate.burst)
-
-
-def rates_charged(lane: LaneRow, units: int, now: int) -> tuple[RateState, ...] | int:
-    """The rates of a lane after an admission, or the time at which they would allow it."""
-    after: list[RateState] = []
-    refused = 0
-    for rate in lane.rates:
-        charged = rate.charged(units if rate.kind == TOKENS else 1, now)
-        if isinstance(charged, int):
-            refused = max(refused, charged)
-        else:
-            after.append(charged)
-    return refused or tuple(after)
 
 
 class _Siblings:
@@ -163,6 +80,11 @@ class _Siblings:
                 self._last = (lane.turn, lane.key)
                 heapq.heappush(self._heap, (lane.turn, lane.key, lane))
         return self._heap[0][2] if self._heap else None
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether only one of these lanes has executions."""
+        return self._is_read and len(self._heap) == 1
 
     def count(self, most: int) -> int:
         """How many of these lanes have executions, as far as that is known; `most` if not all were read."""
@@ -215,11 +137,14 @@ class Walk:
         self._ordered: dict[str, bool] = {}
         self._unordered: set[str] = set()
         self._next_leaf: dict[str, str | None] = {}
-        """The only leaf of an ordered key that may be taken from."""
+        """By ordered key: the only leaf below it from which the next execution may be admitted."""
         self._root = reads.root
         self._looks = _MOST_LOOKS
         self._in_vain: dict[str, tuple[LaneRow, list[LaneRow]]] = {}
         self._wanted = 1
+        self._shared: SharedRates = {}
+        self._lone: list[LaneRow] | None = None
+        """The path of the last admission, if no other path has executions."""
         self.seen: dict[str, LaneRow] = {}
         """The lanes that the walk has changed or admitted from."""
 
@@ -234,13 +159,13 @@ class Walk:
             taken.append(header)
         return taken
 
-    @staticmethod
-    def committed(taken: Sequence[Execution], changes: Sequence[Change], followed: Sequence[Change], *, signalled: bool) -> Committed:
+    def committed(self, taken: Sequence[Execution], changes: Sequence[Change], followed: Sequence[Change], *, signalled: bool) -> Committed:
         """The result of an admission that is on disk: what was claimed, and everything else that it changed."""
         claimed = {header.id for header in taken}
         others = [*(change for change in changes if change.header.id not in claimed), *followed]
         told = {change.header.id: change for change in others}
-        return Committed(taken, [change.header for change in told.values()], signalled, list(told.values()))
+        closed = [lane.closed_until for lane in self.seen.values() if lane.closed_until]
+        return Committed(taken, [change.header for change in told.values()], signalled, list(told.values()), min(closed, default=None))
 
     def changed(self) -> list[LaneRow]:
         """The lanes that must be written. If the walk met too many lanes of functions that its runner does not host, those lanes give
@@ -262,7 +187,7 @@ class Walk:
         return [lane for lane in self.seen.values() if lane.is_changed]
 
     def _next(self, by: Claimant) -> Execution | None:
-        while (found := self._descended(self._root)) is not None:
+        while (found := self._found()) is not None:
             leaf = found[-1]
             heads = self._heads.get(leaf.key)
             if heads is None:
@@ -286,6 +211,16 @@ class Walk:
             if parent_of(leaf.key) in self._next_leaf:
                 leaf.waiting = 0  # the next one of an ordered key may stand in another leaf
         return None
+
+    def _found(self) -> list[LaneRow] | None:
+        """The path to the leaf whose turn it is."""
+        if self._lone is not None and all(lane.waiting > 0 and lane.has_room for lane in self._lone):
+            return self._lone
+        found, self._lone = self._descended(self._root), None
+        is_ordered = found is not None and parent_of(found[-1].key) in self._next_leaf
+        if found is not None and not is_ordered and all(self._siblings[parent_of(lane.key)].is_alone for lane in found):
+            self._lone = found
+        return found
 
     def _share(self, path: Sequence[LaneRow]) -> int:
         """How many executions of a leaf will probably be admitted if all lanes get equal shares. Never more than there is room for, and
@@ -317,7 +252,8 @@ class Walk:
         return None
 
     def _is_next(self, parent: str, leaf: str) -> bool:
-        """Whether the order of a key lets a leaf have the next slot."""
+        """Whether a leaf may admit its next execution. In an ordered queue that is only the leaf whose first execution was enqueued
+        first."""
         if parent in self._unordered:
             return True
         if parent not in self._next_leaf:
@@ -340,7 +276,7 @@ class Walk:
             if not lane.rates:
                 after.append(())
                 continue
-            charged = rates_charged(lane, units, self._now)
+            charged = rates_charged(lane, units, self._now, self._shared)
             if isinstance(charged, int):
                 lane.closed_until, lane.is_changed = charged, True
                 self.seen[lane.key] = lane
@@ -358,6 +294,7 @@ class Walk:
             lane.held += 1
             lane.taken += 1
             lane.rates = rates
+            self._shared.update(((rate.shared, rate.kind), rate) for rate in rates if rate.shared)
             self._siblings[above.key].moved()
             self.seen[lane.key] = lane
             above = lane

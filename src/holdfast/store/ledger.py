@@ -13,19 +13,19 @@ from holdfast.store.rows import Row
 
 _DIMENSIONS: Final = tuple(Dimension)
 _MOST_SAMPLES: Final = 10_000
-"""What nodes usually cost is computed from at most this many of a pipeline's newest calls, and what a worker
-usually costs from as many of its own."""
+"""`cost_samples` reads at most this many of a pipeline's newest calls, and `cost_samples_of_worker` at most this many of a worker's."""
 _NEVER: Final = 2**40
 _CUT_OFF: Final = frozenset({ExecutionStatus.STOPPED, ExecutionStatus.TIMED_OUT, ExecutionStatus.FAILED})
-"""The statuses after which no receipt of an open call can be written any more. SUCCEEDED is not among them, because a run that succeeds has
-closed its calls itself."""
+"""After these statuses the execution cannot write how its open calls ended. SUCCEEDED is not among them, because a run that succeeds has
+ended its calls itself."""
 
 
 class LedgerReads(Reads):
-    """The part of a store that answers questions about the ledger."""
+    """The part of a store that reads the ledger."""
 
     def cost(self, wanted: CostFilter) -> Sequence[CostSum]:
-        """Sums by group and state."""
+        """Sums by group and state. If `wanted.run` is given, they are made from the entries of that run and of the runs below it, else from
+        the daily sums."""
         asked: dict[str, object] = {f"by_{name.value}": name in wanted.by for name in _DIMENSIONS}
         asked |= {"tenant": self._asked(wanted.tenant), "limit": wanted.limit}
         if wanted.run is not None:
@@ -40,16 +40,16 @@ class LedgerReads(Reads):
         return [_sum_from(row, places) for row in found]
 
     def ledger(self, run: str, limit: int = 10_000) -> Sequence[LedgerEntry]:
-        """The entries of one run."""
+        """At most `limit` entries of one run, in the order in which they were written."""
         return [_entry_from(row) for row in self._read("ledger", {"run": self._text(run), "limit": limit})]
 
     def cost_samples(self, pipeline: str, tenant: str | None = None) -> Sequence[CostSample]:
-        """What runs spent for each node of a pipeline."""
+        """What each run spent for a node of a pipeline, computed from the pipeline's newest calls."""
         asked = {"pipeline": self._text(pipeline), "tenant": self._asked(tenant), "limit": _MOST_SAMPLES}
         return [CostSample(*row) for row in self._read("cost_samples", asked)]
 
     def cost_samples_of_worker(self, worker: str, tenant: str | None = None) -> Sequence[CostSample]:
-        """What each run of a worker spent that no pipeline asked for."""
+        """What each run of a worker spent, computed from the newest calls of runs that no pipeline asked for."""
         asked = {"worker": self._text(worker), "tenant": self._asked(tenant), "limit": _MOST_SAMPLES}
         return [CostSample(*row) for row in self._read("cost_samples_of_worker", asked)]
 
@@ -68,12 +68,12 @@ def entries_of(changes: Iterable[Change]) -> list[LedgerEntry]:
 
 
 def cut_off(changes: Iterable[Change]) -> dict[str, int]:
-    """The executions that a batch closes and that may have open calls, each with the time of its end."""
+    """The executions that a batch closes while they may have open calls, by id, each with the time of its end in milliseconds."""
     return {change.header.id: change.header.ended_at or 0 for change in changes if change.header.status in _CUT_OFF}
 
 
 def lost_calls(open_calls: Iterable[Row], ended: Mapping[str, int]) -> list[LedgerEntry]:
-    """The entries that end the open calls of executions that are closed."""
+    """The entries that end these open calls. `ended` has the time at which the execution of each call ended."""
     begun = map(_entry_from, open_calls)
     return [lost(one, ended[one.run]) for one in begun]
 
@@ -86,7 +86,8 @@ def entry_row(entry: LedgerEntry) -> Row:
 
 
 def day_rows(entries: Iterable[LedgerEntry]) -> list[Row]:
-    """What entries add to the daily sums, one row for each sum, in the order of their keys."""
+    """The rows that entries add to the daily sums: one row for each sum, in the order of their keys, so that all processes lock the sums in
+    the same order."""
     sums: dict[Row, Row] = {}
     for entry in entries:
         who = (entry.day, entry.tenant, entry.pipeline, entry.node, entry.worker, entry.model, entry.state.value, entry.expires_at)

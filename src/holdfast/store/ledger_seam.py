@@ -9,20 +9,22 @@ from holdfast.model.ledger import CostFilter, CostSample, CostSum, LedgerEntry
 
 
 class LedgerStore(Protocol):
-    """The ledger (model.ledger). Entries travel with the writes that they belong to (`Change.ledger`); `expire` removes old ones."""
+    """The ledger (model.ledger). An entry is written together with the write that it belongs to (`Change.ledger`); `expire` removes entries
+    whose time is over."""
 
     def cost(self, wanted: CostFilter) -> Sequence[CostSum]:
-        """Sums by group and state. With a run they come from its entries, else from the daily sums."""
+        """Sums by group and state. If `wanted.run` is given, they are made from the entries of that run and of the runs below it, else from
+        the daily sums."""
         ...
 
     def ledger(self, run: str, limit: int = 10_000) -> Sequence[LedgerEntry]:
-        """The entries of one run, in the order in which they were written."""
+        """At most `limit` entries of one run, in the order in which they were written."""
         ...
 
     def cost_samples(self, pipeline: str, tenant: str | None = None) -> Sequence[CostSample]:
-        """What runs spent for each node of a pipeline, by its newest calls."""
+        """What each run spent for a node of a pipeline, computed from the pipeline's newest calls."""
         ...
 
     def cost_samples_of_worker(self, worker: str, tenant: str | None = None) -> Sequence[CostSample]:
-        """What each run of a worker spent that no pipeline asked for, by the newest calls of such runs."""
+        """What each run of a worker spent, computed from the newest calls of runs that no pipeline asked for."""
         ...

@@ -1,4 +1,5 @@
-"""The SQL of a list: the statement that answers a filter by an index, put together from the lines of `list` in queries.sql.
+"""The SQL of a list: the statement that finds the executions of a filter by an index. It is put together from the lines of `list` in
+queries.sql.
 
 A line of `list` is kept if the filter gives a value for each parameter of that line.
 """
@@ -16,15 +17,15 @@ _FORMERLY: Final = {"name": "former_name", "function": "former_function"}
 
 
 class Dialect(NamedTuple):
-    """What differs between two databases in the SQL of a list."""
+    """What differs between SQLite and Postgres in the SQL of a list."""
 
     parameter: str
     """How a statement names a parameter, with `{}` for the name."""
     array: Callable[[list[str]], object]
-    """How a list of texts is given as one parameter."""
+    """Makes one parameter from a list of texts."""
     ordered_parts: bool
-    """Whether each part of a merged list stands in parentheses and is ordered and limited by itself, so that the database reads one page of
-    each part."""
+    """Whether each part of a UNION is written in parentheses with its own ORDER BY and LIMIT, so that the database reads one page of each
+    part."""
 
 
 class ListQuery:
@@ -37,9 +38,9 @@ class ListQuery:
     def of(self, wanted: Filter) -> tuple[str, dict[str, object]]:
         """The statement and its parameters.
 
-        A name or a parent leaves few rows, of any status; executions that had a name before are in an index of their own. Without a name
-        and a parent, statuses other than SUCCEEDED are looked up one by one: each is an ordered range of its index, and the database
-        merges the ranges without reading more than the page.
+        If the filter has a name or a parent, few rows are left, and the status is compared in each of them; executions that had the name
+        before are found by another index. Without a name and a parent, statuses other than SUCCEEDED are looked up one by one: each is an
+        ordered range of its index, and the database merges the ranges without reading more than the page.
         """
         asked: dict[str, object] = {
             "function": wanted.function,

@@ -1,4 +1,5 @@
-"""Maintenance: what an operator does with a store: migrate, check, measure, back up, restore. Each backend does it in its own way."""
+"""Maintenance: what an operator does with a store: look, migrate, check, measure, back up, restore. Each backend implements
+`Maintenance`."""
 
 from __future__ import annotations
 
@@ -7,17 +8,17 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from holdfast.model.clock import Clock
-from holdfast.store.migrating import MigrationStep, Numbers
+from holdfast.store.schema_migrations import MigrationStep, Numbers
 
 
 class Migrated(NamedTuple):
-    """What a migration did."""
+    """What a migration did: the schema numbers before it and after it, and the half-steps that it applied."""
 
     before: Numbers
     now: Numbers
     steps: Sequence[MigrationStep]
     waiting: Sequence[MigrationStep]
-    """After-halves that are not applied yet. An operator applies them when no older code runs any more."""
+    """After-halves that are not applied yet. An operator applies them when no process of older code runs any more."""
 
 
 class Finding(NamedTuple):
@@ -26,7 +27,7 @@ class Finding(NamedTuple):
     name: str
     """The name of the check that found it; names are stable."""
     where: str
-    """An execution's id, or the name of the table or page."""
+    """An execution's id, or what else the finding is about, such as `lane emails`, `day 20410`, the name of a table, or `pages`."""
     wrong: str
 
 
@@ -35,21 +36,21 @@ class CheckReport(NamedTuple):
 
     numbers: Numbers
     behind: bool
-    """Whether the schema is that of an older release."""
+    """Whether the schema is older than the newest one that this code knows."""
     findings: Sequence[Finding]
 
 
 class Table(NamedTuple):
-    """A table with its indexes."""
+    """A table: its rows, and its bytes together with those of its indexes."""
 
     name: str
     rows: int
     bytes: int | None
-    """None if the database does not tell."""
+    """None if the database does not tell the size."""
 
 
 class Removable(NamedTuple):
-    """Executions that are over, and the bytes of their payloads."""
+    """A number of closed executions, and the bytes of their payloads."""
 
     executions: int
     bytes: int
@@ -61,52 +62,58 @@ class Sizes(NamedTuple):
     tables: Sequence[Table]
     bytes: int
     log: int | None
-    """The write-ahead log beside the file."""
+    """The bytes of the write-ahead log beside the SQLite file; None for Postgres."""
     free: int | None
-    """Free bytes inside the file, which the next writes use."""
+    """Free bytes inside the SQLite file, which the next writes use; None for Postgres."""
     over: Removable
-    """What retention removes by itself as soon as a runner has time."""
+    """Closed executions whose retention time is over. Runners remove them, a few at a time."""
     kept: Removable
-    """What retention removes later."""
+    """Closed executions whose retention time is not over yet."""
 
 
-class StoreLook(NamedTuple):
-    """The result of a quick look at a store."""
+class StoreReport(NamedTuple):
+    """What `Maintenance.look` found."""
 
     numbers: Numbers
     newest: int
     """The newest schema version that this code knows."""
     behind: bool
-    """Whether the schema is that of an older release."""
+    """Whether the schema is older than the newest one that this code knows."""
     bytes: int
     ahead_ms: int | None
-    """How far the database's clock is ahead of this machine's. None if the store has no clock of its own."""
+    """How many milliseconds the database's clock is ahead of this machine's clock; negative if it is behind. None for SQLite, which uses
+    the machine's clock."""
 
 
 class Maintenance(Protocol):
     """The commands of an operator on one store."""
 
-    def look(self, machine: Clock) -> StoreLook:
-        """Open the store and read its version numbers. A large store takes no longer than a small one, and nothing is changed or
-        migrated."""
+    def look(self, machine: Clock) -> StoreReport:
+        """Open the store, and read its version numbers and its size. Nothing is changed or migrated. It takes no longer for a large store
+        than for a small one."""
         ...
 
     def migrate(self, *, after: bool) -> Migrated:
-        """Apply the pending before-halves of steps; with `after`, the pending after-halves."""
+        """Apply the before-halves of steps that are not applied yet; if `after` is True, the after-halves instead. SQLite always applies
+        both."""
         ...
 
     def check(self, *, quick: bool) -> CheckReport:
-        """Look for damage, at one moment, while other processes write; nothing is changed. A quick check leaves out the slowest checks."""
+        """Look for damage, in the state of one moment, while other processes may write. Nothing is changed. A quick check of SQLite leaves
+        out the slowest test of its pages; for Postgres, `quick` makes no difference."""
         ...
 
     def size(self, now: int) -> Sizes:
-        """How large it is, and what retention can remove."""
+        """How large the store is, and how much of it retention can remove."""
         ...
 
     def backup(self, target: Path, *, replace: bool) -> None:
-        """Copy the store, as it is at one moment, into a file that only its owner can read, while other processes write."""
+        """Copy the store, in the state of one moment, into a file that only its owner can read, while other processes may write. Refuses to
+        replace an existing file, unless `replace` is True. For Postgres it raises InvalidParameter with the command of Postgres's own
+        tool."""
         ...
 
     def restore(self, source: Path) -> Path | None:
-        """Put a copy in the store's place, while no process has the store open. Returns the path at which the replaced store is kept."""
+        """Replace the store by a copy. No process may have the store open. Returns the path at which the replaced store is kept; None if
+        there was none. For Postgres it raises InvalidParameter with the command of Postgres's own tool."""
         ...

@@ -38,13 +38,14 @@ class OutboxReads(Reads):
     """The part of a store that reads signals."""
 
     def signals(self, subscriber: str, runner: str, after: int, limit: int) -> Sequence[StatusSignal] | None:
-        """The next signals, for the runner that delivers them."""
+        """At most `limit` signals after the number `after`, in order. None if this runner is not the one that delivers to the
+        subscriber."""
         return self.kept_signals(after, limit) if self._read("is_holder", (subscriber, runner)) else None
 
     def kept_signals(self, after: int, limit: int) -> Sequence[StatusSignal]:
-        """Signals that are still in the table, delivered or not."""
+        """At most `limit` signals after the number `after` that the store still has, in order. A damaged row is left out."""
         readable: list[StatusSignal] = []
-        while len(readable) < limit:  # a second round only if a row is damaged
+        while len(readable) < limit:  # there is a second round only if a row was damaged
             room = limit - len(readable)
             found = self._read("signals", (after, room))
             readable += [signal for row in found if (signal := _signal_from(row)) is not None]
@@ -54,7 +55,8 @@ class OutboxReads(Reads):
         return readable
 
     def _may_deliver(self, subscriber: str, runner: str) -> bool:
-        """Whether no other runner delivers to this subscriber. A runner that only waits for a delivery reads this and writes nothing."""
+        """Whether the subscriber exists and no other runner delivers to it. A runner that waits for its turn to deliver asks this, so that
+        it writes nothing in vain."""
         holder = self._read("delivery", (subscriber,))
         return bool(holder) and holder[0][0] in (None, runner)
 
@@ -63,7 +65,7 @@ def _signal_from(row: rows.Row) -> StatusSignal | None:
     """The signal of a row; None for a damaged row, so that the signals after it are still delivered."""
     number, execution, function, version, name, status, started_at, ended_at, quarantine, quarantined_at = row
     if status not in _STATUSES or quarantine not in _REASONS:
-        log.error("signal %s of execution %s is damaged and is passed over: its status is none", number, execution)
+        log.error("signal %s of execution %s is damaged and is left out: its status or quarantine is unknown", number, execution)
         return None
     return StatusSignal(
         number=number,

@@ -21,11 +21,13 @@ log = logging.getLogger("holdfast.store")
 _ID: Final = 1
 _MOST_TOLD: Final = 1_000
 _told: set[object] = set()
-"""Damaged rows that this process has logged: a list is read many times, and each damaged row is logged once."""
+"""The ids and names of damaged rows that this process has logged. A list is read many times, and each damaged row is logged only once;
+after 1,000 rows no further ones are logged."""
 
 
 def readable_page(wanted: Filter, ask: Callable[[Filter], Sequence[rows.Row]]) -> list[Execution]:
-    """The executions of a page. The next execution takes the place of a damaged one, so a page that is not full is always the last page."""
+    """The executions of a page, without damaged rows. In place of a damaged row the next execution is read, so a page with fewer executions
+    than `wanted.limit` is the last one (except if the id of its last row is damaged)."""
     found: list[Execution] = []
     while len(found) < wanted.limit:
         room = wanted.limit - len(found)
@@ -43,7 +45,7 @@ def readable_page(wanted: Filter, ask: Callable[[Filter], Sequence[rows.Row]]) -
 
 
 def readable_execution(row: rows.Row) -> Execution | None:
-    """The execution of a row; None if the row is damaged."""
+    """The execution of a row. None if the row is damaged, which is logged."""
     try:
         return _execution(row)
     except RowDamaged as damaged:
@@ -53,7 +55,7 @@ def readable_execution(row: rows.Row) -> Execution | None:
 
 def _execution(row: rows.Row) -> Execution:
     if bytes in map(type, row):  # a text that could not be decoded
-        raise RowDamaged("A row of the store is damaged: one of its texts cannot be decoded.")
+        raise RowDamaged("A row of the store is damaged: one of its values is not a valid text.")
     return rows.execution_from(row)
 
 
@@ -64,7 +66,7 @@ def _tell(execution: object, damaged: RowDamaged) -> None:
 
 
 def readable_schedules(found: Sequence[rows.Row], codec: PayloadCodec | None) -> list[ScheduleState]:
-    """The schedules that can be read."""
+    """The schedules that can be read. The others are left out and logged."""
     states = []
     for row in found:
         try:
@@ -77,10 +79,10 @@ def readable_schedules(found: Sequence[rows.Row], codec: PayloadCodec | None) ->
 
 
 def readable_credentials(found: Sequence[rows.Row]) -> list[Credential]:
-    """The credentials that can be read. A damaged one admits no caller, and the others stay valid.
+    """The credentials that can be read. A damaged credential is left out and logged, so no caller can use it.
 
-    It is an error if none can be read. A server without credentials serves every caller on its machine, so a store whose credentials
-    are all damaged must not look like a store without any.
+    Raises RowDamaged if there are credentials and none can be read: a server without credentials serves every caller on its machine, so a
+    store with only damaged credentials must not look like a store without any.
     """
     made: list[Credential] = []
     trouble: RowDamaged | None = None
@@ -89,7 +91,7 @@ def readable_credentials(found: Sequence[rows.Row]) -> list[Credential]:
             made.append(rows.credential_from(row))
         except RowDamaged as damaged:
             trouble = damaged
-            log.error("credential %r cannot be read, and admits no caller; make it anew", row[0])
+            log.error("credential %r cannot be read, so no caller can use it; create it again", row[0])
     if trouble is not None and not made:
         raise trouble
     return made

@@ -1,4 +1,4 @@
-"""Queues and lanes as callers see them, as of the last commit. Both backends ask the same named questions (queries.sql)."""
+"""Queues and lanes as callers see them, as of the last commit. Both backends have the same named queries (queries.sql)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Final
 from holdfast.model.codec import loads
 from holdfast.model.execution import Execution
 from holdfast.model.places import level_of, tenant_lane
-from holdfast.model.queues import UNLIMITED, LaneStanding, Mode, QueueRow, QueueStanding
+from holdfast.model.queues import UNLIMITED, LaneState, Mode, QueueRow, QueueState
 from holdfast.model.rates import RateState
 from holdfast.store import rows
-from holdfast.store.lanes import LaneRow
+from holdfast.store.lane_rows import LaneRow
 from holdfast.store.reads import Reads
 from holdfast.store.seam import Target
 
@@ -42,30 +42,37 @@ def lane_from(row: rows.Row, rates: Sequence[rows.Row] = ()) -> LaneRow:
         drained_at=drained_at,
         function=function,
         version=version,
-        rates=tuple(RateState(*rate) for rate in rates),
+        rates=tuple(rate_from(rate, key) for rate in rates),
     )
+
+
+def rate_from(row: rows.Row, lane: str = "") -> RateState:
+    """A rate from its row. It is shared if it is kept under another key than that of the lane."""
+    kept_under, kind, step_ns, burst, tat_ns = row
+    return RateState(kind, step_ns, burst, tat_ns, "" if kept_under == lane else kept_under)
 
 
 class QueueReads(Reads):
     """The part of a store that reads queues."""
 
     def queue(self, name: str) -> QueueRow | None:
-        """A queue by its name."""
+        """The queue of this name; None if the store does not know it."""
         found = self._read("queue", (self._text(name),))
         return queue_from(found[0]) if found else None
 
     def queues(self) -> Sequence[QueueRow]:
-        """All queues, by name."""
+        """All queues, in the order of their names."""
         return [queue_from(row) for row in self._read("queues")]
 
-    def standing(self, queue: str, now: int, tenant: str | None = None) -> QueueStanding:
-        """The counts of a queue. Parked and delayed executions are counted from their rows; the other numbers are in the lane."""
-        name, asked = "standing", {"queue": self._text(queue)}
+    def queue_state(self, queue: str, now: int, tenant: str | None = None) -> QueueState:
+        """The counts of a queue, or of a tenant in it. Delayed and parked executions, and the time of the longest wait, are read from
+        executions; the other numbers are those of the lane of the queue, or of the tenant."""
+        name, asked = "queue_state", {"queue": self._text(queue)}
         if tenant is not None:
-            name, asked = "standing_of", {**asked, "tenant": self._text(tenant), "lane": tenant_lane(queue, tenant)}
+            name, asked = "queue_state_of", {**asked, "tenant": self._text(tenant), "lane": tenant_lane(queue, tenant)}
         ((waiting, delayed, held, oldest, parked, admitted, drain, drained_at, money),) = self._read(name, asked)
         fresh = max(0.0, 1 - max(now - drained_at, 0) / _MINUTE_MS)
-        return QueueStanding(
+        return QueueState(
             waiting=waiting,
             delayed=delayed,
             held=held,
@@ -76,11 +83,11 @@ class QueueReads(Reads):
             money=money,
         )
 
-    def lanes(self, queue: str, beyond: str = "", limit: int = 100) -> Sequence[LaneStanding]:
-        """The lanes of a queue, by key."""
+    def lanes(self, queue: str, beyond: str = "", limit: int = 100) -> Sequence[LaneState]:
+        """At most `limit` lanes of a queue, in the order of their keys: those whose key is larger than `beyond`."""
         found = self._read("lanes", (self._text(queue), self._text(beyond), limit))
         return [
-            LaneStanding(
+            LaneState(
                 key=key,
                 level=level_of(key),
                 waiting=waiting,
@@ -92,7 +99,7 @@ class QueueReads(Reads):
         ]
 
     def ahead(self, header: Execution, most: int = 10_000) -> int:
-        """How many executions stand before this one in its lane."""
+        """How many executions wait before this one in its leaf lane, counted up to `most`. 0 if this execution was not enqueued."""
         place = header.place
         if place is None:
             return 0
@@ -101,10 +108,11 @@ class QueueReads(Reads):
 
     @abstractmethod
     def has_open_lane(self, targets: Sequence[Target], now: int) -> bool:
-        """Whether a lane is open, or one whose time has come may be opened."""
+        """Whether `admit` may find an execution of these functions. If this returns False, `admit` would find none."""
 
     def parked(self, queue: str | None, beyond: str = "", limit: int = 100, tenant: str | None = None) -> Sequence[Execution]:
-        """Parked executions, oldest first."""
+        """At most `limit` parked executions, oldest first: those whose id is larger than `beyond`. If `queue` or `tenant` is None, those of
+        all queues or tenants."""
         name = "parked" if queue is None else "parked_in"
         asked = {"queue": queue, "beyond": self._text(beyond), "limit": limit, "tenant": None if tenant is None else self._text(tenant)}
         if queue is None:

@@ -1,6 +1,5 @@
-"""What a store answers outside a batch, as of the last commit. Both backends ask the same named questions (queries.sql) and differ in
-how a question is asked.
-"""
+"""What a store answers outside a batch, as of the last commit. Both backends have the same named queries (queries.sql); each backend runs
+them on its own database."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ Parameters = Sequence[object] | Mapping[str, object]
 
 
 class Reads(ABC):
-    """The reading half of a store."""
+    """The reading half of a store. A backend implements the abstract methods."""
 
     _codec: PayloadCodec | None
     _lists: ListQuery
@@ -33,15 +32,15 @@ class Reads(ABC):
 
     @abstractmethod
     def _read(self, name: str, parameters: Parameters = ()) -> list[rows.Row]:
-        """The answer to a question of queries.sql."""
+        """Run the query of this name in queries.sql, and return its rows."""
 
     @abstractmethod
     def _text(self, asked: str) -> str:
-        """A text to look for, as the database takes it."""
+        """A text to search for, without characters that the database refuses."""
 
     @abstractmethod
     def _array(self, values: Sequence[object]) -> object:
-        """Many values as one parameter."""
+        """Many values as one parameter of a query."""
 
     @abstractmethod
     def _page(self, wanted: Filter) -> Sequence[rows.Row]:
@@ -49,10 +48,10 @@ class Reads(ABC):
 
     @abstractmethod
     def _event_rows(self, execution: str, after: int, limit: int) -> Sequence[rows.Row]:
-        """The events of an execution after a number."""
+        """The rows of an execution's events whose number is larger than `after`, in order; at most `limit`."""
 
     def _stored(self, payload: str | None) -> str | None:
-        """A payload as it was given to the database."""
+        """A payload as the store gave it to the database, made from what the database returns."""
         return payload
 
     def _operations(self, found: Sequence[rows.Row], execution: str) -> list[Operation]:
@@ -62,7 +61,7 @@ class Reads(ABC):
         return HistoryEntry(*rows.event_from(row, operations, execution, self._codec))
 
     def suspect(self, targets: Sequence[Target], now: int) -> str | None:
-        """A ready execution that a runner must claim alone."""
+        """The id of a ready execution under which two or more runners in a row have died; None if there is none."""
         only = only_of(targets)
         hosted = self._target_keys(targets)
         asked = {"now": now, "targets": hosted}
@@ -70,40 +69,41 @@ class Reads(ABC):
         return found[0][0] if found else None
 
     def due(self, now: int, limit: int) -> Sequence[str]:
-        """Executions that may have a timer due."""
+        """The ids of at most `limit` executions whose next timer may be due."""
         return [row[0] for row in self._read("due", (now, limit))]
 
     def held(self, runner: str) -> frozenset[str]:
-        """The executions whose live invocation is this runner's."""
+        """The ids of executions that have a live invocation of this runner."""
         return frozenset(row[0] for row in self._read("held", (runner,)))
 
     def find(self, execution: str) -> Execution | None:
-        """An execution by id."""
+        """The execution with this id; None if there is none."""
         found = self._read("header", (self._text(execution),))
         return rows.execution_from(found[0]) if found else None
 
     def find_named(self, function: str, name: str) -> Execution | None:
-        """An execution by function and name."""
+        """The execution of this function that has the name now; None if there is none."""
         found = self._read("named", (self._text(function), self._text(name)))
         return rows.execution_from(found[0]) if found else None
 
     def input(self, execution: str) -> str | None:
-        """The payload that the execution was started with."""
+        """The payload with which the execution was started; None if there is no such execution."""
         return self._payload(execution, 1)
 
     def inputs(self, executions: Sequence[str]) -> Mapping[str, str]:
-        """The payloads that many executions were started with."""
+        """The payloads with which these executions were started, by id. An execution that does not exist, or whose input cannot be read, is
+        left out."""
         return self._inputs_from(self._read("inputs", (self._array(executions),)))
 
     def _inputs_from(self, read: Iterable[rows.Row]) -> Mapping[str, str]:
         found: dict[str, str] = {}
         for execution, stored in read:
-            with suppress(HoldfastError):  # the invocation that needs it reads it alone, and fails alone
+            with suppress(HoldfastError):  # an input that cannot be read: its own invocation reads it again, and gets the error
                 found[execution] = rows.payload_from(self._stored(stored), execution, 1, self._codec) or ""
         return found
 
     def result(self, execution: Execution) -> str | None:
-        """The payload that the execution ended with."""
+        """The payload with which the execution ended: a result, or the JSON of an error. None if it has not ended."""
         return None if execution.result_event is None else self._payload(execution.id, execution.result_event)
 
     def _payload(self, execution: str, number: int) -> str | None:
@@ -111,7 +111,7 @@ class Reads(ABC):
         return rows.payload_from(self._stored(found[0][0]), execution, number, self._codec) if found else None
 
     def graph(self, graph: str) -> str | None:
-        """The text of a graph."""
+        """The text of the graph with this id. None if there is none."""
         return self._graph_from(self._read("graph", (self._text(graph),)), graph)
 
     def _graph_from(self, found: Sequence[rows.Row], graph: str) -> str | None:
@@ -119,11 +119,11 @@ class Reads(ABC):
         return None if stored is None else rows.graph_from(stored, graph, self._codec)
 
     def contexts(self, execution: str) -> Sequence[Operation]:
-        """The contexts of an execution in the order they began, without their results."""
+        """The execution's operations of type CONTEXT, in the order they began, without their results."""
         return self._operations(self._read("contexts", (self._text(execution),)), execution)
 
     def history(self, execution: str, after: int = 0, limit: int = 1000) -> Sequence[HistoryEntry]:
-        """The events of an execution in order, each with its operation."""
+        """The execution's events whose number is larger than `after`, in order, each with the operation that it is about."""
         found = self._event_rows(execution, after, limit)
         places = self._array(sorted({row[3] for row in found if row[3] is not None}))
         asked = self._read("operations_at", (self._text(execution), places))
@@ -131,48 +131,50 @@ class Reads(ABC):
         return [self._line(row, operations, execution) for row in found]
 
     def undecided(self, beyond: str, limit: int, tenant: str | None = None) -> Sequence[str]:
-        """The executions that wait for a person's decision."""
+        """The ids of executions that wait for a person's decision, oldest first: those larger than the id `beyond`."""
         return [row[0] for row in self._read("undecided", (beyond, tenant, limit))]
 
     def list(self, wanted: Filter) -> Sequence[Execution]:
-        """Executions by filter, one page."""
+        """One page of the executions that match a filter. A damaged row is left out."""
         return readable_page(wanted, self._page)
 
     @cached_property
     def unmarked(self) -> str:
-        """The id of the last execution that was written before the store marked runs. It never changes."""
+        """The id of the last execution that was written before the store began to mark runs of workers; empty if there is none. It never
+        changes."""
         ((found,),) = self._read("unmarked")
         return str(found)
 
     def hosted(self, function: str) -> Sequence[Hosted]:
-        """The versions of a function that some runner has hosted."""
+        """Every version of a function that a process has ever published; empty if there is none."""
         return [Hosted(function, row[0], Terms(*row[1:5]), Kind(row[5])) for row in self._read("hosted", (self._text(function),))]
 
     def _taken(self, only: Only | None) -> dict[str, object]:
-        """The queues and the tenants that a runner takes, as parameters; None for all."""
+        """The parameters of a query for the queues and the tenants from which a runner takes executions; None stands for all."""
         queues, tenants = (only.queues, only.tenants) if only is not None else ((), ())
         return {"queues": self._array(sorted(queues)) if queues else None, "tenants": self._array(sorted(tenants)) if tenants else None}
 
     def schedule(self, name: str) -> ScheduleState | None:
-        """The schedule of this name."""
+        """The schedule of this name; None if there is none."""
         found = self._read("schedule", (self._text(name),))
         return rows.schedule_from(found[0], self._codec) if found else None
 
     def schedules(self, beyond: str, limit: int, tenant: str | None = None) -> Sequence[ScheduleState]:
-        """Schedules in the order of their names; one that is damaged is left out."""
+        """At most `limit` schedules in the order of their names: those after the name `beyond`. A schedule that cannot be read is left
+        out."""
         asked = (self._text(beyond), None if tenant is None else self._text(tenant), limit)
         return readable_schedules(self._read("schedules", asked), self._codec)
 
     def due_schedules(self, functions: Sequence[str], now: int, limit: int, only: Only | None = None) -> Sequence[str]:
-        """The schedules that a runner must look at now."""
+        """The names of schedules of these functions that a runner must look at now, the longest due first."""
         return [row[0] for row in self._read("due_schedules", {**self._scheduled(functions, only), "now": now, "limit": limit})]
 
     def waiting_schedules(self, functions: Sequence[str], limit: int, only: Only | None = None) -> Sequence[str]:
-        """The schedules with an occurrence that waits for the end of an execution."""
+        """The names of schedules of these functions with an occurrence that waits for the end of an execution."""
         return [row[0] for row in self._read("waiting_schedules", {**self._scheduled(functions, only), "limit": limit})]
 
     def next_schedule(self, functions: Sequence[str], only: Only | None = None) -> int | None:
-        """When the next schedule is due."""
+        """When the next schedule of these functions is due; None if none will be."""
         ((at,),) = self._read("next_schedule", self._scheduled(functions, only))
         return None if at is None else int(at)
 
@@ -187,5 +189,5 @@ class Reads(ABC):
 
 
 def only_of(targets: Sequence[Target]) -> Only | None:
-    """What the runner of these targets takes; None for everything."""
+    """Which executions of these functions the runner takes; None if it takes all. All targets of a runner have the same value."""
     return targets[0].only if targets else None

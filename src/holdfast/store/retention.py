@@ -1,6 +1,7 @@
-"""What expired executions leave behind, removed a few rows at a time inside one short transaction.
+"""Removes what expired executions leave behind, a few rows at a time inside one short transaction.
 
-A graph goes last, with the key of an execution that named it: a crash before that leaves the key, and the next call looks again.
+A graph is removed last, together with the key (table `expired`) of an execution that named it. After a crash before that, the key is still
+there, and the next call removes both.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Final
 
+from holdfast.model.places import Level, level_of, shared_rate_of
 from holdfast.store.reads import Parameters
 from holdfast.store.rows import Row
 
@@ -16,26 +18,32 @@ MAX_BYTES: Final = 4 * 1024 * 1024
 """One transaction removes about this many bytes of payload. A database reads what it removes, so a few large rows take as long as many
 small ones."""
 IDLE_MS: Final = 3_600_000
-"""A lane is removed, or checked again, after it has been empty for this long."""
+"""In milliseconds: a lane that is empty, and has admitted nothing for this long, is removed, or checked again after the same time."""
+
+
+def shared_rates(lanes: Iterable[str]) -> list[str]:
+    """The keys of the rates that leaf lanes among these may share with others."""
+    return sorted({shared_rate_of(lane) for lane in lanes if level_of(lane) == Level.LEAF})
 
 
 class Leftovers(ABC):
-    """Removes the events and operations of executions whose header is gone, oldest key first."""
+    """Removes the events and operations of executions whose header was removed, smallest key first."""
 
     @abstractmethod
     def _rows_inside(self, name: str, parameters: Parameters = ()) -> Iterable[Row]:
-        """The answer to a question, inside the transaction that removes."""
+        """Run the query of this name inside the transaction that removes, and return its rows."""
 
     @abstractmethod
     def _removed(self, name: str, parameters: Parameters) -> int:
-        """How many rows a statement removed, inside the transaction that removes."""
+        """Run the statement of this name inside the transaction that removes. Returns how many rows it removed or changed."""
 
     @abstractmethod
     def _remove_graph(self, graph: str) -> bool:
-        """Remove a graph that no execution names. Returns False if a writer is about to name it, so that a later call must look again."""
+        """Remove a graph, if no execution names it. Returns False if a writer may be about to name it, so that a later call must try
+        again."""
 
     def _remove_leftovers(self, room: int) -> int:
-        """Remove up to `room` rows. Returns how many more may be removed."""
+        """Remove at most `room` rows. Returns how many more rows this transaction may remove; 0 also if it has removed enough bytes."""
         space = MAX_BYTES
         while room > 0 and space > 0:
             found = next(iter(self._rows_inside("expired")), None)
@@ -53,7 +61,8 @@ class Leftovers(ABC):
         return room if space > 0 else 0
 
     def _remove_events(self, key: int, room: int, space: int) -> tuple[int, int]:
-        """Remove the first events that fit, at least one. Returns how many, and how many bytes may still be removed."""
+        """Remove the first events of an execution, as far as rows and bytes allow, but at least one if there is one. Returns how many were
+        removed, and how many bytes may still be removed."""
         count = last = 0
         for number, size in self._rows_inside("expired_events", (key, room)):
             count, last, space = count + 1, number, space - size

@@ -1,6 +1,6 @@
-"""Rows and values: the only place that knows the order of columns.
+"""Rows and values: the only module that knows the order of columns.
 
-sqlite3 is fastest with exact `str` and `int`, so enums and booleans are taken apart before they are bound.
+sqlite3 is fastest with plain `str` and `int`, so enums and booleans are converted to these.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 import msgspec
 
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.audit import Note, Noted, NoteFilter, NoteKind
 from holdfast.model.codec import dumps, failure_from, loads, payload_hash
 from holdfast.model.credentials import Credential, CredentialKind, Role
@@ -51,8 +51,8 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "session": ("id", "credential", "csrf", "made_at", "seen_at", "expires_at"),
     "view": ("owner", "name", "query", "made_at"),
 }
-"""The columns of a row, in the order in which the functions below read and make it. The statements of both backends name them, so that code
-can go on working with a table to which a later release has added a column."""
+"""The columns of a row, in the order in which the functions below read and make it. The statements of both backends name their columns, so
+this code still works with a table to which a later release has added a column."""
 
 _LISTED: Final = re.compile(r"\{(?:(\w+)\.)?(" + "|".join(COLUMNS) + r")\}")
 
@@ -62,7 +62,8 @@ _EVENTS = {member.value: member for member in EventType}
 
 
 def with_columns(statement: str) -> str:
-    """A statement in which `{execution}` stands for the names of an execution's columns, and `{x.execution}` for those of the table x."""
+    """The statement, in which `{execution}` is replaced by the names of an execution's columns, and `{x.execution}` by the same names with
+    the table alias x. The other keys of COLUMNS work in the same way."""
 
     def names(found: re.Match[str]) -> str:
         table = f"{found[1]}." if found[1] else ""
@@ -72,7 +73,7 @@ def with_columns(statement: str) -> str:
 
 
 def _undamaged(read: Callable[P, T]) -> Callable[P, T]:
-    """Turns errors of reading a row into an error that says that the row is damaged: no version of Holdfast writes such a row."""
+    """Decorates a function that reads a row: it raises RowDamaged if the row has a value that no version of Holdfast writes."""
 
     @wraps(read)
     def reading(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -258,7 +259,7 @@ def operation_row(key: int, op: Operation) -> Row:
 
 @_undamaged
 def operation_from(row: Row, execution: str, seal: Seal, codec: PayloadCodec | None) -> Operation:
-    """The operation of a row that was joined with its payload's event."""
+    """The operation of a row that was joined with the event that has its payload."""
     kind = _TYPES[row[2]]
     payload, event = row[17], row[18]
     if codec is not None:
@@ -297,7 +298,7 @@ def event_row(key: int, event: Event, place: int | None, execution: str, codec: 
 
 @_undamaged
 def event_from(row: Row, operations: Mapping[int, Operation], execution: str, codec: PayloadCodec | None) -> tuple[Event, Operation | None]:
-    """The event of a row, and the operation that the event is about, found by its place."""
+    """The event of a row, and the operation that the event is about, found by its place; None if it is about the execution itself."""
     number, kind, at, place, payload, detail = row
     operation = None if place is None else operations[place]
     known = None if detail is None else loads(detail)
@@ -306,13 +307,14 @@ def event_from(row: Row, operations: Mapping[int, Operation], execution: str, co
 
 
 def payload_from(payload: str | None, execution: str, number: int, codec: PayloadCodec | None) -> str | None:
-    """The payload that a row of `events` holds. Every reader of that column must use this function."""
+    """The plain payload of a row of `events`: it is decoded if the store has a codec. Every reader of that column must use this
+    function."""
     return payload if codec is None or payload is None else decoded(codec, payload, execution, number)
 
 
 @_undamaged
 def graph_from(stored: str, graph: str, codec: PayloadCodec | None) -> str:
-    """The text of a graph. A text that does not have its id is damage, because executions would run another graph than theirs."""
+    """The text of a graph. Raises RowDamaged if the text is not the one that has this id: executions would run a wrong graph."""
     text = stored if codec is None else decoded_graph(codec, stored, graph)
     if payload_hash(text) != graph:
         raise RowDamaged(f"The text of graph {graph} is damaged. Put a good copy of the store in its place.")
@@ -357,8 +359,8 @@ def moved_row(state: ScheduleState, codec: PayloadCodec | None) -> Row:
 
 
 def guard(state: ScheduleState) -> Row:
-    """The values with which a write compares the stored row of a schedule. The row must have the revision before this state's, and a cursor
-    that is not later; else another process has changed the schedule, and nothing is written."""
+    """The values with which a write compares the stored row of a schedule. The row must have the revision before this state's revision, and
+    a cursor that is not later; otherwise the statement changes no row."""
     return state.name, state.revision - 1, state.cursor
 
 
@@ -372,7 +374,7 @@ def schedule_from(row: Row, codec: PayloadCodec | None) -> ScheduleState:
     name, _, _, next_at, _, cursor, revision, body, text = row
     if codec is not None:
         body, text = decoded_schedule(codec, body, name), decoded_schedule(codec, text, f"{name}/input")
-    state = reading.decoded(body, ScheduleState)
+    state = json_structs.decoded(body, ScheduleState)
     return msgspec.structs.replace(state, name=name, next_at=next_at, cursor=cursor, revision=revision, input=text)
 
 

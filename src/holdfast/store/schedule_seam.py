@@ -11,32 +11,34 @@ from holdfast.model.schedules import ScheduleState
 
 
 class ScheduleStore(Protocol):
-    """Schedules (model.schedules). A start may carry its schedule as the start leaves it (`Start.moved`): `commit` writes both or neither.
+    """Schedules (model.schedules). A start may also change its schedule (`Start.moved`): `commit` writes both or neither.
 
-    Every write names the revision that comes next. The store refuses it if it has another revision than the one before, or if the cursor
-    would go back.
+    Every write of a schedule carries the new revision. The store refuses the write if the stored revision is not the one before, or if the
+    cursor would become smaller.
     """
 
     def put_schedule(self, schedule: ScheduleState, notes: Sequence[Note] = ()) -> bool:
         """Write a new schedule (revision 1) or the next revision of one, together with these notes. Returns False, and writes nothing, if
-        the revision is not the next one."""
+        the schedule exists already (revision 1), or if the stored revision is not the one before or the stored cursor is later."""
         ...
 
     def move_schedule(self, schedule: ScheduleState) -> bool:
-        """As `put_schedule`, for a runner: target, tenant and input stay as they are."""
+        """Write the next revision of a schedule, for a runner: target, tenant and input stay as they are. Returns False, and writes
+        nothing, if the stored revision is not the one before, or the stored cursor is later."""
         ...
 
     def remove_schedule(self, name: str, revision: int, notes: Sequence[Note] = ()) -> bool:
-        """Remove a schedule that has this revision, and write these notes together with that. Returns False, and writes no note, if there
-        is no such schedule."""
+        """Remove a schedule that has this revision, together with writing these notes. Returns False, and writes no note, if there is no
+        schedule with this name and revision."""
         ...
 
     def schedule(self, name: str) -> ScheduleState | None:
-        """The schedule of this name."""
+        """The schedule of this name; None if there is none."""
         ...
 
     def schedules(self, beyond: str, limit: int, tenant: str | None = None) -> Sequence[ScheduleState]:
-        """Schedules (of a tenant) in the order of their names, after the name `beyond`."""
+        """At most `limit` schedules in the order of their names: those after the name `beyond`. If `tenant` is given, only schedules of
+        this tenant. A schedule that cannot be read is left out."""
         ...
 
     def due_schedules(self, functions: Sequence[str], now: int, limit: int, only: Only | None = None) -> Sequence[str]:
@@ -49,5 +51,5 @@ class ScheduleStore(Protocol):
         ...
 
     def next_schedule(self, functions: Sequence[str], only: Only | None = None) -> int | None:
-        """When the next schedule of these functions is due."""
+        """When the next schedule of these functions is due; None if none will be."""
         ...

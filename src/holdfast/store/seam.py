@@ -1,8 +1,8 @@
 """The specification of a store. A backend implements `Store` and passes the store's suite (holdfast.testing.stores).
 
-A store keeps executions, their operations and their events. Every change of an execution goes through `commit`: it takes a batch of
-writes, lets each write decide on the rows as they are inside one transaction, and answers each write on its own. When `commit` returns,
-everything it answered is on disk. All methods block, and any thread may call them.
+A store keeps executions, their operations and their events. Every change of an execution goes through `commit`: it gets a batch of writes,
+lets each write decide on the rows as they are inside one transaction, and returns an answer for each write. When `commit` returns, every
+write that was accepted is on disk. All methods block, and any thread may call them.
 
 `Store` is the sum of small protocols, one for each kind of thing that a store keeps. A consumer asks for the smallest one it needs.
 """
@@ -18,7 +18,7 @@ from holdfast.model.clock import Clock
 from holdfast.model.credentials import Credential
 from holdfast.model.execution import Claimant, Execution
 from holdfast.model.operations import Operation
-from holdfast.model.queues import LaneStanding, QueueRow, QueueStanding
+from holdfast.model.queues import LaneState, QueueRow, QueueState
 from holdfast.model.rates import Rate
 from holdfast.model.seal import Seal
 from holdfast.model.signals import StatusSignal
@@ -37,11 +37,11 @@ from holdfast.store.values import Target as Target
 
 
 class SealedStore(Protocol):
-    """The key of a store."""
+    """A store that has a key of its own, with which it seals texts."""
 
     @property
     def seal(self) -> Seal:
-        """Seals tokens and callback ids with this store's own key."""
+        """Seals tokens and callback ids with this store's own key, so that no caller can make one."""
         ...
 
 
@@ -49,16 +49,17 @@ class CommitStore(Protocol):
     """Changes of executions."""
 
     def commit(self, batch: Sequence[Write], now: int) -> Committed:
-        """Write a batch in one transaction, with its follow-up writes to other executions (model.chaining), and answer each entry.
+        """Write a batch in one transaction, with its follow-up writes to other executions (model.follow_ups), and answer each entry.
 
-        Entries of one execution are decided in order. A refused entry changes nothing and spoils no other entry. An exception of any type
-        in the decision, the encoding or a row of one entry touches no other entry: that entry alone is answered with an error
-        (store.isolation). To find such an entry, a store may write the batch in parts, in order, each in a transaction of its own.
+        Entries of one execution are decided in order. An entry that is refused changes nothing, and the other entries are not affected. If
+        an exception of any type is raised while one entry is decided, encoded or written as rows, only that entry gets an error as its
+        answer (store.isolation). To find such an entry, a store may write the batch in parts, in order, each part in a transaction of its
+        own.
 
-        An error of the whole batch is raised, and then nothing of the batch is on disk. If a store has already written parts of the batch,
-        the error is instead the answer of the entries that are not on disk: these are the end of the batch.
+        If the whole batch fails, the error is raised, and nothing of the batch is on disk. If the store has already written the first parts
+        of the batch, the error is not raised: it becomes the answer of all entries after those parts, which are not on disk.
 
-        Each change of a status and each quarantine is a signal, written in the same transaction if there is a subscriber.
+        If there is a subscriber, each change of a status and each quarantine adds a signal in the same transaction.
         """
         ...
 
@@ -68,38 +69,41 @@ class ExecutionStore(SealedStore, Protocol):
 
     @property
     def unmarked(self) -> str:
-        """The id of the last execution that was written before the store marked runs (history.KIND); empty in a store that has marked runs
-        from its beginning."""
+        """The id of the last execution that was written before the store began to mark runs of workers in their first event (history.KIND).
+        Empty in a store that has marked runs from its beginning."""
         ...
 
     def find(self, execution: str) -> Execution | None: ...
     def find_named(self, function: str, name: str) -> Execution | None:
-        """The execution that has the name. Of several that had it one after the other, that is the one that is not superseded."""
+        """The execution of this function that has the name now. If several executions had the name one after the other, it is the one that
+        is not superseded. None if there is none."""
         ...
 
     def input(self, execution: str) -> str | None: ...
     def inputs(self, executions: Sequence[str]) -> Mapping[str, str]:
-        """The inputs of many executions, by id. One that cannot be read is left out."""
+        """The inputs of many executions, by id. An execution that does not exist, or whose input cannot be read, is left out."""
         ...
 
     def result(self, execution: Execution) -> str | None:
-        """The payload of its terminal event: a result, or the JSON of an error."""
+        """The payload of the execution's terminal event: a result, or the JSON of an error. None if the execution has not ended."""
         ...
 
     def operations(self, execution: str, newer_than: int = 0, *, after: int = 0, limit: int | None = None) -> Sequence[Operation]:
-        """Its operations that changed after a revision, in the order they began: those after a place, and at most `limit`."""
+        """The execution's operations in the order they began. Only those that changed after the revision `newer_than` and whose `place`
+        (the number of their first event) is larger than `after`; at most `limit`, None for all."""
         ...
 
     def contexts(self, execution: str) -> Sequence[Operation]:
-        """Its contexts in the order they began, without their results."""
+        """The execution's operations of type CONTEXT, in the order they began, without their results."""
         ...
 
     def history(self, execution: str, after: int = 0, limit: int = 1000) -> Sequence[HistoryEntry]:
-        """Its events after a number, in order."""
+        """The execution's events whose number is larger than `after`, in order."""
         ...
 
     def undecided(self, beyond: str, limit: int, tenant: str | None = None) -> Sequence[str]:
-        """The ids of executions (of a tenant) that wait for a person's decision, oldest first, after the id `beyond`."""
+        """The ids of executions that wait for a person's decision, oldest first: those larger than the id `beyond`. If `tenant` is given,
+        only executions of this tenant."""
         ...
 
     def list(self, wanted: Filter) -> Sequence[Execution]: ...
@@ -109,25 +113,24 @@ class CopyStore(Protocol):
     """Copies of whole executions, from one store to another."""
 
     def snapshot(self, execution: str) -> Snapshot | None:
-        """All of an execution, read at one moment."""
+        """All rows of an execution, read at one moment. None if there is no such execution."""
         ...
 
     def adopt(self, copy: Snapshot) -> bool:
-        """Write the copy of an execution of another store, as it is; False when it is there already.
+        """Write the copy of an execution of another store. Returns False, and writes nothing, if this store has the same execution already.
 
-        Another execution of its id or name is an error, and nothing is written; a copy that is superseded needs no name. A copy is no
-        change of a status, so it makes no signal.
+        Raises ExecutionAlreadyStarted, and writes nothing, if another execution has its id or its name. A superseded copy needs no name.
+        The copy does not keep its place in a queue. It makes no signal.
         """
         ...
 
 
 class GraphStore(Protocol):
-    """Graphs of pipelines. A start adds its graph in its own write (`Start.graph`); `expire` removes a graph with the last execution that
-    names it.
-    """
+    """Graphs of pipelines. The write that starts an execution also adds its graph (`Start.graph`); `expire` removes a graph together with
+    the last execution that names it."""
 
     def graph(self, graph: str) -> str | None:
-        """The text of a graph, by its id."""
+        """The text of the graph with this id. None if there is none."""
         ...
 
 
@@ -135,22 +138,25 @@ class DueStore(Protocol):
     """Executions that a runner has something to do for."""
 
     def claimable(self, targets: Sequence[Target], dead: Collection[str], now: int, limit: int) -> Sequence[str]:
-        """Executions a runner may claim: ready ones of its functions, and those that a dead runner left behind."""
+        """The ids of at most `limit` executions that a runner may claim: ready executions of these functions, and executions that the
+        runners in `dead` held."""
         ...
 
     def suspect(self, targets: Sequence[Target], now: int) -> str | None:
-        """A ready execution that only a runner with nothing else to do may claim, because too many runners have died under it.
+        """The id of a ready execution under which two or more runners in a row have died; None if there is none. A runner claims it apart
+        from other executions (`Claim.alone`), because it may be the cause of the deaths.
 
-        One that was put aside for a while (`life.next_try`) is found only from that time on.
+        An execution that was put aside for a while (`life.next_try`) is returned only when that time is over.
         """
         ...
 
     def due(self, now: int, limit: int) -> Sequence[str]:
-        """Executions that may have a timer due."""
+        """The ids of at most `limit` executions whose next timer may be due (`Execution.due_at`)."""
         ...
 
     def next_due(self, targets: Sequence[Target]) -> int | None:
-        """The time of the next timer or delayed retry, or at which a lane opens in which executions wait, if there is one."""
+        """The earliest of these times: a timer of any execution is due, an execution of these functions becomes ready, a lane in which
+        executions wait opens. None if there is no such time."""
         ...
 
 
@@ -158,63 +164,66 @@ class QueueStore(Protocol):
     """Queues, their lanes, and admission (model.places, store.lanes)."""
 
     def declare(self, queues: Sequence[QueueRow]) -> None:
-        """Write what the code declares for these queues. Settings of an operator stay, and win over these."""
+        """Write what the code declares for these queues. An operator's settings stay as they are, and are used instead of declared ones."""
         ...
 
     def queue(self, name: str) -> QueueRow | None: ...
     def queues(self) -> Sequence[QueueRow]:
-        """All queues, in the order of their names: declared, set by an operator, or used."""
+        """All queues, in the order of their names: those that code declares, that an operator has set, or into which an execution was
+        enqueued."""
         ...
 
     def set_queue(self, row: QueueRow, notes: Sequence[Note] = ()) -> bool:
         """Write what an operator sets: `operator` and `mode` of the row. Returns False, and writes nothing, if the row's revision is not
-        the one in the store. Every lane of the queue gets its new limits in the same commit.
-        """
+        the one in the store. Every lane of the queue gets its new limits in the same transaction."""
         ...
 
     def set_rate(self, function: str, rate: Rate | None) -> bool:
-        """Set the rate of runs on every leaf lane of a function, or remove it. What is used of a rate stays used. Returns False if all
-        lanes had this rate before."""
+        """Set the rate of runs on every leaf lane of a function; None removes it. Units that were used up under the old rate stay used up.
+        Returns False, and writes nothing, if all these lanes had this rate before."""
         ...
 
-    def standing(self, queue: str, now: int, tenant: str | None = None) -> QueueStanding:
-        """The counts of a queue, or of a tenant in it. Those of a tenant do not say which is the oldest, nor how many were admitted."""
+    def queue_state(self, queue: str, now: int, tenant: str | None = None) -> QueueState:
+        """The counts of a queue; all are 0 if nothing was ever enqueued. With `tenant`, the counts of this tenant, without `oldest_at`,
+        `admitted` and `money`, which the store does not know of one tenant."""
         ...
 
-    def lanes(self, queue: str, beyond: str = "", limit: int = 100) -> Sequence[LaneStanding]:
-        """The lanes of a queue, in the order of their keys, after the key `beyond`."""
+    def lanes(self, queue: str, beyond: str = "", limit: int = 100) -> Sequence[LaneState]:
+        """At most `limit` lanes of a queue, in the order of their keys: those whose key is larger than `beyond`."""
         ...
 
     def ahead(self, header: Execution, most: int = 10_000) -> int:
-        """How many executions stand before this one in its lane, at most `most`."""
+        """How many executions wait before this one in its leaf lane, counted up to `most`. 0 if this execution was not enqueued."""
         ...
 
     def has_open_lane(self, targets: Sequence[Target], now: int) -> bool:
-        """Whether a lane may admit executions of these functions: only then is `admit` worth a transaction."""
+        """Whether `admit` may find an execution of these functions. If this returns False, `admit` would find none. It is cheaper than
+        `admit`, because it needs no transaction."""
         ...
 
     def parked(self, queue: str | None, beyond: str = "", limit: int = 100, tenant: str | None = None) -> Sequence[Execution]:
-        """Parked executions (of a queue, of a tenant), oldest first, after the id `beyond`."""
+        """At most `limit` parked executions, oldest first: those whose id is larger than `beyond`. If `queue` or `tenant` is None, those of
+        all queues or tenants."""
         ...
 
     def admit(self, targets: Sequence[Target], by: Sequence[Claimant], now: int) -> Committed:
-        """Admit queued executions of these functions, one for each claimant, and claim them in the same commit.
+        """Admit queued executions of these functions, at most one for each claimant, and claim them in the same transaction.
 
-        The answers are the headers of the executions that were claimed. Executions that turned out to be over are in `followed`. The cost
-        grows with the executions that are admitted, never with those that wait.
+        The answers are the headers of the executions that were claimed. If the time of a queued execution was over, it is ended and not
+        claimed; its header is in `followed`. The cost grows with the number of executions that are admitted, not with the number that wait.
         """
         ...
 
 
 class FunctionStore(Protocol):
-    """Functions that processes host."""
+    """The functions that processes host. A function stays here after its process has ended."""
 
     def publish(self, functions: Sequence[Hosted]) -> None:
-        """Tell all processes which functions this process hosts, and on which terms."""
+        """Write which functions this process hosts, and on which terms, so that all other processes can read it."""
         ...
 
     def hosted(self, function: str) -> Sequence[Hosted]:
-        """The versions of a function that a process has ever published."""
+        """Every version of a function that a process has ever published; empty if there is none."""
         ...
 
 
@@ -222,26 +231,29 @@ class RunnerStore(Protocol):
     """Runners and their leases."""
 
     def join(self, runner: str, lease_until: int) -> None:
-        """Register a runner, with a sign of life that ends with this process. The runner has the name of the member that opened the
-        store."""
+        """Register a runner with a lease until this time. `runner` must be the name with which this process opened the store (`member`),
+        because a SQLite store finds out by that name whether the process still runs."""
         ...
 
     def renew(self, runner: str, lease_until: int) -> bool:
-        """Extend a runner's lease; False when another process declared the runner dead."""
+        """Extend a runner's lease. Returns False, and writes nothing, if the runner is not registered any more: another process declared it
+        dead."""
         ...
 
     def leave(self, runner: str) -> None: ...
 
     def dead(self, now: int) -> frozenset[str]:
-        """Runners that hold an execution but are gone, or silent past their lease. This call declares them dead: they cannot renew."""
+        """The runners that hold an execution and are dead: their lease is over at `now`, they have left, or (SQLite) their process has
+        ended. This call removes the registrations of dead runners, so that they cannot renew their lease."""
         ...
 
     def held(self, runner: str) -> Collection[str]:
-        """The executions whose live invocation is this runner's."""
+        """The ids of executions that have a live invocation of this runner."""
         ...
 
     def changed(self) -> bool:
-        """Whether another process wrote since the last call; cheap enough to ask twenty times a second."""
+        """Whether another process has written something that this process may wait for, since the last call that returned True. Returns
+        False while another thread uses the connection; a later call then returns True. It is cheap enough for twenty calls a second."""
         ...
 
 
@@ -249,7 +261,7 @@ class CounterStore(Protocol):
     """Counters that many executions share (model.charges). Writes charge them."""
 
     def counters(self, keys: Collection[str]) -> Sequence[Counter]:
-        """The existing counters of these keys. A counter whose time is over may still be among them."""
+        """The existing counters of these keys. A counter that has passed its `until`, and so counts as 0, may be among them."""
         ...
 
 
@@ -257,31 +269,33 @@ class OutboxStore(Protocol):
     """Signals for subscribers, numbered in the order of their commits: a reader that has seen a number never finds a smaller one later."""
 
     def subscribe(self, subscriber: str) -> None:
-        """Register a subscriber, which gets every signal from now on. A known subscriber keeps its place."""
+        """Register a subscriber, which gets every signal from now on. If it is registered already, nothing changes."""
         ...
 
     def unsubscribe(self, subscriber: str) -> None:
-        """Forget a subscriber and the signals that it has not had; a delivery that is under way is lost."""
+        """Remove a subscriber. It gets none of the signals that were not delivered to it. A runner that is delivering to it just now cannot
+        note the delivery any more."""
         ...
 
     def take_delivery(self, subscriber: str, runner: str) -> int | None:
-        """Make this runner the one that delivers to a subscriber. Returns the number of the last signal that the subscriber has had; None
-        while another runner has the delivery, and for an unknown subscriber. A runner has it until it leaves or is declared dead
-        (`dead`).
-        """
+        """Make this runner the only one that delivers to a subscriber. Returns the number of the last signal that was delivered to it; None
+        if another runner delivers to it, or if there is no such subscriber. The runner stays the one that delivers until it leaves or is
+        declared dead (`dead`)."""
         ...
 
     def signals(self, subscriber: str, runner: str, after: int, limit: int) -> Sequence[StatusSignal] | None:
-        """The next signals, in order; None when this runner does not have the delivery any more."""
+        """At most `limit` signals after the number `after`, in order. None if this runner is not the one that delivers to the
+        subscriber."""
         ...
 
     def delivered(self, subscriber: str, runner: str, number: int) -> bool:
-        """Note that the subscriber has had every signal up to this one. Returns False, and changes nothing, if this runner does not have
-        the delivery."""
+        """Note that every signal up to this number was delivered to the subscriber. Returns False, and changes nothing, if this runner is
+        not the one that delivers to it."""
         ...
 
     def kept_signals(self, after: int, limit: int) -> Sequence[StatusSignal]:
-        """Signals that the store still keeps, in order, delivered or not. A reader that is no subscriber may come too late for some."""
+        """At most `limit` signals after the number `after` that the store still has, in order. A signal is removed after it was delivered
+        to all subscribers, so another reader may miss some."""
         ...
 
 
@@ -289,44 +303,47 @@ class AuditStore(Protocol):
     """The audit log (model.audit): notes are added, read, and removed by `expire` when their time is over. Nothing changes a note."""
 
     def note(self, notes: Sequence[Note]) -> None:
-        """Add notes to the audit log, in order, all or none. A note that belongs to a write travels with it instead (`Change.notes`)."""
+        """Add notes to the audit log, in order, all or none. A note that belongs to a write is written together with that write instead
+        (`Change.notes`)."""
         ...
 
     def audit(self, wanted: NoteFilter) -> Sequence[Noted]:
-        """Notes, newest first."""
+        """The notes that match the filter, newest first."""
         ...
 
 
 class CredentialStore(SealedStore, Protocol):
-    """Credentials of callers. Other processes may see a change only when they ask the next time."""
+    """Credentials of callers. Another process learns of a change when it reads the credentials the next time."""
 
     def put_credential(self, credential: Credential, notes: Sequence[Note] = ()) -> None:
-        """Write a credential, replacing one of the same id, together with these notes."""
+        """Write a credential, together with these notes. It replaces a credential with the same id."""
         ...
 
     def credentials(self) -> Sequence[Credential]:
-        """All credentials, in the order of their ids."""
+        """All credentials that can be read, in the order of their ids. Raises RowDamaged if there are some and none can be read."""
         ...
 
     def reseal_credential(self, credential: str, before: str, after: str) -> bool:
-        """Replace the sealed secret `before` by `after`, so that nothing is left of `before`; False when `before` is not there any more."""
+        """Replace the sealed secret `before` by `after`. Returns False, and changes nothing, if the credential does not have the secret
+        `before` any more. A SQLite store also overwrites the old secret in its file."""
         ...
 
     def remove_credential(self, credential: str, notes: Sequence[Note] = ()) -> bool:
-        """Remove a credential, and write these notes together with that. Returns False, and writes no note, if there is no credential of
-        this id."""
+        """Remove a credential, together with writing these notes. Returns False, and writes no note, if there is no credential with this
+        id."""
         ...
 
 
 class RetentionStore(Protocol):
-    """What a store forgets by itself."""
+    """What a store removes when its time is over."""
 
     def expire(self, now: int, limit: int) -> bool:
-        """Remove a little of what is over, in one short transaction; True when something was removed, so that there may be more.
+        """Remove some rows whose time is over, in one short transaction. Returns False if there was nothing to remove; otherwise call it
+        again, because there may be more.
 
-        Closed executions whose retention is over are gone at once, and their names free. Their operations and events follow, at most
-        `limit` rows in each call, from any process, and then their graph, if no execution names it any more. Signals that every subscriber
-        has had go the same way.
+        The headers of closed executions whose retention is over are removed first; from then on, their names are free. Their operations and
+        events follow, at most `limit` rows in each call, from any process, and then their graph, if no execution names it any more. It also
+        removes signals that were delivered to every subscriber, and expired counters, notes, ledger entries, sessions and idle lanes.
         """
         ...
 
@@ -352,13 +369,11 @@ class Store(
     RetentionStore,
     Protocol,
 ):
-    """Everything that a backend keeps."""
+    """Everything that a backend must offer."""
 
     def clock(self, machine: Clock) -> Clock:
-        """The clock that every process of this store must use, made from the machine's own clock, because all processes must agree on the
-        time. Every `now`
-        and every lease comes from this clock. A virtual clock is returned as it is.
-        """
+        """The clock that every process of this store must use, because all processes must agree on the time. It is made from the machine's
+        own clock. Every `now` and every lease comes from it. A virtual clock is returned as it is."""
         ...
 
     def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Copies of whole executions: what two copies must share, and the rows of a copy."""
+"""Copies of whole executions: when two copies count as the same execution, and the rows of a copy."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from holdfast.store.seam import Snapshot
 
 
 class CopyRows:
-    """The rows of a copy under a key of the store that adopts it."""
+    """The rows of a copy, under a key of the store that adopts it. The copy loses its place in a queue."""
 
     def __init__(self, key: int, copy: Snapshot, codec: PayloadCodec | None) -> None:
         header = msgspec.structs.replace(copy.header, input_hash=_identity(copy, codec), graph=None, place=None, parked=False)
         self.graphs: dict[str, str | None] = {}
-        """The graph of the copy, with the text to store."""
+        """The id of the copy's graph with the text to store; empty if the copy has no graph or not its text."""
         if copy.header.graph is not None and copy.graph is not None:
             graph = checked_graph(GraphText(copy.header.graph, copy.graph))
             header = msgspec.structs.replace(header, graph=graph.id)
@@ -33,7 +33,8 @@ class CopyRows:
 
 
 def is_known(there: Snapshot | None, copy: Snapshot, where: str) -> bool:
-    """Whether a copy is in the store already. Another execution under its id is an error."""
+    """Whether the store has this execution already: `there` is what it has under this id. Raises ExecutionAlreadyStarted if that is another
+    execution."""
     if there is None:
         return False
     if _essence(there) == _essence(copy):
@@ -42,7 +43,8 @@ def is_known(there: Snapshot | None, copy: Snapshot, where: str) -> bool:
 
 
 def check_name_free(taken: rows.Row | None, copy: Snapshot, where: str) -> None:
-    """Refuse a copy whose name another execution has. A superseded copy needs no name."""
+    """Raise ExecutionAlreadyStarted if another execution has the copy's name. A superseded copy needs no name, so nothing is raised for
+    it."""
     header = copy.header
     if taken is not None and header.superseded_by is None:
         raise ExecutionAlreadyStarted(
@@ -51,7 +53,7 @@ def check_name_free(taken: rows.Row | None, copy: Snapshot, where: str) -> None:
 
 
 def _identity(copy: Snapshot, codec: PayloadCodec | None) -> str:
-    """What a start of the same name compares its input with; a copy without data has none."""
+    """The hash of the copy's input, with which a later start of the same name is compared; empty if the copy has no input."""
     given = copy.events[0].payload
     if given is None:
         return ""
@@ -59,7 +61,7 @@ def _identity(copy: Snapshot, codec: PayloadCodec | None) -> str:
 
 
 def _essence(snapshot: Snapshot) -> tuple[Execution, list[Operation], tuple[Event, ...]]:
-    """What two copies of one execution must share: all but what each store makes by itself."""
+    """The parts in which two copies of one execution must be equal: everything except what each store computes by itself."""
     header = msgspec.structs.replace(snapshot.header, input_hash="", expires_at=None, graph=None, place=None, parked=False)
     plain = [msgspec.structs.replace(op, callback_id=None, result=None, error=None) for op in snapshot.operations]
     return header, plain, snapshot.events

@@ -1,4 +1,4 @@
-"""The values that go in and out of a store: targets, batches, histories, copies and filters."""
+"""The values that a store accepts and returns: targets, batches, histories, copies and filters."""
 
 from __future__ import annotations
 
@@ -21,47 +21,50 @@ class Target(msgspec.Struct, frozen=True):
     function: str
     version: str
     only: Only | None = None
-    """The executions of the function that the runner takes; None for all. It is the same for all targets of a runner."""
+    """Which executions of the function the runner takes; None for all. All targets of a runner have the same value."""
 
 
 class Hosted(msgspec.Struct, frozen=True):
-    """A function as every process of the store knows it: the terms that its executions get."""
+    """A function that a process has published, with the terms that its executions get."""
 
     function: str
     version: str
     terms: Terms
     kind: Kind = Kind.FUNCTION
-    """Only a plain function can be invoked by its name."""
+    """Only a function of kind FUNCTION can be started or invoked by its name alone; workers and pipelines need an accepted order."""
 
 
 class Committed(NamedTuple):
-    """The result of a batch: an answer or an error for each entry, in order, and the executions that follow-up writes changed."""
+    """The result of a batch: an answer or an error for each entry, in the order of the entries, and the other executions that the batch
+    changed."""
 
     answers: Sequence[Answer | HoldfastError]
     followed: Sequence[Execution] = ()
     signalled: bool = False
     """Whether the batch added signals for subscribers."""
     changes: Sequence[Change] = ()
-    """What the follow-up writes changed, one for each of `followed`. A live parent learns from it how its operation ended."""
+    """The changes of the executions in `followed`, in the same order. From them a live parent learns how its operation ended."""
+    opens_at: int | None = None
+    """After an admission: the time at which the first of the lanes opens that the admission has closed."""
 
 
 class HistoryEntry(msgspec.Struct, frozen=True):
-    """One event, with the operation that the event is about."""
+    """One event, with the operation that the event is about; None if it is about the execution itself."""
 
     event: Event
     operation: Operation | None
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """All of one execution at one moment."""
+    """All rows of one execution, read at one moment."""
 
     header: Execution
     operations: tuple[Operation, ...]
     """In the order they began."""
     events: tuple[Event, ...]
-    """In order. The terminal event of a closing execution is among them, though `history` does not show it yet."""
+    """In the order of their numbers. They include the terminal event of a closing execution, which `history` does not show yet."""
     graph: str | None = None
-    """The text of the graph that the header names. A copy without it names no graph where it is adopted."""
+    """The text of the graph that the header names. If it is None, the store that adopts the copy keeps no graph for it."""
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,9 +73,9 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     function: str | None = None
     version: str | None = None
     name: str | None = None
-    """The execution that has this name, and executions that had it before they were superseded."""
+    """Only the execution that has this name, and executions that had it before they were superseded."""
     parent: str | None = None
-    """The id of the execution that invoked them."""
+    """The id of an execution: only executions that it invoked."""
     tenant: str | None = None
     queue: str | None = None
     statuses: tuple[ExecutionStatus, ...] = ()
@@ -80,5 +83,6 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     started_before: int | None = None
     oldest_first: bool = False
     beyond: str | None = None
-    """The id of the last execution of the page before. Pages neither repeat nor skip executions that existed when the first was read."""
+    """The id of the last execution of the page before; None for the first page. Pages neither repeat nor skip an execution that existed
+    when the first page was read."""
     limit: int = 100

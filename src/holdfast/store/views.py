@@ -1,7 +1,7 @@
 """Views: one execution as a decision sees it, from memory if the memory is known to be current, else from rows.
 
-A `RowView` is a cache of committed rows. An `Overlay` shows an execution as earlier writes of the same batch leave it. Memory changes only
-after COMMIT.
+A `RowView` is a cache of committed rows. An `Overlay` shows an execution as earlier writes of the same batch leave it. A `RowView` learns
+of a change only after the COMMIT.
 """
 
 from __future__ import annotations
@@ -41,18 +41,19 @@ class RowView:
         self.header = header
         self.operations: dict[str, Operation] = {}
         self.version = version
-        """The database's data version for which this memory is known to equal the rows."""
+        """SQLite's data version at which this memory was known to equal the rows; always 0 for Postgres."""
         self.complete = complete
-        """Every operation is in memory, so an unknown id is an absent operation."""
+        """Whether all operations are in memory, so that there is no operation with an unknown id."""
 
     def get(self, operation_id: str) -> Operation | None:
-        """An operation. Rows have no index by id, so after a few questions the view reads all rows, once."""
+        """The operation with this id; None if there is none. Rows have no index by id, so after two reads of single rows the view reads all
+        operations once."""
         found = self.operations.get(operation_id)
         if found is not None or self.complete:
             return found
         self._misses += 1
         if self._misses > _FEW_MISSES:
-            with suppress(CodecFailed):  # an unreadable operation must not hide the others: they are read one by one
+            with suppress(CodecFailed):  # if one operation cannot be decoded, operations are read one by one, so the others can be used
                 self.operations = {op.id: op for op in self._rows.read_newer(self, 0)}
                 self.complete = True
                 return self.operations.get(operation_id)
@@ -62,15 +63,15 @@ class RowView:
         return found
 
     def newer(self, revision: int) -> Iterable[Operation]:
-        """Operations changed after a revision."""
+        """The operations that changed after a revision."""
         return self._rows.read_newer(self, revision)
 
     def due(self, now: int) -> Iterable[Operation]:
-        """Operations whose timer is due. An index answers, so many operations cost no more than few."""
+        """The operations whose timer is due. They are found by an index, so many operations cost no more than few."""
         return self._rows.read_due(self, now)
 
     def next_due(self, after: int) -> int | None:
-        """The next timer after a time."""
+        """The time of the next timer after a time; None if there is none."""
         return self._rows.read_next_due(self, after)
 
     def has_ready(self, since: int) -> bool:
@@ -78,7 +79,7 @@ class RowView:
         return self._rows.read_has_ready(self, since)
 
     def keep(self, change: Change) -> None:
-        """Take over a change that was committed."""
+        """Take a change that was committed into memory."""
         self.header = change.header
         self.operations.update(change.operations)
 
@@ -101,7 +102,8 @@ class Overlay:
         return self._change.header
 
     def get(self, operation_id: str) -> Operation | None:
-        """An operation as the earlier writes leave it. Hundreds of them may lie over each other: a parent whose children end together."""
+        """The operation with this id, as the earlier writes leave it; None if there is none. Hundreds of overlays may lie over each other,
+        for example if many children of one parent end together."""
         view: View = self
         while isinstance(view, Overlay):
             found = view._known.get(operation_id)
@@ -111,22 +113,24 @@ class Overlay:
         return view.get(operation_id)
 
     def newer(self, revision: int) -> Iterable[Operation]:
-        """Operations changed after a revision; those of the earlier write come last."""
+        """The operations that changed after a revision; those that the earlier write changed come last."""
         mine = self._change.operations
         return [*(op for op in self.below.newer(revision) if op.id not in mine), *(op for op in mine.values() if op.revision > revision)]
 
     def due(self, now: int) -> Iterable[Operation]:
-        """Due operations. An operation that the earlier write changed counts as that write leaves it."""
+        """The operations whose timer is due. An operation that the earlier write changed is taken as that write leaves it."""
         mine = self._change.operations
         below = (op for op in self.below.due(now) if op.id not in mine)
         return [*below, *(op for op in mine.values() if op.due_at is not None and op.due_at <= now)]
 
     def next_due(self, after: int) -> int | None:
-        """The next timer. An operation that the earlier write closed may still count: a time that is too early does no harm."""
+        """The time of the next timer after a time; None if there is none. It may be the timer of an operation that the earlier write has
+        closed: a time that is too early does no harm."""
         times = [self.below.next_due(after), *(op.due_at for op in self._change.operations.values())]
         return min((at for at in times if at is not None and at > after), default=None)
 
     def has_ready(self, since: int) -> bool:
-        """Whether a step is ready. A step that the earlier write started may still count: that costs one needless invocation."""
+        """Whether a step became ready after a revision. It may be a step that the earlier write has started: that costs one needless
+        invocation."""
         mine = self._change.operations.values()
         return any(op.status is Status.READY and op.revision > since for op in mine) or self.below.has_ready(since)

@@ -1,7 +1,9 @@
-"""crash_everywhere: runs a function many times, crashes it before and after each of its checkpoints, and compares the results.
+"""crash_everywhere: runs a function many times, crashes it before and after each of its checkpoints and at its end, and compares the
+results.
 
-The crash is simulated as a handler would notice it: the invocation ends in the middle of a write, its later writes are ignored, and the
-next invocation has only the history. `before`: the write is lost. `after`: the write is on disk, and its answer is lost.
+The crash is simulated as a handler would notice it: the invocation ends in the middle of a write, its later writes fail, and the next
+invocation has only the history. A crash before a checkpoint loses the write. A crash after a checkpoint keeps the write in the store and
+loses its answer. A crash at the end loses what the handler returned or raised.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ BEFORE, AFTER, LAST = "before", "after", "after the handler's end, which is late
 
 
 class CrashDiffers(HoldfastError, AssertionError):
-    """A crash changed the result or the operations of a function."""
+    """A crash changed what a function, a worker or a pipeline does: its result, its operations, its questions or its side effects."""
 
     code = "crash_differs"
 
@@ -49,16 +51,19 @@ class ComparedRun(msgspec.Struct, frozen=True):
     operations: Mapping[str, ComparedOperation]
     """The operations by id, at every depth. Their order is not compared, because concurrent branches begin in any order."""
     effects: Any
+    """What the test's `effects()` returned after the run; None if the test gives no such function."""
 
 
 class ComparedOperation(msgspec.Struct, frozen=True):
     """An operation without its times, which a crash may change, and without its attempts, which a crash may use up."""
 
     what: str
+    """The sub-type of the operation, or its type if it has no sub-type."""
     name: str | None
     inside: str | None
-    """The id of the operation that it belongs to."""
+    """The id of the operation that contains it; None at the top."""
     came_to: tuple[str, str | None, Failure | None]
+    """The status, the payload and the error."""
 
 
 def crash_everywhere(
@@ -72,12 +77,15 @@ def crash_everywhere(
     stubs: Mapping[str, Any] | None = None,
     workers: Mapping[str, Any] | Sequence[str | os.PathLike[str]] = (),
 ) -> int:
-    """Crash `function` at every checkpoint. Raises `CrashDiffers` at the first crash that changes the result, else returns the number of
-    checkpoints.
+    """Run `function` once without a crash, then again and again: with a crash before and after each of its checkpoints, and at its end.
 
-    `reset()` is called before each run, and `effects()` after it returns the side effects. A step's body may run again if the crash came
-    before its result was on disk, so return values that must be equal: the used keys, not the number of calls. `workers` are as in
-    `Runner`; ids and times of their runs are not compared.
+    Returns the number of crashes. Raises `CrashDiffers` at the first crash that changes the status, the result, the error, an operation or
+    the side effects, or that quarantines the execution.
+
+    `answers` are the answers to callbacks, by the callback's name: a text, or a `Failure`. `reset()` is called before each run, and
+    `effects()` after it; what `effects()` returns must be the same for every run. A step's body may run again if the crash came before its
+    result was on disk, so return what must be equal: the used keys, not the number of calls. `functions`, `stubs` and `workers` are as in
+    `Runner`; ids and times of runs of workers are not compared.
     """
     script = Answers(answers or {})
 
@@ -116,7 +124,8 @@ def _driven(runner: Runner, input: Any, script: Answers) -> Result:
 
 
 class Crash:
-    """The point of the crash, and the number of checkpoints until now."""
+    """Where the crash comes, and the number of writes until now. `point` is the number of a write, from 1; 0: no crash. `when` is BEFORE,
+    AFTER or LAST."""
 
     def __init__(self, point: int, when: str) -> None:
         self.point = point
@@ -124,11 +133,13 @@ class Crash:
         self.seen = 0
 
     def comes(self) -> bool:
+        """Count a write. Returns whether the crash comes at this write."""
         self.seen += 1
         return self.seen == self.point and self.when != LAST
 
     def comes_last(self, outcome: Outcome) -> bool:
-        """Whether the outcome of the handler must be lost now. That happens once, at the end of the handler."""
+        """Whether the outcome of an invocation must be lost. With LAST this is true once: for the first invocation in which the handler
+        ends."""
         if self.when != LAST or outcome.status is OutcomeStatus.PENDING:
             return False
         self.when = BEFORE
@@ -136,7 +147,7 @@ class Crash:
 
 
 class _Port:
-    """A port that loses one write or one answer. After that it answers the invocation no more."""
+    """A port that loses one write or one answer. After that, each checkpoint through it fails with LeaseLost and writes nothing."""
 
     def __init__(self, port: Port, crash: Crash, trip: Callable[[], None]) -> None:
         self._port = port
@@ -176,7 +187,7 @@ class _Port:
         return cast("RunPort", self._port).accept_blocking(parent, operation_id, asked)
 
     def _begin(self) -> bool:
-        """Count a write. Returns True if this write must be lost."""
+        """Count a write. Returns whether this write must be lost."""
         if self._dead:
             return True
         if self._crash.comes():
@@ -219,7 +230,8 @@ def _meaning(result: Result, effects: Any) -> ComparedRun:
 
 
 def _told(operations: Sequence[Seen], inside: str | None) -> Iterator[tuple[str, ComparedOperation]]:
-    """The operations, the innermost first: a difference inside a batch is the cause of the batch's difference."""
+    """The operations by id, each after those inside it: if a batch differs, the difference inside the batch is the cause, and is reported
+    first."""
     for op in operations:
         yield from _told(op.operations, op.id)
         payload = _without_ids(op.payload) if op.sub_type == RUN else None if op.sub_type == ENQUEUE else op.payload
@@ -227,7 +239,8 @@ def _told(operations: Sequence[Seen], inside: str | None) -> Iterator[tuple[str,
 
 
 def _without_ids(response: str | None) -> str | None:
-    """A run's response without its ids and times: a crash before the write that starts a run gives the run another id."""
+    """A run's response without its ids and times, because they may differ: a crash before the write that starts a run gives the run another
+    id. None for None."""
     if response is None:
         return None
     document = msgspec.json.decode(response)

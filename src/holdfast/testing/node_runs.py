@@ -22,14 +22,16 @@ class NodeRun(msgspec.Struct, frozen=True, kw_only=True):
     worker: str
     inputs: dict[str, Any]
     status: str
+    """The status of its response, such as `ok`; `running` if the run is not over."""
     outputs: dict[str, Any] | None = None
     error_code: str | None = None
+    """The code of the response's error; None if there is no error, or if the run is not over."""
     round: int = 1
     """The round of a validation loop, from 1."""
     item: int | None = None
-    """The index of a map's item, from 0."""
+    """The index of a map's item, from 0; None if the node is not a map."""
     attempt: int = 1
-    """How many attempts the worker took."""
+    """How many attempts the worker has made."""
     run_id: str = ""
 
 
@@ -41,14 +43,14 @@ def _children(store: Store, header: Execution) -> Iterator[Execution]:
 
 
 def below(store: Store, header: Execution) -> Iterator[Execution]:
-    """Every execution below a run."""
+    """Every execution that a run started, directly or through other executions."""
     for child in _children(store, header):
         yield child
         yield from below(store, child)
 
 
 def runs_of(store: Store, header: Execution) -> Iterator[NodeRun]:
-    """The runs that the nodes of a run asked for; the shards of a map stand between the run and its items."""
+    """The runs that the nodes of a run asked for. The shards of a map are left out, but the runs that they asked for are included."""
     for child in _children(store, header):
         accepted = accepted_in(store, child)
         if accepted is None:

@@ -17,7 +17,7 @@ import msgspec
 
 from holdfast.contract.protocol import Response
 from holdfast.pipelines.builder.pipeline import Pipeline
-from holdfast.pipelines.record.states import NodeStanding
+from holdfast.pipelines.record.states import NodeStatus
 from holdfast.service.worker_runtime import WorkerSettings
 from holdfast.testing.crashing import AFTER, BEFORE, LAST, Crash, CrashDiffers
 from holdfast.testing.node_runs import NodeRun
@@ -30,10 +30,11 @@ _PATIENCE = 60.0
 
 
 class Ran(msgspec.Struct, frozen=True):
-    """A run of a pipeline: its response, and everything that happened on the way."""
+    """A run of a pipeline: its response, and what happened during the run. Members of the response can be read directly: `ran.status`,
+    `ran.outputs`, `ran.error`. With `again` it is the last restart, but the calls are those of all runs."""
 
     response: Response
-    nodes: dict[str, NodeStanding]
+    nodes: dict[str, NodeStatus]
     """Each node with its state: `ran.nodes["publish"].state`."""
     runs: dict[str, tuple[NodeRun, ...]]
     """The runs that each node asked for, in the order in which they began: items, rounds, fallbacks and undos."""
@@ -46,7 +47,7 @@ class Ran(msgspec.Struct, frozen=True):
     calls: tuple[tuple[str, dict[str, Any]], ...] = ()
     """Each call of a stubbed tool: the tool's name, and the arguments."""
     writes: tuple[tuple[str, dict[str, Any]], ...] = ()
-    """The calls of stubbed tools that had side effects."""
+    """The calls of stubbed tools whose effect is `write`."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.response, name)
@@ -69,17 +70,21 @@ def run(
 
     `workers` are workers by id: a file, or a stub, which is a mapping of outputs, an exception to raise, a callable that gets the inputs,
     or a list of these for one call after the other. Workers that `workers` does not name are found as in production: in the folder of
-    the file, then in the library. `tools` are the answers of their tools, as in `worker_kit.run`.
+    the file, then in the library. `tools` are the answers of their tools, as in `worker_kit.run`. `request` are further members of the
+    request, such as `idempotency_key`.
 
-    `decisions` are the decisions of people, by the node that asks, or by the tool or the question of a node's worker: a verdict
-    (`"approve"`, `"reject"`), an answer to an escalation (`"retry"`, `"skip"`, `"stop"`, `{"action": "use", "outputs": {…}}`), a mapping
-    with a verdict and more (`edited_arguments`, `result`, `decided_by`), `"silence"` (no person answers, and time passes), `"cancel"` (the
-    run is cancelled at this question), a callable that gets the question, or a list of these for one question after the other. Where
-    several persons vote, each vote takes the next decision; after a silence a question takes the next one when its chain has added
-    approvers. If a decision is missing, the response says what the run waits for. `timeout` is in seconds of real time.
+    `decisions` are the decisions of people, by the node that asks, or by the tool or the question of a node's worker. A decision is one of:
+    a verdict (`"approve"`, `"reject"`); an answer to an escalation (`"retry"`, `"skip"`, `"stop"`, `{"action": "use", "outputs": {…}}`); a
+    mapping with a verdict and more (`edited_arguments`, `result`, `decided_by`); any other mapping, which is the answer to a question;
+    `"silence"` (no person answers, and time passes); `"cancel"` (the run is cancelled at this question); a callable that gets the question
+    and returns a decision; or a list of these for one question after the other. Each further vote on a question also takes the next member
+    of the list, and so does a question whose chain has added approvers after a silence. If a decision is missing, the run stops there, and
+    the response says what it waits for.
 
     With `again`, the run is restarted after its end, once for each member of the list, and the result is that of the last restart: `{}` is
     a retry, and `{"nodes": "publish"}` a restart with these arguments of `engine.restart`.
+
+    Raises `NotYet` if a run neither ends nor asks a person within `timeout` seconds of real time.
     """
     asked = {"inputs": dict(inputs), **request}
     return _ran(
@@ -100,14 +105,15 @@ def crash_everywhere(
     again: Sequence[Mapping[str, Any]] = (),
     **request: Any,
 ) -> int:
-    """Crash the runner before and after each write of the pipeline and of its real workers, and at the end of each of them.
+    """Run a pipeline again and again, with a crash before and after each write of the pipeline and of its real workers, and at the end of
+    each of them.
 
     The response, the nodes, the runs of each node and the questions must stay the same. Only their cost may differ, because a call without
-    side effects is made again if a crash interrupts it. A stub must be called as often as without a
-    crash, because each call counts as a side effect; so an undo is made once. Tools that write must write the same, each once.
+    side effects is made again if a crash interrupts it. A stubbed worker must be called as often as without a crash, because each call
+    counts as a side effect. The same is true for stubbed tools whose effect is `write`.
 
-    Raises `CrashDiffers` at the first crash that changes something, else returns the number of crashes. The arguments are those of `run`;
-    stubs that are callables must not remember earlier runs.
+    Returns the number of crashes. Raises `CrashDiffers` at the first crash that changes something. The arguments are those of `run`; stubs
+    that are callables must not remember earlier runs.
     """
     asked = {"inputs": dict(inputs), **request}
 
@@ -144,7 +150,7 @@ _WORDS = {
     "nodes": "the nodes",
     "runs": "the runs of a node",
     "questions": "what people were asked",
-    "effects": "what was done to the world",
+    "effects": "the side effects",
 }
 
 
@@ -155,8 +161,8 @@ def _told(point: int, when: str, writes: int, ends: int) -> str:
 def _ran(seen: Seen) -> Ran:
     return Ran(
         seen.response,
-        {standing.node: standing for standing in seen.nodes},
-        {standing.node: tuple(one for one in seen.runs if one.node == standing.node) for standing in seen.nodes},
+        {node_status.node: node_status for node_status in seen.nodes},
+        {node_status.node: tuple(one for one in seen.runs if one.node == node_status.node) for node_status in seen.nodes},
         tuple(seen.events),
         tuple(seen.questions),
         tuple(seen.stub_calls),
@@ -166,11 +172,12 @@ def _ran(seen: Seen) -> Ran:
 
 
 def _compared(ran: Ran) -> Compared:
-    """The parts that must be the same. The order of runs and calls that happened at the same time may differ."""
+    """The parts that must be the same. Runs, questions and calls are sorted, because their order may differ if they happen at the same
+    time."""
     effects = sorted(map(repr, (*ran.stub_calls, *ran.writes)))
     return Compared(
         _meaning(ran.response),
-        {name: (standing.state, standing.round, standing.error_code) for name, standing in ran.nodes.items()},
+        {name: (node_status.state, node_status.round, node_status.error_code) for name, node_status in ran.nodes.items()},
         {name: sorted(repr(msgspec.structs.replace(one, run_id="")) for one in runs) for name, runs in ran.runs.items()},
         sorted(repr(_asked(one)) for one in ran.questions),
         effects,

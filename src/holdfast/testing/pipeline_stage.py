@@ -27,7 +27,7 @@ from holdfast.pipelines.builder.pipeline import Pipeline
 from holdfast.pipelines.graph.contract import json_of
 from holdfast.pipelines.graph.graph import Built, Graph
 from holdfast.pipelines.graph.structure import structure_of
-from holdfast.pipelines.record.states import NodeStanding, node_states
+from holdfast.pipelines.record.states import NodeStatus, node_states
 from holdfast.pipelines.run.served import ServedPipeline
 from holdfast.pipelines.steps.entry import called
 from holdfast.pipelines.steps.steps import StepDone, StepFailed, Steps, told_by
@@ -52,7 +52,7 @@ from holdfast.workers.service import WorkerService
 from holdfast.workers.tools.seam import Effect, Tool
 
 SILENCE, CANCEL = "silence", "cancel"
-"""What a person may do instead of deciding."""
+"""What a test may say instead of a decision: no person answers, or the run is cancelled."""
 _TESTER: Final = Asker(principal="test")
 _MOST_QUESTIONS: Final = 200
 _PAGE: Final = 200
@@ -60,10 +60,10 @@ _SPINS: Final = 500
 
 
 class Seen(msgspec.Struct):
-    """Everything that a test may ask about a run."""
+    """What happened in a run. If the request was refused, only `response` has content."""
 
     response: Response
-    nodes: Sequence[NodeStanding]
+    nodes: Sequence[NodeStatus]
     runs: Sequence[NodeRun]
     events: Sequence[RunEvent]
     questions: Sequence[Approval]
@@ -73,14 +73,14 @@ class Seen(msgspec.Struct):
 
 
 class EndingCrash(Crash):
-    """A crash at a write, or at the end of one of the handlers."""
+    """A crash at a write, or at the end of one of the handlers. With LAST, `point` is the number of the end, from 1."""
 
     def __init__(self, point: int, when: str) -> None:
         super().__init__(point, when)
         self.ended = 0
 
     def comes_last(self, outcome: Outcome) -> bool:
-        """Whether the outcome of this handler must be lost."""
+        """Count the end of a handler. Returns whether its outcome must be lost."""
         if outcome.status is OutcomeStatus.PENDING:
             return False
         self.ended += 1
@@ -99,7 +99,8 @@ async def play(
     crash: Crash | None,
     again: Sequence[Mapping[str, Any]] = (),
 ) -> Seen:
-    """Run a pipeline to its end, or to a question that the test does not answer, and say what happened."""
+    """Run a pipeline to its end, or to a question that the test does not answer, and return what happened. The arguments are those of
+    `pipeline_kit.run`; `crash` says where the runner crashes, None: nowhere."""
     served = PipelineWorkers(pipeline, workers, tools, worker_settings)
     clock = PeopleClock()
     settings = Settings(clock=clock, ids=Ids(Random(0)), resting=0, tune=False)
@@ -158,7 +159,8 @@ class PipelineWorkers(TestWorkers):
         self.engine = engine
 
     def pipeline_id(self, name: str | None) -> str:
-        """The pipeline that the test is about."""
+        """The id of the pipeline to run: `name`, or the only pipeline. Raises InvalidParameter if `name` is None and the file declares none
+        or several."""
         known = [one.worker.contract.worker_id for one in self._found_pipelines]
         if name is None and len(known) != 1 and self._own is None:
             told = f"The file declares {', '.join(known)}: say which one with name=." if known else "The file declares no pipeline."
@@ -170,15 +172,15 @@ class PipelineWorkers(TestWorkers):
         return next(one.graph for one in self._found_pipelines if one.package == accepted.package)
 
     def crashable(self) -> set[str]:
-        """The functions that may crash: pipelines and real workers. A stub is the test's own."""
+        """The functions that may crash: pipelines and real workers, but no stubs."""
         return set(self.worker_service.served) - {stub.contract.worker_id for stub in self.stubs}
 
     def stub_calls(self) -> list[tuple[str, dict[str, Any]]]:
-        """Each call of a stubbed worker."""
+        """Each call of a stubbed worker: the worker's id, and the inputs."""
         return [(stub.contract.worker_id, inputs) for stub in self.stubs for inputs in stub.calls]
 
     def writes(self) -> list[tuple[str, dict[str, Any]]]:
-        """Each call of a stubbed tool that has side effects."""
+        """Each call of a stubbed tool whose effect is `write`: the tool's name, and the arguments."""
         return [call for call in self.calls if self._effects[call[0]] is Effect.WRITE]
 
     def _stubbed(self, tool: Tool) -> Tool:
@@ -187,7 +189,8 @@ class PipelineWorkers(TestWorkers):
 
 
 def _built(pipeline: Pipeline) -> tuple[Path, Built]:
-    """The graph of a pipeline that the test wrote itself. A page is beside the file of its first node."""
+    """The file and the graph of a pipeline that the test wrote itself. If the pipeline names a page, it is read from the folder of the file
+    that adds the first node."""
     draft, (given, gates, functions) = pipeline.draft(), written(pipeline)
     where = Path(next(iter(draft.lines.values())).file) if draft.lines else Path()
     page = str(given["page_or_id"])
@@ -252,7 +255,8 @@ class People:
         clock.holds = lambda: any(self._does(approval) != SILENCE for approval in self._open())
 
     async def attend(self, run_id: str, timeout: float) -> None:
-        """Answer questions until the run is over, or until it asks something for which the test has no decision."""
+        """Answer questions until the run is over, or until it asks something for which the test has no decision. Raises NotYet after
+        `timeout` seconds of real time."""
         deadline = monotonic() + timeout
         for _ in range(_MOST_QUESTIONS):
             approval = await self._rested(run_id, deadline)
@@ -262,8 +266,8 @@ class People:
         raise InvalidParameter(f"The run asked for more than {_MOST_QUESTIONS} decisions.")
 
     async def _rested(self, run_id: str, deadline: float) -> Approval | None:
-        """Wait until the run is over or waits for a person. Returns a question for which the test has a decision, else any open
-        question."""
+        """Wait until the run is over or waits for a person. Returns None if it is over, else a question for which the test has a decision,
+        else any open question. Raises NotYet after the deadline."""
         spins = 0
         while True:
             spins += 1
@@ -277,7 +281,7 @@ class People:
                 if asked:
                     return next((approval for approval in asked if self._does(approval) is not None), asked[0])
             if monotonic() > deadline:
-                raise NotYet(f"The run {run_id} did not end in time. It is {header.state.value}.")
+                raise NotYet(f"The run {run_id} did not end within the timeout. It is {header.state.value}.")
 
     def _open(self) -> list[Approval]:
         return self._service.approvals(_TESTER)
@@ -310,7 +314,7 @@ class People:
 
 
 def _decider(approval: Approval) -> str:
-    """The person who decides if the test names none: the first approver who has not voted yet."""
+    """The person who decides if the test names none: the first approver who has not voted yet; without named approvers, `tester`."""
     able = [person for name in approval.approvers for person in approval.groups.get(name, (name,))]
     able += approval.groups.get(approval.group or "", ())
     voted = {vote.person for vote in approval.votes}
@@ -318,12 +322,12 @@ def _decider(approval: Approval) -> str:
 
 
 def _decided(approval: Approval, does: Any) -> dict[str, Any]:
-    """The members of a decision."""
+    """The members of the Decision for what the test says that a person does (`does`): a verdict, an action, or a mapping."""
     if isinstance(does, str):
         is_action = approval.kind == "question" and does != "reject"
         return {"verdict": "answer", "result": {"action": does}} if is_action else {"verdict": does}
     if not isinstance(does, Mapping):
-        raise InvalidParameter(f"The decision {does!r:.100} is neither a verdict nor a mapping.")
+        raise InvalidParameter(f"The decision {does!r:.100} is neither a text, such as 'approve', nor a mapping.")
     return dict(does) if "verdict" in does else {"verdict": "answer", "result": dict(does)}
 
 

@@ -1,6 +1,6 @@
-"""The pytest plugin: the fixture `durable_runner`, and readable assertion messages in the store suite.
+"""The pytest plugin: the fixture `durable_runner`, and assertion messages with values in the store suite.
 
-It is installed with Holdfast, and pytest loads it before any test.
+It is installed with Holdfast, and pytest loads it before it collects tests.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ import pytest
 if TYPE_CHECKING:
     from holdfast.testing.runner import Runner
 
-# Without this, the author of a store backend sees only `AssertionError` without values if pytest did not load this plugin early.
+# Without this call, a failed assertion of the store suite shows only `AssertionError`, without values. It must come before the import of
+# the suite.
 pytest.register_assert_rewrite("holdfast.testing.stores")
 
 
 @pytest.fixture
 def durable_runner() -> Iterator[Callable[..., Runner]]:
-    """Makes a `holdfast.testing.Runner` for a function: `runner = durable_runner(process_order, stubs={"charge": 1})`."""
+    """A function that makes a `holdfast.testing.Runner`: `runner = durable_runner(process_order, stubs={"charge": 1})`. The runners are
+    closed after the test."""
     from holdfast.testing.runner import Runner  # imported here, so that only tests that use it pay for the import
 
     with ExitStack() as stack:

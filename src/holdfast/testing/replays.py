@@ -1,4 +1,4 @@
-"""check_replays: replays executions that were exported from production with today's code, for CI."""
+"""check_replays: replays exported executions, for example from production, with the code as it is now. Made for CI."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from holdfast.service.replaying import replay
 
 
 class ReplayDiffers(HoldfastError, AssertionError):
-    """The calls of today's code do not match the recorded executions."""
+    """The durable calls of the present code do not match recorded executions."""
 
     code = "replay_differs"
 
 
 def check_replays(folder: str | Path, functions: Iterable[DurableFunction]) -> int:
-    """Replay every `*.json` export of a folder with its function and version. Returns the number of exports.
+    """Replay each export in a folder (`*.json`) with that one of `functions` that has its name and version. Returns the number of exports.
 
-    One error lists all exports that differ. An export of a function that is not given is an error, and so is an empty folder, because a
-    check without exports would always pass. Make exports with `holdfast executions export`.
+    Raises `ReplayDiffers`, which lists all exports that do not match. Raises `InvalidParameter` if `functions` lacks the function of an
+    export, or if the folder has no exports, because a check without exports would always pass. Make exports with `holdfast executions
+    export`.
     """
     hosted = {(function.name, function.version): function for function in functions}
     found = sorted(Path(folder).glob("*.json"))

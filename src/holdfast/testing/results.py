@@ -1,4 +1,4 @@
-"""Result: an execution for a test to inspect: its ending, its operations by name, its history."""
+"""Result: an execution for a test to inspect: its status, its result, its operations by name, its history."""
 
 from __future__ import annotations
 
@@ -20,42 +20,43 @@ from holdfast.store.seam import Store
 
 
 class Missing(HoldfastError, LookupError):
-    """A test asked for an operation that does not exist."""
+    """A test asked for an operation that is not there."""
 
     code = "test_operation_missing"
 
 
 class _Named:
-    """Finds operations by name."""
+    """Finds operations by name among `operations`, not among those inside them. Raises Missing if there is none."""
 
     operations: Sequence[Seen]
 
     def get_operation_by_name(self, name: str) -> Seen:
-        """The first operation of this name, of any kind."""
+        """The first operation of this name, of any type. Operations inside other operations are not searched. Raises Missing if there is
+        none."""
         return self._found(name, None)
 
     def get_step(self, name: str) -> Seen:
-        """A step, or a condition that was polled."""
+        """The first step of this name; `wait_for_condition` and `enqueue` are recorded as steps, too. Raises Missing if there is none."""
         return self._found(name, Type.STEP)
 
     def get_wait(self, name: str) -> Seen:
-        """A wait or a timer."""
+        """The first wait of this name. Raises Missing if there is none."""
         return self._found(name, Type.WAIT)
 
     def get_callback(self, name: str) -> Seen:
-        """A callback."""
+        """The first callback of this name. Raises Missing if there is none."""
         return self._found(name, Type.CALLBACK)
 
     def get_context(self, name: str) -> Seen:
-        """A child context, a branch, a map or a parallel."""
+        """The first child context, branch, map or parallel of this name. Raises Missing if there is none."""
         return self._found(name, Type.CONTEXT)
 
     def get_invoke(self, name: str) -> Seen:
-        """An invoke of another function."""
+        """The first invoke of another function, or run of a worker, of this name. Raises Missing if there is none."""
         return self._found(name, Type.CHAINED_INVOKE)
 
     def get_all_operations(self) -> list[Seen]:
-        """Every operation at any depth, in the order they began within each context."""
+        """Every operation at any depth, each before those inside it. Operations of one context are in the order in which they began."""
         return [each for operation in self.operations for each in (operation, *operation.get_all_operations())]
 
     def _found(self, name: str, kind: Type | None) -> Seen:
@@ -63,29 +64,38 @@ class _Named:
             if operation.name == name and kind in (None, operation.type):
                 return operation
         known = ", ".join(f"{op.sub_type or op.type.value} {op.name!r}" for op in self.operations) or "none"
-        raise Missing(f"There is no {kind.value if kind else 'operation'} {name!r} here. Here are: {known}.")
+        raise Missing(
+            f"There is no {kind.value if kind else 'operation'} {name!r} among these operations: {known}. Ask a context for those in it."
+        )
 
 
 class Seen(msgspec.Struct, _Named, frozen=True):
-    """One operation, with the operations inside it."""
+    """One operation, with the operations inside it. Times are in milliseconds since 1970, by the runner's clock."""
 
     id: str
     name: str | None
     type: Type
     sub_type: str | None
+    """What kind of its type the operation is, such as `RunInChildContext` or `Map`."""
     status: Status
     attempt: int
+    """How many attempts of a step have finished; 0 until the first one ends."""
     started_at: int
     ended_at: int | None
+    """None if the operation has not ended."""
     payload: str | None
-    """The payload of the operation as text, as the history has it."""
+    """The result as text, as the history has it; None if there is none."""
     error: Failure | None
+    """None if the operation has no error. A step that waits for its next attempt has the error of its last one."""
     callback_id: str | None
+    """The id with which the callback is answered; None if the operation is not a callback."""
     operations: tuple[Seen, ...] = ()
+    """The operations directly inside this one."""
 
     @property
     def result(self) -> Any:
-        """The value of the payload, read by the default serdes. A text that another serdes wrote is returned unchanged."""
+        """The value of the payload: of a callback the text itself, of an invoke its JSON value, of any other operation the value that the
+        default serdes reads. If the default serdes cannot read the text, the text itself. None without a payload."""
         if self.payload is None:
             return None
         if self.type in (Type.CALLBACK, Type.CHAINED_INVOKE):
@@ -102,21 +112,25 @@ class Result(msgspec.Struct, _Named, frozen=True):
     arn: str
     status: ExecutionStatus
     payload: str | None
+    """The return value of the handler as JSON text; None unless the execution succeeded."""
     error: Failure | None
+    """Why the execution failed, timed out or was stopped; None if it runs or succeeded."""
     operations: tuple[Seen, ...]
+    """The operations at the top of the execution, in the order in which they began."""
     history: list[HistoryEvent]
+    """All events so far, in order."""
     function: DurableFunction | None = None
-    """The function of the execution."""
+    """The function of the execution; None if it is not known."""
 
     @property
     def result(self) -> Any:
-        """The return value of the handler, in the class of its return annotation."""
+        """The return value of the handler, in the class of its return annotation if it has one. None unless the execution succeeded."""
         result = None if self.payload is None else codec.loads(self.payload)
         return result if self.function is None else self.function.typed(result)
 
 
 def seen(store: Store, header: Execution, function: DurableFunction | None = None) -> Result:
-    """The current state of an execution."""
+    """The current state of an execution. `function` is its function, for the class of the result."""
     closed = header.status is not ExecutionStatus.RUNNING
     payload = store.result(header) if closed else None
     failed = closed and header.status is not ExecutionStatus.SUCCEEDED

@@ -1,8 +1,9 @@
 """Runner: the real engine for tests, on a store in memory, with a clock that moves only while the test waits.
 
-The method names are those of the official testing package where possible. Time passes only inside `run`, `wait_for_result` and
-`wait_for_callback`, and only when the engine has no work left: a wait of a year takes no real time, and no callback times out while the
-test does something else. Ids are the same in every run, and so are `context.uuid()`, `context.random()` and the ids of callbacks.
+The method names are those of the official testing package where possible. Time passes only in `advance`, in `run` and in the methods
+`wait_for_…`. In `run` and `wait_for_…` it passes only when the engine has no work left: a wait of a year takes no real time, and no
+callback times out while the test does something else. Ids are the same in every run, and so are `context.uuid()`, `context.random()` and
+the ids of callbacks.
 """
 
 from __future__ import annotations
@@ -48,17 +49,17 @@ _SEAL: Final = Seal(bytes(32))
 
 
 class TestClock(VirtualClock):
-    """Moves only while the test waits, and stops when the test has what it waits for."""
+    """A clock that moves to the next timer only while the test waits for something, and stops when this has happened."""
 
     __test__ = False  # pytest must not collect it as a test
 
     def __init__(self, now: int) -> None:
         super().__init__(now, skipping=False)
         self.reached: Callable[[], bool] = lambda: True
-        """Whether the test has what it waits for; then time must stand still."""
+        """Whether time stands still: the test waits for nothing, or what it waits for has happened."""
 
     def skip_to(self, at: int) -> None:
-        """Go to the engine's next timer, if the test still waits."""
+        """Move to the time of the engine's next timer, if the test still waits."""
         if not self.reached():
             self.move_to(at)
 
@@ -71,7 +72,8 @@ class WaitingCallback(NamedTuple):
 
 
 class NotYet(HoldfastError, TimeoutError):
-    """The thing that the test waited for did not happen within the real timeout."""
+    """What the test waited for did not happen within the timeout, which is in real time; or it cannot happen, because the execution
+    ended."""
 
     code = "test_waited_in_vain"
 
@@ -90,12 +92,14 @@ class Runner:
         replay: bool = True,
         settings: Settings | None = None,
     ) -> None:
-        """`functions` are real functions that may be invoked. `stubs` replace others: a value, an exception to raise, or a callable that
-        gets the payload. `workers` are the workers that `context.run` may run: files of real workers, or a mapping from a worker's id to
-        its file or to a stub, which is a mapping of outputs, an exception to raise, or a callable that gets the inputs.
+        """`function` is the one that `run` starts. `functions` are real functions that it may invoke. `stubs` replace functions that it
+        invokes, by name: a value, an exception to raise, or a callable that gets the payload. `workers` are the workers that `context.run`
+        may run: files of real workers, or a mapping from a worker's id to its file or to a stub. Such a stub is a mapping of outputs, an
+        exception to raise, a callable that gets the inputs, or a list of these for one call after the other.
 
-        With `replay`, waiting coroutines are removed from memory, so that every wake-up is a replay. `replay=False` keeps them, as an
-        engine with free memory does. `settings` are an engine's settings; the runner sets clock, ids and randomness unless `settings` do.
+        `now` is the time at which the clock begins, in milliseconds since 1970. With `replay`, waiting coroutines are removed from memory,
+        so that every wake-up is a replay. `replay=False` keeps them, as an engine with free memory does. `settings` are an engine's
+        settings; the runner sets clock, ids and randomness unless `settings` do.
         """
         if not isinstance(function, DurableFunction):
             raise InvalidParameter(f"{function!r} is not a durable function. Decorate it with @durable_execution.")
@@ -104,7 +108,7 @@ class Runner:
         self._stack = ExitStack()
         self._engine: BlockingEngine | None = None
         self.wrap: Callable[[InlineHost], Host] = lambda host: host
-        """Wraps the host that runs the code."""
+        """Called when the engine is opened, with the host that runs the code. It returns the host that the engine uses."""
         self._functions = [self.function, *map(_kept, functions)]
         for name, stub in (stubs or {}).items():
             self.register_function(name, stub)
@@ -112,7 +116,7 @@ class Runner:
         self._settings = self._set(settings or Settings(resting=1000, threads=8), replay)
 
     def _set(self, settings: Settings, replay: bool) -> Settings:
-        """The settings, with the runner's clock, ids and randomness where the settings have none."""
+        """The settings, with the runner's clock, ids and randomness in place of the defaults."""
         if isinstance(settings.clock, TestClock):
             self.clock = settings.clock
         return msgspec.structs.replace(
@@ -138,11 +142,12 @@ class Runner:
     # --- functions
 
     def register_durable_function(self, function: DurableFunction) -> None:
-        """Add a function that may be invoked."""
+        """Add a function that may be invoked. Raises InvalidParameter after the first run."""
         self._register(function)
 
     def register_function(self, name: str, handler: Any) -> None:
-        """Add a stub for an invoked function: `handler(payload)`, or the result itself, or an exception to raise."""
+        """Add a stub for an invoked function: a callable that gets the payload, or the result itself, or an exception to raise. Raises
+        InvalidParameter after the first run."""
 
         def stub(event: Any, context: object) -> Any:
             if isinstance(handler, BaseException):
@@ -159,22 +164,29 @@ class Runner:
     # --- running
 
     def run(self, input: Any = None, *, name: str | None = None, timeout: float = _PATIENCE) -> Result:
-        """Start the function and wait for its end, successful or not. `timeout` is in seconds of real time."""
+        """Start the function and let time pass until the execution is over, successful or not. Raises NotYet after `timeout` seconds of
+        real time, and ExecutionQuarantined if the execution is quarantined."""
         return self.wait_for_result(self.run_async(input, name=name), timeout)
 
     def run_async(self, input: Any = None, *, name: str | None = None) -> str:
-        """Start the function and return its ARN. Time stands still until the test waits."""
+        """Start the function and return the execution's ARN at once. The function runs, but the clock stands still until the test waits."""
         execution: BlockingExecution = self.engine.start(self.function, input, name=name)
         return execution.arn
 
     def wait_for_result(self, execution_arn: str, timeout: float = _PATIENCE) -> Result:
-        """Let time pass until the execution is over. Raises ExecutionQuarantined if it is quarantined."""
+        """Let time pass until the execution is over. Raises NotYet after `timeout` seconds of real time, and ExecutionQuarantined if the
+        execution is quarantined."""
         self._wait(lambda: self._header(execution_arn).state in _AT_REST, timeout, "the execution to end", execution_arn)
         self._check_not_aside(execution_arn)
         return self.look(execution_arn)
 
     def wait_for_callback(self, execution_arn: str, name: str | None = None, timeout: float = _PATIENCE) -> str:
-        """Let time pass until the execution waits for a callback (of this name), and return its id."""
+        """Let time pass until the execution waits for a callback of this name, or for any callback if `name` is None. Returns the
+        callback's id.
+
+        Raises NotYet if the execution ends first, or after `timeout` seconds of real time; ExecutionQuarantined if the execution is
+        quarantined.
+        """
 
         def reached() -> bool:
             return self._open_callback(execution_arn, name) is not None or self._header(execution_arn).state in _AT_REST
@@ -187,7 +199,8 @@ class Runner:
         return found.id
 
     def wait_for_callback_or_end(self, execution_arn: str, *, among: Container[str], timeout: float = _PATIENCE) -> WaitingCallback | None:
-        """Let time pass until the execution waits for a callback of one of these names, or is over. Then it returns None."""
+        """Let time pass until the execution waits for a callback of one of the names in `among`, or is over. Returns the callback, or None
+        if the execution is over. Raises as `wait_for_result` does."""
 
         def found() -> WaitingCallback | None:
             return next((open_ for open_ in self._open_callbacks(execution_arn) if (open_.name or "") in among), None)
@@ -214,7 +227,11 @@ class Runner:
                 yield WaitingCallback(operation.callback_id, operation.name)
 
     def wait_for_approval(self, execution_arn: str, timeout: float = _PATIENCE) -> Approval:
-        """Let time pass until a run of the execution waits for a person, and return what the person must decide."""
+        """Let time pass until the execution waits and a run of a worker asks a person. Returns what the person must decide.
+
+        Raises NotYet if the execution ends first, or after `timeout` seconds of real time; ExecutionQuarantined if the execution is
+        quarantined.
+        """
 
         def reached() -> bool:
             state = self._header(execution_arn).state
@@ -235,7 +252,8 @@ class Runner:
         return undecided(self._store, Asker())
 
     def decide(self, approval_id: str, verdict: str = "approve", **more: Any) -> None:
-        """Decide an approval as a person does: `approve`, `reject`, `answer`; `more` is as in `holdfast approvals`."""
+        """Decide an approval as a person does, with the verdict `approve`, `reject` or `answer`. `more` may have `edited_arguments`,
+        `result` (the answer to a question) and `comment`."""
         from holdfast.workers.approvals import Decision
         from holdfast.workers.run_lookup import Asker
 
@@ -244,17 +262,17 @@ class Runner:
         self._opening.call(lambda engine: engine.worker_service.decide(approval_id, decision, Asker(principal="test")))
 
     def advance(self, duration: Duration) -> None:
-        """Move the clock by this duration; the engine then does what is due."""
+        """Move the clock forward by this duration. The engine begins what is due then; this method does not wait for it."""
         until = self.clock.now() + duration.to_seconds() * 1000
         self.clock.move_to(until)
         self._look_around()
 
     def send_callback_success(self, callback_id: str, result: str | bytes | None = None) -> None:
-        """Answer a callback. The handler gets the text unchanged."""
+        """Answer a callback. The handler gets the text unchanged, or None if `result` is None."""
         self.engine.succeed_callback(callback_id, result)
 
     def send_callback_failure(self, callback_id: str, message: str | None = None, error_type: str | None = None) -> None:
-        """Answer a callback with an error."""
+        """Answer a callback with an error, which is raised in the handler."""
         self.engine.fail_callback(callback_id, message, error_type)
 
     def send_callback_heartbeat(self, callback_id: str) -> None:
@@ -262,7 +280,7 @@ class Runner:
         self.engine.heartbeat_callback(callback_id)
 
     def get_execution_history(self, execution_arn: str) -> list[HistoryEvent]:
-        """The events of the execution so far."""
+        """The events of the execution so far, in order."""
         return self.look(execution_arn).history
 
     def look(self, execution_arn: str) -> Result:
@@ -275,14 +293,14 @@ class Runner:
         while header is not None and header.continued_as is not None:
             header = self._store.find(header.continued_as)
         if header is None:
-            raise InvalidParameter(f"There is no execution {execution_arn} here.")
+            raise InvalidParameter(f"This runner has no execution {execution_arn}.")
         return header
 
     # --- inside
 
     @property
     def engine(self) -> BlockingEngine:
-        """The engine, which is opened at the first run."""
+        """The engine. It is opened when it is first used; after that, no function can be registered."""
         if self._engine is None:
             opening = open_engine(":memory:", functions=self._functions, settings=self._settings)
             opening.wrap, opening.runtime = self.wrap, self._runtime()
@@ -305,7 +323,7 @@ class Runner:
         return self._opened_store
 
     def _look_around(self) -> None:
-        """Make the engine look at the clock again."""
+        """Wake the engine, so that it looks at the clock again."""
         _ = self.engine
         self._opening.inside(lambda engine: engine.look())
 

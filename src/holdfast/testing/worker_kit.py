@@ -32,11 +32,12 @@ from holdfast.workers.tools.seam import Call, Called, DidNotHappen, Effect, Happ
 _BOUND = 50
 """The most decisions that one run may ask for."""
 _LONGEST_WAIT = 3_600_000
+"""The clock skips a wait of at most this many milliseconds. A longer one is taken for the time that a person has to decide."""
 _TESTER = Asker(principal="test")
 
 
 class _Clock(VirtualClock):
-    """Skips waits and back-offs, but not the time that a person may take: the test is the person."""
+    """Skips waits of up to an hour, such as back-offs, but not the time that a person may take to decide: the test is the person."""
 
     def skip_to(self, at: int) -> None:
         if at - self.now() <= _LONGEST_WAIT:
@@ -44,7 +45,8 @@ class _Clock(VirtualClock):
 
 
 class Stub:
-    """Replaces a tool: answers with a value, with the result of a function of the arguments, or with the next value of a list."""
+    """Replaces a tool. `answer` is a value, a callable that gets the arguments, or a list with a value for each call, of which the last is
+    used again. An exception is raised."""
 
     def __init__(self, tool: Tool, answer: Any, calls: list[tuple[str, dict[str, Any]]]) -> None:
         self._tool = tool
@@ -59,7 +61,7 @@ class Stub:
         return Reservation()
 
     async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
-        """Return the test's answer; raise it if it is an exception."""
+        """Record the call, and return the test's answer; raise it if it is an exception."""
         self._calls.append((self.name, dict(arguments)))
         answer = self._answer
         if callable(answer):
@@ -73,13 +75,14 @@ class Stub:
         return Called(answer, Usage())
 
     async def reconcile(self, call: Call, arguments: Mapping[str, Any]) -> Verdict:
-        """Tell whether the call happened, which a stub knows."""
+        """Whether a call with this idempotency key returned an answer before: Happened with the answer, else DidNotHappen."""
         known = call.idempotency_key in self._happened
         return Happened(self._happened[call.idempotency_key]) if known else DidNotHappen()
 
 
 def stubbed_settings(settings: WorkerSettings | None, tools: Mapping[str, Any]) -> WorkerSettings:
-    """Settings under which each stubbed tool exists. Without them `parameter_store` and `read_repo` need settings of the operator."""
+    """The settings, or those of a body in this process if they are None. If `parameter_store` or `read_repo` is stubbed, they get the
+    setting without which that tool does not exist."""
     settings = settings or WorkerSettings(policy=Policy(isolation="inline"))
     if "parameter_store" in tools and settings.parameters is None:
         settings = msgspec.structs.replace(settings, parameters="stubbed")
@@ -89,12 +92,14 @@ def stubbed_settings(settings: WorkerSettings | None, tools: Mapping[str, Any]) 
 
 
 class Ran(msgspec.Struct, frozen=True):
-    """A response, and the tool calls that the worker made."""
+    """A run of a worker: its response, and the calls of stubbed tools. Members of the response can be read directly: `ran.status`,
+    `ran.outputs`, `ran.error`."""
 
     response: Response
     calls: tuple[tuple[str, dict[str, Any]], ...]
+    """Each call of a stubbed tool: the tool's name, and the arguments."""
     writes: tuple[tuple[str, dict[str, Any]], ...] = ()
-    """The calls that had side effects."""
+    """The calls of stubbed tools whose effect is `write`."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.response, name)
@@ -110,10 +115,17 @@ def run(
     worker_settings: WorkerSettings | None = None,
     **request: Any,
 ) -> Ran:
-    """Run a worker once. `tools` are the answers of its tools; `decisions` are the decisions of people, by tool or question.
+    """Run a worker once: the worker of this id (`worker`), else the first one that the file declares. `request` are further members of the
+    request, such as `idempotency_key`.
 
-    A decision is a verdict (`"approve"`, `"reject"`), or a mapping with a verdict and more (`edited_arguments`, `result`). If a decision is
-    missing, the response is `needs_human`. The body runs in this process, unless `worker_settings` says otherwise. Time passes virtually.
+    `tools` are the answers of its tools, by name: a value, an exception to raise, a callable that gets the arguments, or a list of values
+    for one call after the other. A tool without an answer is called as in production.
+
+    `decisions` are the decisions of people, by the question, or by the tool if there is no question. A decision is a verdict (`"approve"`,
+    `"reject"`), or a mapping with a verdict and more (`edited_arguments`, `result`). If a decision is missing, the response is
+    `needs_human`.
+
+    The body runs in this process, unless `worker_settings` says otherwise. Waits of up to an hour take no real time.
     """
     return asyncio.run(_ran(Path(file), inputs, tools or {}, decisions or {}, worker, worker_settings, request, None))
 
@@ -128,9 +140,11 @@ def crash_everywhere(
     worker_settings: WorkerSettings | None = None,
     **request: Any,
 ) -> int:
-    """Crash the runner before and after each of its writes. The response and the side effects must stay the same, each effect once.
+    """Run a worker again and again, with a crash of the runner before and after each of its writes, and at the end. The arguments are those
+    of `run`.
 
-    Raises `CrashDiffers` at the first crash that changes something, else returns the number of writes.
+    The response must stay the same, without its ids, times and usage. The calls of stubbed tools whose effect is `write` must be the same,
+    and as many. Returns the number of crashes. Raises `CrashDiffers` at the first crash that changes something.
     """
 
     def once(point: int, when: str) -> tuple[Any, Any, int]:
@@ -146,7 +160,7 @@ def crash_everywhere(
         if crashed != straight:
             raise CrashDiffers(f"{where} the response: it was {straight!r}, now it is {crashed!r}.")
         if also != effects:
-            raise CrashDiffers(f"{where} what was done to the world: it was {effects!r}, now it is {also!r}.")
+            raise CrashDiffers(f"{where} the side effects: they were {effects!r}, now they are {also!r}.")
     return len(places)
 
 
@@ -193,8 +207,8 @@ async def _decided(engine: OpenEngine, response: Response, decisions: Mapping[st
 
 
 def meaning(response: Response) -> dict[str, Any]:
-    """What no crash may change of a response. Times, ids and what it used are left out: a call without side effects that a crash cuts off
-    is made again, and is paid for again."""
+    """The part of a response that no crash may change. Times, ids and usage are left out: a call without side effects that a crash
+    interrupts is made again, and costs again."""
     document = response_document(response)
     for name in ("duration_ms", "trace_id", "span_id", "log_fields", "usage"):
         document["observability"].pop(name, None)
@@ -204,5 +218,5 @@ def meaning(response: Response) -> dict[str, Any]:
 
 
 def _written(ran: Ran) -> list[str]:
-    """The side effects, each time they happened. Calls that only read are left out, because they may be made again."""
+    """The calls of stubbed tools whose effect is `write`, as sorted texts. Other calls are left out, because they may be made again."""
     return sorted(map(repr, ran.writes))

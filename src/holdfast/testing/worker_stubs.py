@@ -2,8 +2,8 @@
 
     Runner(publish, workers={"web-scrape-worker": lambda inputs: {"title": "…"}, "validator-worker": "validator.py"})
 
-A stub answers each request with outputs, and calls no tool. A stub of a worker that has a page keeps the contract of the page, so that its
-inputs and outputs are checked as in production. Without a page a stub takes and gives any object.
+A stub answers each request with outputs or an error, and calls no tool. If the real worker of this id is among the files, its stub has the
+contract of that worker, so that inputs and outputs are checked as in production. Else a stub accepts and returns any object.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ANY = {"type": "object"}
 
 class StubbedWorker:
     """A worker that answers with outputs of the test: a mapping, an exception to raise, a callable that gets the inputs, or a list of
-    these for one call after the other, of which the last is used again."""
+    these for one call after the other, of which the last is used again. `name` is the worker's id, or `ID@VERSION`."""
 
     kind = Kind.WORKER
     graph_text = None
@@ -62,10 +62,10 @@ class StubbedWorker:
                 self.contract = msgspec.structs.replace(contract, limits=limits, approvals_required=())
 
     async def turn(self, tenant: str, seconds: float) -> None:
-        """A stub starts at once."""
+        """Return at once: a stub waits for no free place."""
 
     async def body(self, limits: Limits, timeout: float, tenant: str) -> Body:
-        """A body in this process."""
+        """A body that gives the stub's answer, in this process."""
         return InlineBody(self._outputs, timeout)
 
     async def _outputs(self, inputs: dict[str, Any], context: object) -> Any:
@@ -103,7 +103,8 @@ class TestWorkers(WorkerRuntime):
         self.pipeline_runtime.stand_ins = stand_ins
 
     async def open(self) -> WorkerService:
-        """Serve the real workers, then the stubs. Their runs stay, so that a test can let years pass."""
+        """Serve the real workers, then the stubs. Their runs are kept as long as the longest retention, so that a test can let years
+        pass."""
         service = await super().open()
         service.retention_days = MAX_RETENTION_DAYS
         for stub in self.stubs:

@@ -2,8 +2,8 @@
 
     match the route → admit the caller → count the request → read the body → call the handler → send the reply
 
-Handlers are thin: a handler reads the request, calls a service, and shapes the result. All of it runs on the engine's loop, so that
-checkpoints that arrive together share one commit, without a thread in between.
+Handlers are thin: a handler reads the request, calls a service, and makes a reply from the result. All of it runs on the engine's event
+loop, so that checkpoints that arrive together share one commit, without a thread in between.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ log = logging.getLogger("holdfast.server")
 
 
 class App:
-    """An ASGI app. Several listeners may share it, and then its limits."""
+    """An ASGI app. Several listeners may share it; then its limits hold for all of them together."""
 
     def __init__(self, routes: Sequence[Route], limits: Limits, request_id: Callable[[], str], gate: Gate | None = None) -> None:
         self.router = Router(routes)
         self.limits = limits
         self.request_id = request_id
         self.gate = gate
-        """Admits callers. None where only processes of this server can connect."""
+        """Admits callers. None if only processes of this server can connect."""
         self.connections = Connections(limits.connections, limits.connections_of_one)
         self._bodies = HeldBodies(limits.bodies_bytes)
         self._lambda = Capacities.of_lambda(limits)
@@ -48,7 +48,7 @@ class App:
         self._closing = asyncio.Event()
 
     def close(self) -> None:
-        """Refuse all further requests, and end all that wait."""
+        """Refuse all further requests, and tell the requests that wait to end soon."""
         self._closing.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -73,7 +73,7 @@ class App:
             incoming.close()
 
     async def _reply(self, request: Request, match: Match, format: ErrorFormat, sender: Sender) -> Response | None:
-        """The reply to a request. Errors become replies too. None if the handler has streamed the reply itself."""
+        """The reply to a request. Errors become replies too. None if the reply was streamed, and is sent already."""
         try:
             if self.gate is not None:
                 await self.gate.admit(request)
@@ -111,7 +111,8 @@ class App:
         return await self._count(request, match.handler, sender)
 
     async def _count(self, request: Request, handler: Handler, sender: Sender) -> Response | None:
-        """Count the request, and answer it within the time that a request may take."""
+        """Count the request, and answer it. None if the reply was streamed. Raises Refused if too many requests are being answered, and
+        TimeoutError if the answer takes longer than `Limits.request_seconds`."""
         requests, tenant = request.capacities.requests, request.tenant
         requests.take(tenant)
         try:
@@ -129,7 +130,8 @@ class App:
         request.content = await request.incoming.read(self.limits.body_seconds, most)
 
     async def _invoke(self, request: Request, handler: Handler) -> Response:
-        """Answer when the execution has its result, unless the caller leaves or the server shuts down first."""
+        """Wait for the result of an invocation, and answer with it. Raises Gone if the caller leaves first, and Refused if the server shuts
+        down or `Limits.wait_seconds` are over; the execution continues in all these cases."""
         with request.capacities.waits.taken(request.tenant):
             await self._read_body(request)
             answered = asyncio.create_task(handler(request))
@@ -146,8 +148,8 @@ class App:
                 if left.done():
                     raise Gone
                 if closing.done():
-                    raise unavailable("The server is shutting down. A durable execution goes on; ask for it by its name.", close=True)
-                raise Refused(408, "ServiceException", "The execution takes longer than an invocation may wait; it goes on.")
+                    raise unavailable("The server is shutting down. A durable execution continues; ask for it by its name.", close=True)
+                raise Refused(408, "ServiceException", "The execution takes longer than a synchronous invocation may wait. It continues.")
             finally:
                 for task in tasks:
                     task.cancel()
@@ -162,7 +164,8 @@ def _wants_result(request: Request) -> bool:
 
 
 async def _not_http(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer a message of ASGI that is no HTTP request: the start and the end of a server, and a WebSocket, which no route takes."""
+    """Answer an ASGI connection that is not HTTP: confirm the start and the end of a server, and close a WebSocket, because no route
+    accepts one."""
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1008})
         return

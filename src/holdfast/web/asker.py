@@ -28,20 +28,22 @@ def asker_of(request: Request) -> Asker:
 
 
 def trace_of(request: Request) -> Parent | None:
-    """The span that the request belongs to, by its `traceparent`."""
+    """The span of the caller, from the header `traceparent`; None if there is none."""
     return parent_of(request.header(b"traceparent"))
 
 
 def is_async(request: Request) -> bool:
-    """Whether the caller wants the address of the run at once, and does not wait for its response."""
+    """Whether the caller wants the address of the run at once, and does not wait for its response: `Prefer: respond-async`, or
+    `?wait=0`."""
     return _ASYNC.search((request.header(b"prefer") or "").lower()) is not None or patience(request, 1.0, 1.0) == 0
 
 
 def patience(request: Request, default: float, most: float) -> float:
-    """How many seconds the caller waits: `?wait=`."""
+    """How many seconds the caller waits: `?wait=`, at most `most`; `default` if it is not given. Raises InvalidParameter if it is not a
+    number of seconds."""
     text = request.text("wait")
     if text is None:
         return default
     if _SECONDS.fullmatch(text) is None:
-        raise InvalidParameter(f"wait: {text!r:.100} is not a number of seconds.")
+        raise InvalidParameter(f"wait: {text!r:.100} is not a number of seconds, such as 30 or 2.5.")
     return min(float(text), most)

@@ -1,4 +1,5 @@
-"""Errors as AWS's clients read them: a shape by name in `x-amzn-errortype`, its status, and a body with Type and message."""
+"""Errors in the form that AWS's clients read: the name of the error in `x-amzn-errortype`, an HTTP status, and a body with Type and
+message."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ SHAPES: Final[Mapping[type[HoldfastError], tuple[int, str]]] = {
     errors.LeaseLost: (400, "InvalidParameterValueException"),
     HoldfastError: (500, "ServiceException"),
 }
-"""The status and AWS's name for each of our errors. A class that is not listed has those of its nearest parent."""
+"""The HTTP status and AWS's name for each of Holdfast's errors. A class that is not listed has those of its nearest parent."""
 
 STALE: Final = "Invalid checkpoint token"
 STALE_TITLE: Final = "Invalid Checkpoint Token"
@@ -39,7 +40,8 @@ _LAST_TITLE_CASED: Final[Mapping[str, tuple[int, int, int]]] = {"python": (2, 0,
 
 
 def reply_to(error: HoldfastError | Refused, agent: str = "") -> Reply:
-    """The reply to a request that failed. `agent` is the software that the client says it is."""
+    """The reply to a request that failed, in AWS's form. `agent` is the client's User-Agent: some SDKs need another text for an old
+    token."""
     if isinstance(error, Refused):
         return shaped(error.status, error.shape, str(error), headers=error.headers, reason=error.reason)
     status, shape = next(SHAPES[cls] for cls in type(error).__mro__ if cls in SHAPES)
@@ -53,7 +55,8 @@ def reply_to(error: HoldfastError | Refused, agent: str = "") -> Reply:
 
 
 def shaped(status: int, shape: str, message: str, *, headers: tuple[Header, ...] = (), reason: str | None = None) -> Reply:
-    """An error body. Half of AWS's clients read `message`, the others `Message`, so both are sent; clients of logs read `__type`."""
+    """A reply with an error. Some of AWS's clients read `message`, others `Message`, so the body has both; clients of CloudWatch Logs read
+    `__type`."""
     body: dict[str, Any] = {"__type": shape, "Type": "User" if status < 500 else "Service", "message": message, "Message": message}
     if reason is not None:
         body |= {"Reason": reason, "retryAfterSeconds": str(RETRY_SECONDS)}
@@ -61,8 +64,8 @@ def shaped(status: int, shape: str, message: str, *, headers: tuple[Header, ...]
 
 
 def stale_message(agent: str) -> str:
-    """The text by which an SDK recognises that its token is old. Some SDKs recognise it only in title case; any other text makes them fail
-    the execution."""
+    """The message by which an SDK recognises that its checkpoint token is old. Some versions of SDKs recognise it only in title case; with
+    any other text they fail the execution."""
     found = _SDK.search(agent)
     if found is None:
         return STALE

@@ -12,12 +12,13 @@ from holdfast.web.refusals import CLOSE, Gone, Refused, too_large, too_many
 
 T = TypeVar("T")
 _DRAINED_BYTES: Final = 64 * 1024 * 1024
-"""A body that is too large is still read to its end up to this size: a client that is cut off while it sends never reads why."""
+"""A body that is too large is still read to its end, up to this size: a client whose connection is closed while it sends does not read the
+error."""
 _DIGITS: Final = 18
 
 
 class HeldBodies:
-    """How many bytes of bodies the server holds, over all requests that are not answered yet."""
+    """The number of bytes of bodies that the server has in memory, for all requests that are not answered yet; and the limit for it."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -35,7 +36,7 @@ class Incoming:
         self._read: bytes | None = None
 
     async def receive(self) -> Message:
-        """The next message of the client, as ASGI has it."""
+        """The next ASGI message of the client. Raises Refused if the bodies of all requests together would be too large."""
         if self._read is not None:
             body, self._read = self._read, None
             return {"type": "http.request", "body": body, "more_body": False}
@@ -43,7 +44,7 @@ class Incoming:
         size = len(message.get("body", b""))
         if size:
             if self._all.bytes + size > self._all.most:
-                raise too_many("The bodies of all requests together are too large now. Come back soon.", "CallerRateLimitExceeded")
+                raise too_many("The bodies of all requests together are too large now. Try again soon.", "CallerRateLimitExceeded")
             self._held += size
             self._all.bytes += size
         return message
@@ -58,23 +59,24 @@ class Incoming:
         self._all.bytes -= size
 
     def close(self) -> None:
-        """The request is answered."""
+        """Stop counting the bytes of this request, because it is answered."""
         self.release(self._held)
 
     @property
     def length(self) -> int:
-        """The content length that the client declared, else 0. The HTTP parser has checked that it is one number."""
+        """The Content-Length of the request; 0 if there is none. The HTTP parser has checked that it is one number."""
         return next((int(value[:_DIGITS]) for key, value in self._scope["headers"] if key == b"content-length" and value.isdigit()), 0)
 
     async def read(self, seconds: float, most: int) -> bytes:
-        """The whole body, if it is not too large and arrives in time."""
+        """Read the whole body. Raises Refused if it has more than `most` bytes, or does not arrive within `seconds`, and Gone if the client
+        has closed its connection."""
         if self.length > max(most, _DRAINED_BYTES):
             raise too_large(most, close=True)
         try:
             async with asyncio.timeout(seconds):
                 return await self._joined(most)
         except TimeoutError:
-            raise Refused(408, "RequestTimeoutException", "The request's body did not come in time.", headers=CLOSE) from None
+            raise Refused(408, "RequestTimeoutException", "The request's body did not arrive in time.", headers=CLOSE) from None
 
     async def _joined(self, most: int) -> bytes:
         parts, size, more = list[bytes](), 0, True
@@ -100,7 +102,8 @@ class Incoming:
             pass
 
     async def unless_left(self, answering: Coroutine[Any, Any, T]) -> T:
-        """The result of `answering`, which is cancelled when the client leaves."""
+        """Wait for the result of `answering`, and return it. If the client closes its connection first, `answering` is cancelled, and Gone
+        is raised."""
         answered = asyncio.create_task(answering)
         left = asyncio.create_task(self.left())
         try:

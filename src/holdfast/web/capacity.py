@@ -1,4 +1,4 @@
-"""Capacity: how many requests the server answers at once, and how many of them one tenant may have."""
+"""Capacity: how many requests the server answers at the same time, and how many of them may be of one tenant."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from holdfast.web.limits import Limits
 from holdfast.web.refusals import too_many
 
 _SHARE: Final = 4
-"""One tenant may use a quarter of the capacity, so that the others find some too."""
+"""One tenant may use one part in this many of the capacity (a quarter), so that some is left for other tenants."""
 UPLOADS: Final = 16
-"""At most this many uploads of artifacts at once."""
-_BUSY: Final = ("Too many requests at once. Come back soon.", "CallerRateLimitExceeded")
+"""At most this many uploads of artifacts run at the same time."""
+_BUSY: Final = ("Too many requests at once. Try again soon.", "CallerRateLimitExceeded")
 _INVOKED: Final = ("Too many synchronous invocations at once.", "ConcurrentInvocationLimitExceeded")
 
 
 class TenantCapacity:
-    """A limit for requests at one time, and for those of one tenant. A caller without a tenant may use all of it."""
+    """A limit for requests at the same time: in all, and for one tenant. A caller without a tenant is only bound by the first."""
 
     def __init__(self, most: int, share: int = _SHARE, refusal: tuple[str, str] = _BUSY) -> None:
         self._most = most
@@ -34,7 +34,7 @@ class TenantCapacity:
         return self._by_tenant
 
     def take(self, tenant: str | None) -> None:
-        """Count one more request, or refuse it. The caller must `free` it."""
+        """Count one more request. The caller of this method must call `free` later. Raises Refused if the limit is reached."""
         if self._taken >= self._most or (tenant is not None and self._by_tenant[tenant] >= self._each):
             raise too_many(*self._refusal)
         self._count(tenant, 1)
@@ -45,7 +45,7 @@ class TenantCapacity:
 
     @contextlib.contextmanager
     def taken(self, tenant: str | None) -> Iterator[None]:
-        """Count one more request for the length of the block, or refuse it."""
+        """Count one more request while the block runs. Raises Refused if the limit is reached."""
         self.take(tenant)
         try:
             yield
@@ -54,7 +54,7 @@ class TenantCapacity:
 
     @contextlib.contextmanager
     def given_back(self, tenant: str | None) -> Iterator[None]:
-        """Count one request less for the length of the block. After the block it is counted again, even above the limit."""
+        """Count one request less while the block runs. After the block it is counted again, even above the limit."""
         self._count(tenant, -1)
         try:
             yield
@@ -70,7 +70,7 @@ class TenantCapacity:
 
 
 class Capacities(NamedTuple):
-    """The capacity of one API, by what a request does."""
+    """The capacities of one API: for ordinary requests, for requests that wait for a result, and for uploads."""
 
     requests: TenantCapacity
     waits: TenantCapacity
@@ -78,11 +78,11 @@ class Capacities(NamedTuple):
 
     @classmethod
     def of_lambda(cls, limits: Limits) -> Capacities:
-        """The capacity of the Lambda API. It has no limit for one tenant."""
+        """The capacities of the Lambda API, which has no limits for one tenant."""
         waits = TenantCapacity(limits.waits, 1, _INVOKED)
         return cls(TenantCapacity(limits.requests, 1), waits, TenantCapacity(UPLOADS, 1))
 
     @classmethod
     def of_workers(cls, limits: Limits) -> Capacities:
-        """The capacity of the worker protocol."""
+        """The capacities of the worker protocol, with a limit of a quarter for one tenant."""
         return cls(TenantCapacity(limits.requests), TenantCapacity(limits.waits), TenantCapacity(UPLOADS))

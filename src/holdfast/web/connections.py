@@ -1,8 +1,10 @@
-"""Connections: how many clients may connect, in all and from one address. The engine needs file descriptors of its own.
+"""Connections: how many clients may connect, in all and from one address. The engine needs file descriptors too.
 
-limit for all       half of the descriptors that this process may have; the rest is the engine's
-limit for one       half of that for one address, so that other addresses can always connect
-at the limit        the server closes the connection that is idle longest, of the address that holds most, for an address that holds less
+limit for all       half of the file descriptors that this process may have, at most 8192; the rest is left for the engine
+limit for one       one address may have half of them, so that it cannot use up all
+at the limit        the server closes the connection that is idle longest: of the same address at the limit for one; at the limit for all,
+of
+                    the address that has most connections, if the new client's address has fewer
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ _TOLD_SECONDS: Final = 10.0
 
 
 class Connection(Protocol):
-    """One connection, as far as it is counted."""
+    """What `Connections` needs of a connection."""
 
     @property
     def address(self) -> str:
@@ -32,22 +34,22 @@ class Connection(Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether the server answers no request of it now."""
+        """Whether no request of the connection is being answered now."""
         ...
 
     def end(self) -> None:
-        """Close it."""
+        """Close the connection."""
         ...
 
 
 class Connections:
-    """All connections of a server."""
+    """All open connections of a server, counted by address."""
 
     def __init__(self, most: int | None = None, most_of_one: int | None = None, now: Callable[[], float] = monotonic) -> None:
         self.most = usual_most() if most is None else most
         self.most_of_one = max(1, self.most // 2) if most_of_one is None else most_of_one
         self._open: dict[str, OrderedDict[int, Connection]] = {}
-        """By address; the connection whose last request is oldest is the first."""
+        """The connections by address. For each address, the connection whose last request is oldest comes first."""
         self._count = 0
         self._now = now
         self._refused = 0
@@ -57,24 +59,25 @@ class Connections:
         return self._count
 
     def open(self, connection: Connection) -> str | None:
-        """Count one more connection. If it is one too many, returns the reason as the end of a sentence, and does not count it."""
+        """Count one more connection, and return None. At a limit, an idle connection is closed to make room. If that is not possible, the
+        connection is not counted, and the reason is returned as the end of a sentence."""
         address = connection.address
         if len(self._open.get(address, ())) >= self.most_of_one and not self._made_room(address):
-            return self._refusal(address, f"{self.most_of_one} connections of one address are the most")
+            return self._refusal(address, f"at most {self.most_of_one} connections of one address are allowed")
         if self._count >= self.most and not self._made_room(self._crowd(address)):
-            return self._refusal(address, f"{self.most} connections are the most")
+            return self._refusal(address, f"at most {self.most} connections are allowed")
         self._open.setdefault(address, OrderedDict())[id(connection)] = connection
         self._count += 1
         return None
 
     def asked(self, connection: Connection) -> None:
-        """Note that a request arrived on this connection, so that it counts as the one idle for the shortest time."""
+        """Note that a request has arrived on this connection: of its address, it is now the one that was idle for the shortest time."""
         held = self._open.get(connection.address, OrderedDict())
         if id(connection) in held:
             held.move_to_end(id(connection))
 
     def closed(self, connection: Connection) -> None:
-        """The connection is closed."""
+        """Stop counting a connection, because it is closed. Does nothing if it is not counted."""
         held = self._open.get(connection.address, OrderedDict())
         if held.pop(id(connection), None) is not None:
             self._count -= 1
@@ -82,7 +85,7 @@ class Connections:
                 del self._open[connection.address]
 
     def _crowd(self, newcomer: str) -> str | None:
-        """The address that holds most connections, if it holds more than the address of the new one."""
+        """The address that has most connections, if it has more than the address `newcomer`; else None."""
         address = max(self._open, key=lambda one: len(self._open[one]))
         return address if len(self._open[address]) > len(self._open.get(newcomer, ())) else None
 
@@ -95,7 +98,7 @@ class Connections:
         return idle is not None
 
     def _refusal(self, address: str, why: str) -> str:
-        """Log refused connections, at most every few seconds."""
+        """Count a refused connection, log the number of them at most every few seconds, and return `why`."""
         self._refused += 1
         now = self._now()
         if self._told_at is None or now - self._told_at >= _TOLD_SECONDS:
@@ -105,6 +108,6 @@ class Connections:
 
 
 def usual_most() -> int:
-    """Half of the descriptors that this process may have."""
+    """Half of the file descriptors that this process may have, at least 8 and at most 8192."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MOST if soft == resource.RLIM_INFINITY else max(_LEAST, min(soft // 2, MOST))

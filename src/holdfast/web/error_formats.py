@@ -1,4 +1,5 @@
-"""Formats of errors: AWS's clients, clients of the worker protocol, and all other clients each read an error in a format of their own."""
+"""Formats of errors: AWS's clients, clients of the worker protocol, browsers, and all other clients each read errors in a format of their
+own."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ _AWS: Final = re.compile(r"/\d{4}-\d\d-\d\d/")
 
 
 class ErrorFormat(Enum):
-    """The format that the clients of a path read."""
+    """The format in which the clients of a path read errors."""
 
     AWS = "aws"
     WORKERS = "workers"
@@ -29,7 +30,7 @@ class ErrorFormat(Enum):
 
 
 def format_of(path: str, target: str | None) -> ErrorFormat:
-    """The format of a path, whether or not a route has it."""
+    """The format of errors for a path, whether or not there is a route. `target` is the header X-Amz-Target."""
     if path.startswith("/v1/") or path == "/v1":
         return ErrorFormat.WORKERS
     if path.startswith("/console/") or path == "/console":
@@ -56,25 +57,25 @@ def denial(refused: Refused, request: Request, format: ErrorFormat) -> Reply:
 
 
 def failure(error: Exception, request: Request, format: ErrorFormat) -> Reply:
-    """The reply to a request that failed behind the gate."""
+    """The reply to a request that the gate admitted and that failed."""
     if format is ErrorFormat.PAGE:
         return page_errors.failure_page(error, request)
     if format is ErrorFormat.WORKERS:
         from holdfast.web.worker_replies import error_reply, reply_to, subject_of
 
         if isinstance(error, TimeoutError):
-            error = unavailable("The request took too long. It may still be served; ask again with the same key.")
+            error = unavailable("The request took too long. It may still be carried out. Send it again with the same idempotency key.")
         if isinstance(error, HoldfastError | Refused):
             return reply_to(error, subject_of(request))
-        return error_reply("internal_error", "The server made a mistake; its log says which.", subject_of(request), 500)
+        return error_reply("internal_error", "The server had an internal error. Its log has the details.", subject_of(request), 500)
     if isinstance(error, TimeoutError):
-        error = unavailable("The request took too long. It may still be served; ask again with the same ClientToken.")
+        error = unavailable("The request took too long. It may still be carried out. Send it again with the same ClientToken.")
     if isinstance(error, HoldfastError | Refused):
         return aws_errors.reply_to(error, _agent(request) if isinstance(error, HoldfastError) else "")
-    return aws_errors.shaped(500, "ServiceException", "The service made a mistake; its log says which.")
+    return aws_errors.shaped(500, "ServiceException", "The service had an internal error. Its log has the details.")
 
 
 def _agent(request: Request) -> str:
-    """The software that a client says it is; browsers and Node use a header of AWS for it."""
+    """The headers User-Agent and X-Amz-User-Agent in one text. AWS's clients in browsers and in Node use the second."""
     headers = request.scope["headers"]
     return " ".join(value.decode("latin-1") for key, value in headers if key in (b"user-agent", b"x-amz-user-agent"))

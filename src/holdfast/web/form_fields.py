@@ -1,7 +1,7 @@
 """Forms: fields of an HTML form from a JSON Schema, and the answer from what a person filled in. Pure.
 
-An object of at most fifty properties has a field for each. Any other schema has one field, for JSON. The answer is not checked here: the
-decision checks it against the whole schema.
+For an object of at most fifty properties, the form has a field for each property. For any other schema it has one field. The answer is not
+checked against the schema here: the code that stores the decision checks it.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ class Field(msgspec.Struct, frozen=True):
     """One field of a form."""
 
     key: str
-    """The name in the HTML form."""
+    """The name of the field in the HTML form."""
     title: str
     kind: str
-    """text, integer, number, boolean, choice or json."""
+    """`text`, `integer`, `number`, `boolean`, `choice` or `json`."""
     required: bool = False
     about: str = ""
     choices: tuple[Any, ...] = ()
 
 
 def fields_of(schema: Mapping[str, Any] | None) -> list[Field]:
-    """The fields of a form."""
+    """The fields of a form for this schema. None: one field for a text."""
     named = _properties(schema or {})
     if named is None:
         kind = "text" if schema is None else _kind(schema)
@@ -52,7 +52,8 @@ def fields_of(schema: Mapping[str, Any] | None) -> list[Field]:
 
 
 def answer_of(schema: Mapping[str, Any] | None, given: Mapping[str, str]) -> Any:
-    """The answer that a person filled in. Raises InvalidParameter for a field that cannot be read. An empty field gives no value."""
+    """The answer that a person filled in. Raises InvalidParameter for a field that cannot be read. An empty field of an object is left out,
+    unless it is a required text."""
     fields = fields_of(schema)
     if len(fields) == 1 and fields[0].key == ANSWER:
         return _value(fields[0], given.get(ANSWER, ""))
@@ -65,13 +66,13 @@ def answer_of(schema: Mapping[str, Any] | None, given: Mapping[str, str]) -> Any
 
 
 def choices_of(field: Field) -> list[tuple[str, str]]:
-    """What a person may choose in a field that has choices: the text that the form sends, and the text that a person reads."""
+    """The choices of a field, each as the text that the form sends and the text that a person reads; empty for a field without choices."""
     texts = [_json(choice) for choice in field.choices] if field.kind == "choice" else ["true", "false"] if field.kind == "boolean" else []
     return [(text, _plain(text)) for text in texts]
 
 
 def drawn(field: Field, value: str = "") -> str:
-    """A field as HTML."""
+    """A field as HTML, filled with `value`."""
     need = " required" if field.required and field.kind != "text" else ""
     name = f'name="{escape(field.key)}"'
     about = f"<small>{shown(field.about)}</small>" if field.about else ""

@@ -1,4 +1,4 @@
-"""The front door: `GET /` of a server leads to the console, so a person need not know its path."""
+"""The front door: `GET /` of a server redirects to the console, so that a person need not know its path."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _POLICY = Policy("OpenConsole", Needs.NOTHING, Reach.ALL)
 
 
 def front_door() -> list[Route]:
-    """GET / of a server that has the console."""
+    """The route `GET /`, for a server that has the console."""
     return [Route("GET", "/", _to_the_console, _POLICY)]
 
 
 async def _to_the_console(request: Request) -> Reply:
-    """A relative address, so that a path which a proxy adds stays."""
+    """Redirect to the console. The address is relative, so that it also works behind a proxy that adds a path."""
     return Reply(303, headers=((b"location", b"./console/"), (b"cache-control", b"no-store")))

@@ -13,16 +13,16 @@ class Identity(msgspec.Struct, frozen=True):
     """A caller, and what it may do."""
 
     name: str
-    """The id of the caller's credential."""
+    """The id of the caller's credential; `anybody` if no credential was needed."""
     roles: tuple[Role, ...]
     tenant: str | None = None
-    """The caller sees and starts only executions of this tenant; None sees all."""
+    """The only tenant whose executions the caller sees and starts; None: those of all tenants."""
     person: str | None = None
-    """The person who holds the credential, if it names one."""
+    """The person who holds the credential; None if the credential names no person."""
 
     @classmethod
     def of(cls, credential: Credential) -> Identity:
-        """The holder of a credential."""
+        """The identity of the holder of a credential."""
         return cls(credential.id, credential.roles, credential.tenant, credential.person)
 
 

@@ -9,37 +9,37 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """The limits of a server, and the HTTP status that a client gets beyond each of them."""
 
     body_bytes: int = 16 * 1024 * 1024
-    """The largest body of a request; a larger one gets 413. A payload of 6 MB may double when JSON escapes it."""
+    """The largest body of a request; a larger one gets 413. A payload of 6 MB may become twice as large when JSON escapes it."""
     bodies_bytes: int = 256 * 1024 * 1024
     """The largest size of the bodies of all unanswered requests together; a request above it gets 429."""
     head_bytes: int = 64 * 1024
     """The largest size of the request line and all headers; a request above it gets 431."""
     requests: int = 1024
-    """At most this many requests are answered at one time; one more gets 429."""
+    """At most this many requests of one API (the Lambda API, the worker protocol) are answered at one time; one more gets 429."""
     waits: int = 1024
-    """At most this many synchronous invocations at one time; one more gets 429. They are counted apart, because the functions that they
-    wait for send
-    requests too."""
+    """At most this many requests of one API wait for a result at one time; one more gets 429. They are not counted among `requests`,
+    because the functions for which they wait send requests too."""
     head_seconds: float = 20.0
     """How long the headers of a request may take to arrive; after that the server closes the connection."""
     body_seconds: float = 30.0
     """How long the body of a request may take to arrive; after that the client gets 408."""
     request_seconds: float = 40.0
-    """How long an answer may take; after that the client gets 503, for instance because the disk does not work. The official SDK gives up
-    after 50 seconds."""
+    """How long an answer may take; after that the client gets 503. An answer takes long if, for instance, the disk does not respond. The
+    official SDK gives up after 50 seconds."""
     unread_seconds: float = 60.0
-    """How long a client may read nothing of an answer; after that the server cuts the connection."""
+    """How long a client may read nothing of an answer that fills the server's buffer; after that the server aborts the connection."""
     stream_seconds: float = 30.0
-    """How long a client may take no event of a stream; after that the server ends the stream."""
+    """How long a client may read nothing of a stream; after that the server ends the stream."""
     wait_seconds: float = 930.0
     """How long a synchronous invocation may take; after that the client gets 408. Its execution may take 900 seconds."""
     leave_seconds: float = 1.5
     """How long a synchronous invocation may still take when the server shuts down; after that the client gets 503. It is less than a server
     waits for its connections."""
     connections: int | None = None
-    """The most connections. One more gets 503 if no idle connection can be closed for it. None means half of the descriptors that the
-    process may have."""
+    """The most connections. One more gets 503 if no idle connection can be closed for it. None means half of the file descriptors that the
+    process may have, at most 8192."""
     connections_of_one: int | None = None
-    """The most connections of one address; one more gets 429. None means half of `connections`."""
+    """The most connections of one address. One more gets 429 if no idle connection of the address can be closed for it. None means half of
+    `connections`."""
     keep_alive_seconds: int = 75
     """How long a connection may be idle; after that the server closes it."""

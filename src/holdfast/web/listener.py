@@ -25,14 +25,15 @@ _TICK_SECONDS = 1.0
 _REASONS = {400: "Bad Request", 429: "Too Many Requests", 431: "Request Header Fields Too Large", 503: "Service Unavailable"}
 _LATER = (b"retry-after", b"1")
 _SLICE = 16 * 1024
-"""Bytes of one connection that the server parses before other connections get their turn: they may be hundreds of requests."""
+"""The server parses at most this many bytes of one connection before other connections get their turn. They may be hundreds of requests."""
 _MOST_HEADERS = 200
 _FREE_PIECES = 4096
 _BYTES_OF_A_PIECE = 16
 
 
 class _Flow(FlowControl):
-    """uvicorn's flow control reads more after each answer, even if many requests of the same connection wait. This class does not."""
+    """uvicorn's flow control reads more after each answer, even if many requests of the same connection wait for their answers. This class
+    reads more only when none waits."""
 
     def __init__(self, transport: asyncio.Transport, is_behind: Callable[[], bool], go_on: Callable[[], None]) -> None:
         super().__init__(transport)
@@ -56,23 +57,23 @@ class BoundedProtocol(HttpToolsProtocol):
     body = 0
     pieces = 0
     ahead = b""
-    """Bytes that have arrived and are not parsed yet; the server reads no more of the connection meanwhile."""
+    """Bytes that have arrived and are not parsed yet. While there are any, the server reads no more of the connection."""
     turn: Handle | None = None
     slow: TimerHandle | None = None
     unread: TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
-        """A client has connected. It must send a request in time."""
+        """Count a new connection, or refuse it with 429 or 503. The client must begin a request within `keep_alive_seconds`."""
         super().connection_made(transport)
         self.flow = _Flow(transport, lambda: bool(self.pipeline), self._go_on)
         self._hurry(self.limits.keep_alive_seconds)
         full = self.open_connections.open(self)
         if full is not None:
             status, kind = (429, "TooManyRequestsException") if "one address" in full else (503, "ServiceException")
-            self._refuse(shaped(status, kind, f"There is no place for one more connection: {full}."), _LATER)
+            self._refuse(shaped(status, kind, f"The server cannot accept one more connection: {full}."), _LATER)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what arrives, a slice at a time: the bytes of one client may take as long to parse as the requests of all others."""
+        """Parse what arrives, at most a slice (_SLICE) at a time, so that one client with much data does not delay the others."""
         if self.transport.is_closing():
             return
         if self.ahead or self.flow.read_paused or len(data) > _SLICE:
@@ -83,7 +84,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._parse(data)
 
     def _go_on(self) -> None:
-        """Parse the next slice at the next turn of this connection, and then read more."""
+        """Let the event loop call `_take_turn` soon: it parses the next slice, and reads more if no bytes are left."""
         if self.turn is None and not self.flow.read_paused and not self.transport.is_closing():
             self.turn = self.loop.call_soon(self._take_turn)
 
@@ -104,7 +105,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.resume_reading()
 
     def _parse(self, data: bytes) -> None:
-        """Parse bytes, and count those that belong to a head."""
+        """Parse bytes, and count those that belong to a head. A head that is too large is refused."""
         if self.in_head:
             if self.head == 0:
                 self._hurry(self.limits.head_seconds)
@@ -114,12 +115,13 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse_head()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header. A trailer, after the body, is dropped: no signature covers it, and a handler would read it as a header."""
+        """Keep a header. A trailer, which comes after the body, is dropped: no signature covers it, and a handler would read it as a
+        header. Headers above the limit are dropped too; `on_headers_complete` refuses the request."""
         if self.in_head and len(self.headers) <= _MOST_HEADERS:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """The head has arrived."""
+        """Begin the request whose head has arrived. A head that is too large, or has too many headers, is refused."""
         self.in_head = False
         self.body = self.pieces = 0
         self._in_time()
@@ -134,31 +136,32 @@ class BoundedProtocol(HttpToolsProtocol):
             SingleWrite.around(self.cycle)
 
     def on_body(self, body: bytes) -> None:
-        """Take a piece of a body. Each piece costs time, however small it is, so their number is limited."""
+        """Keep a piece of a body. Each piece costs time, however small it is. So a body in too many small pieces is refused."""
         if self.transport.is_closing():
             return
         self.pieces += 1
         self.body += len(body)
         if self.pieces > _FREE_PIECES + self.body // _BYTES_OF_A_PIECE:
-            self._refuse(shaped(400, "SerializationException", "The body comes in too many small chunks. Send larger ones."))
+            self._refuse(shaped(400, "SerializationException", "The body arrives in too many small chunks. Send larger ones."))
         else:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """The next head may begin."""
+        """Note that a request has arrived completely: the next bytes belong to the next head."""
         self.head, self.in_head = 0, True
         self._in_time()
         if not self.transport.is_closing():
             super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """A request is answered. The server reads the rest of its body for a while, so that the client reads the answer."""
+        """Note that a request is answered. If its body has not arrived completely, the server reads it for at most `body_seconds` more, so
+        that the client can read the answer."""
         super().on_response_complete()
         if not self.in_head and self.cycle.response_complete and not self.transport.is_closing():
             self._hurry(self.limits.body_seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is closed."""
+        """Stop the timers of a connection that is closed, and stop counting it."""
         self._in_time()
         self._read_on()
         self.open_connections.closed(self)
@@ -166,12 +169,12 @@ class BoundedProtocol(HttpToolsProtocol):
 
     @property
     def address(self) -> str:
-        """The client's address; clients on a UNIX socket have none."""
+        """The client's address; empty for a client on a UNIX socket."""
         return self.client[0] if self.client else ""
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is being answered."""
+        """Whether no request of the connection is being answered now."""
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is None or cycle.response_complete
 
@@ -180,25 +183,26 @@ class BoundedProtocol(HttpToolsProtocol):
         self.transport.close()
 
     def pause_writing(self) -> None:
-        """The client reads too slowly: the rest of the answer fills the server's memory, so the connection is cut after a while."""
+        """Start a timer, because the client reads too slowly and the rest of the answer is in the server's memory. The connection is
+        aborted if the client does not read on within `unread_seconds`."""
         self._read_on()
         self.unread = self.loop.call_later(self.limits.unread_seconds, self.transport.abort)
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        """The client has read the answer so far."""
+        """Stop that timer, because the client has read enough."""
         self._read_on()
         super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer bytes that are no HTTP with an error of the usual shape."""
+        """Answer bytes that are not HTTP with an error in AWS's format, and close the connection."""
         self._refuse(shaped(400, "SerializationException", msg))
 
     def _unsupported_upgrade_warning(self) -> None:
         """Log nothing: a client that asks for another protocol gets an answer in HTTP."""
 
     def _refuse_head(self) -> None:
-        most = f"The headers have more than {self.limits.head_bytes} bytes, or are more than {_MOST_HEADERS}."
+        most = f"The headers have more than {self.limits.head_bytes} bytes, or there are more than {_MOST_HEADERS} headers."
         self._refuse(shaped(431, "RequestTooLargeException", most))
 
     def _refuse(self, reply: Reply, *more: tuple[bytes, bytes]) -> None:
@@ -230,13 +234,14 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 def protocol_for(app: App) -> type[HttpToolsProtocol]:
-    """The protocol of a server of this app, with its limits."""
+    """The protocol class for uvicorn, with the limits and the connections of this app."""
     own = {"limits": app.limits, "open_connections": app.connections, "request_id": staticmethod(app.request_id)}
     return type("Protocol", (BoundedProtocol,), own)
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals of the operating system to its program, and wakes once a second for its Date header, not ten times."""
+    """A uvicorn server that does not handle signals of the operating system, because its program does. It wakes once a second for its Date
+    header, not ten times."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -249,7 +254,7 @@ class _Server(uvicorn.Server):
                 await asyncio.wait_for(self.leaving.wait(), _TICK_SECONDS)
 
     def leave(self) -> None:
-        """Stop soon."""
+        """Tell the server to stop, and wake it."""
         self.should_exit = True
         self.leaving.set()
 
@@ -263,7 +268,7 @@ class _Server(uvicorn.Server):
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A socket that is bound to an address; port 0 is any free port."""
+    """A non-blocking socket that is bound to an address; port 0 means any free port. Raises OSError if the address is in use or unknown."""
     (family, kind, protocol, _, address), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     listener = socket.socket(family, kind, protocol)
     try:
@@ -278,7 +283,7 @@ def bound(host: str, port: int) -> socket.socket:
 
 @contextlib.asynccontextmanager
 async def listening(app: App, listener: socket.socket, *, drain_seconds: int = 5) -> AsyncIterator[None]:
-    """Serve an app until the block ends. Requests that are under way then get their answers first, within `drain_seconds`."""
+    """Serve an app while the block runs. After the block, requests that have begun get their answers first, for at most `drain_seconds`."""
     options: dict[str, Any] = {"http": protocol_for(app), "ws": "none", "lifespan": "off", "loop": "none", "log_config": None}
     config = uvicorn.Config(
         app,

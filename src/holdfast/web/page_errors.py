@@ -1,7 +1,7 @@
-"""Errors as pages, for a person whose browser asked for a page of the console that the server refuses or does not have.
+"""Errors as HTML pages, for a person whose browser asked for a page of the console that the server refuses or does not have.
 
-A person who is not logged in is sent to the page where they log in. The addresses are relative, so that they also work behind a proxy that
-adds a path in front.
+A person who is not logged in is redirected to the login page. The addresses are relative, so that they also work behind a proxy that adds a
+path in front.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ PREFIX: Final = "/console/"
 SAFE_HEADERS: Final[tuple[Header, ...]] = (
     (b"content-type", b"text/html; charset=utf-8"),
     (b"cache-control", b"no-store"),
-    # Without a referrer a browser sends `Origin: null` with forms, and the gate refuses that. With this value other sites still learn
-    # nothing.
+    # Without a referrer a browser sends `Origin: null` with forms, and the gate refuses that. With this value no referrer is sent to other
+    # sites.
     (b"referrer-policy", b"same-origin"),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -44,7 +44,8 @@ def root_of(path: str) -> str:
 
 
 def denial_page(refused: Refused, request: Request) -> Reply:
-    """The answer to a caller that the gate denies."""
+    """The reply to a caller that the gate denies: a redirect to the login page for a GET of a whole page, if a login can help; else an
+    error page."""
     path = path_of(request.scope)
     if isinstance(refused, Denied) and refused.why in _LOGIN:
         login = f"{root_of(path)}login"
@@ -52,13 +53,13 @@ def denial_page(refused: Refused, request: Request) -> Reply:
             query = request.scope.get("query_string", b"").decode("latin-1")
             back = path.removeprefix(PREFIX) + (f"?{query}" if query else "")
             return Reply(303, headers=((b"location", f"{login}?next={quote(back[:1000], safe='')}".encode()), *SAFE_HEADERS[1:]))
-        return error_page(request, 401, AccessRefused.code, "You are not logged in any more. Log in, and do it again.")
+        return error_page(request, 401, AccessRefused.code, "You are not logged in any more. Log in, and try again.")
     status = refused.why.plain_status if isinstance(refused, Denied) else refused.status
     return error_page(request, status, AccessRefused.code, str(refused), refused.headers)
 
 
 def failure_page(error: Exception, request: Request) -> Reply:
-    """The answer to a request that failed behind the gate."""
+    """The error page for a request that the gate admitted and that failed."""
     if isinstance(error, TimeoutError):
         return error_page(request, 503, "overloaded", "The page took too long. Try again, or ask for less: a shorter time, fewer rows.")
     if isinstance(error, Refused):
@@ -66,7 +67,7 @@ def failure_page(error: Exception, request: Request) -> Reply:
     if isinstance(error, HoldfastError):
         status = 404 if isinstance(error, ExecutionNotFound) else 422 if isinstance(error, Rejected) else 503
         return error_page(request, status, error.code, str(error))
-    return error_page(request, 500, "internal_error", "The server made a mistake; its log says which.")
+    return error_page(request, 500, "internal_error", "The server had an internal error. Its log has the details.")
 
 
 def error_page(request: Request, status: int, code: str, message: str, headers: tuple[Header, ...] = ()) -> Reply:

@@ -1,5 +1,5 @@
-"""Policy: who may use a route, which part of it a tenant may reach, and how much one request may use. A route cannot be declared without
-one. Pure."""
+"""Policy: who may use a route, what a tenant may reach through it, and how large and how long a request may be. Every route has a policy.
+Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.model.credentials import Role
 
 
 class Needs(Enum):
-    """What a caller must be allowed to do."""
+    """The permission that a route needs. `_MAY` has the roles that give it."""
 
     NOTHING = "nothing"
     VIEW = "view"
@@ -22,7 +22,8 @@ class Needs(Enum):
     SETTLE = "settle"
     ADMINISTER = "administer"
     DEPLOY = "deploy"
-    """As ADMINISTER. A server without credentials also needs `--allow-deploy`, because the request decides which code runs."""
+    """As ADMINISTER. A server without credentials refuses such requests unless it was started with `--allow-deploy`, because they decide
+    which code runs."""
 
 
 _MAY: Final = {
@@ -37,20 +38,20 @@ _MAY: Final = {
 
 
 def may(roles: Collection[Role], needs: Needs) -> bool:
-    """Whether one of the roles is enough."""
+    """Whether one of the roles gives the permission `needs`."""
     return not _MAY[needs].isdisjoint(roles)
 
 
 def enough(needs: Needs) -> str:
-    """The roles that are enough (any one of them), as a caller reads them."""
+    """The roles that give the permission `needs`, as a text for a caller: `operator or admin`."""
     return " or ".join(role.value for role in Role if role in _MAY[needs])
 
 
 class Reach(Enum):
-    """How the server keeps a route to the tenant of its caller."""
+    """How the server keeps a caller who has a tenant from reaching other tenants through a route."""
 
     ALL = "all"
-    """The route shows only functions and workers, which all tenants share."""
+    """Nothing is kept from the caller: the route shows only what all tenants share, such as functions and workers."""
     EXECUTION = "execution"
     """The first label of the path is the ARN of an execution. The gate compares the tenant of that execution."""
     CALLBACK = "callback"
@@ -60,46 +61,49 @@ class Reach(Enum):
     HANDLER = "handler"
     """The handler leaves out what belongs to other tenants (`Request.tenant`)."""
     NONE = "none"
-    """The route cannot be kept to one tenant: the gate refuses every credential of a tenant."""
+    """The route concerns all tenants: the gate refuses every credential that is limited to a tenant."""
 
 
 class Waits(Enum):
-    """How long a request may take, and where the server counts it."""
+    """How long a request may take, and against which limit it counts."""
 
     NO = "no"
     """Up to `Limits.request_seconds`, counted among `Limits.requests`."""
     INVOCATION = "invocation"
-    """As long as an execution takes, counted among `Limits.waits` from the start. If the caller does not wait for the result, like NO."""
+    """Until the execution has its result, at most `Limits.wait_seconds`, counted among `Limits.waits` from the start. If the caller does
+    not wait for the result, like NO."""
     WHEN_ASKED = "when asked"
-    """Like NO, until the handler calls `Request.waiting`. The handler may answer with a stream, and is ended when the caller leaves."""
+    """Like NO, until the handler calls `Request.waiting`. The handler may answer with a stream. It is cancelled if the caller closes the
+    connection."""
     STREAM = "stream"
-    """Until the caller leaves. The handler bounds how many streams there are."""
+    """Until the stream ends or the caller closes the connection. The handler limits the number of streams."""
 
 
 class Policy(msgspec.Struct, frozen=True):
     """The rules of one route: which callers may use it, what a tenant reaches through it, and how large and how long a request may be."""
 
     operation: str
-    """The name that errors, signatures and the audit log use."""
+    """The name of the operation in errors and in the audit log."""
     needs: Needs
     reach: Reach
     body_bytes: int | None = None
-    """The largest body, where that is not `Limits.body_bytes`."""
+    """The largest body in bytes; None: `Limits.body_bytes`."""
     waits: Waits = Waits.NO
     reads_body: bool = False
     """Whether the handler reads the body itself while it arrives (`Request.parts`)."""
     secret_path: bool = False
-    """Whether the path contains a permission. Then logs have only its first two parts."""
+    """Whether the path contains a secret that gives a permission. Then the audit log has only the first two parts of the path."""
     service: str = "lambda"
-    """The AWS service that requests are signed for."""
+    """The AWS service for which requests must be signed."""
     session: bool = False
     """Whether a browser may use the route with the cookie of its session instead of a token."""
 
     @property
     def changes_code(self) -> bool:
-        """Whether the request changes code, so that the audit log must have a line before it is served."""
+        """Whether requests of the route that are not GET or HEAD change code or settings, so that the audit log must have a line before
+        they are served."""
         return self.needs in (Needs.DEPLOY, Needs.ADMINISTER)
 
 
 UNKNOWN: Final = Policy("Unknown", Needs.ADMINISTER, Reach.NONE)
-"""The policy of every request that no route takes: only an admin learns that there is nothing."""
+"""The policy of every request that matches no route: only an admin gets the answer that there is no such route."""

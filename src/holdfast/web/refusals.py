@@ -1,4 +1,4 @@
-"""Refused: a request that the server does not serve, with the status and the name of the error that its caller reads."""
+"""Refused: the error for a request that the server does not serve, with the HTTP status and the name of the error for the caller."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Gone(Exception):
 
 
 class Refused(Exception):
-    """The request broke a rule of the protocol or a limit of the server, so no operation was called."""
+    """The server does not serve a request: it broke a rule of the protocol or a limit of the server, or the server cannot serve it now."""
 
     def __init__(self, status: int, shape: str, message: str, *, headers: tuple[Header, ...] = (), reason: str | None = None) -> None:
         super().__init__(message)
@@ -26,26 +26,26 @@ class Refused(Exception):
 
 
 def unreadable(what: str) -> Refused:
-    """A part of the request cannot be read."""
+    """The error if a part of the request cannot be read: 400."""
     return Refused(400, "SerializationException", what)
 
 
 def too_large(most: int, *, close: bool = False) -> Refused:
-    """The body is larger than the route allows."""
+    """The error if the body has more than `most` bytes: 413. `close`: whether the connection is closed."""
     headers = CLOSE if close else ()
     return Refused(413, "RequestTooLargeException", f"Request must be smaller than {most} bytes.", headers=headers)
 
 
 def too_many(what: str, reason: str) -> Refused:
-    """The server has no capacity for the request now."""
+    """The error if the server has no capacity for the request now: 429, with Retry-After."""
     return Refused(429, "TooManyRequestsException", what, headers=retry_after(), reason=reason)
 
 
 def unavailable(what: str, *, close: bool = False) -> Refused:
-    """The server cannot serve the request now."""
+    """The error if the server cannot serve the request now: 503, with Retry-After. `close`: whether the connection is closed."""
     return Refused(503, "ServiceException", what, headers=(*retry_after(), *(CLOSE if close else ())))
 
 
 def retry_after() -> tuple[Header, ...]:
-    """The header that tells a client when to try again."""
+    """The header Retry-After, which tells a client after how many seconds to try again."""
     return ((b"retry-after", str(RETRY_SECONDS).encode()),)

@@ -17,7 +17,7 @@ _JSON: Final[Header] = (b"content-type", b"application/json")
 
 
 class Reply(Response):
-    """A response whose headers are bytes already, as ASGI sends them: Starlette's own constructor encodes each header again."""
+    """A response whose headers are given as bytes, as ASGI sends them. Starlette's own constructor would encode each header again."""
 
     def __init__(
         self,
@@ -35,9 +35,9 @@ class Reply(Response):
         if chunks is None:
             self.raw_headers.append((b"content-length", b"%d" % len(body)))
         self.chunks = chunks
-        """A body that is sent chunk by chunk, in place of `body`; for routes whose policy allows it (`Waits`)."""
+        """A body that is sent chunk by chunk, in place of `body`. Only for routes with the policy Waits.STREAM or Waits.WHEN_ASKED."""
         self.request_id = request_id
-        """The id of the request in logs, where an operation has given it one."""
+        """The id of the request in logs; None: the sender makes one."""
 
 
 def json_reply(body: Any, status: int = 200, headers: tuple[Header, ...] = ()) -> Reply:

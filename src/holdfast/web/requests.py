@@ -1,4 +1,4 @@
-"""Requests: what a client sent. A part that cannot be read is refused here, before a handler calls anything.
+"""Requests: what a client sent. The methods here raise Refused or InvalidParameter if a part cannot be read.
 
 A request is a Starlette request, so a handler may also use Starlette's headers, cookies and forms.
 """
@@ -19,7 +19,7 @@ import msgspec
 from starlette.requests import Request as StarletteRequest
 from starlette.types import Scope
 
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.audit import Actor, kept_days, principal
 from holdfast.model.clock import monotonic
 from holdfast.model.console import ConsoleSession
@@ -48,26 +48,26 @@ class Request(StarletteRequest):
         self.policy = policy
         self.labels = labels
         self.content = b""
-        """The body, unless the policy leaves it to the handler to read."""
+        """The body; empty if the handler reads the body itself (`Policy.reads_body`)."""
         self.caller: Identity | None = None
-        """The caller. None where no gate stands before the app: the listener of a function's own process."""
+        """The caller. None if the app has no gate, as on the listener for the processes of functions."""
         self.session_of_browser: ConsoleSession | None = None
-        """The session by which the gate recognised the caller, if it was one."""
+        """The session by which the gate recognised the caller; None if it recognised the caller in another way."""
         self.timer: asyncio.Timeout | None = None
         self.capacities = capacities
         self.closing = closing
-        """Set when the server shuts down: a handler that waits ends then."""
+        """Set when the server shuts down: a handler that waits must end then."""
 
     # --- the caller
 
     @property
     def identity(self) -> Identity:
-        """The caller; where no gate stands, a caller that may do everything."""
+        """The caller; if the app has no gate, a caller that may do everything."""
         return self.caller or ANYBODY
 
     @property
     def tenant(self) -> str | None:
-        """The tenant that the caller is kept to, if any."""
+        """The tenant to which the caller is limited; None: all tenants."""
         return self.identity.tenant
 
     @property
@@ -78,7 +78,7 @@ class Request(StarletteRequest):
 
     @property
     def actor(self) -> Actor | None:
-        """Who acts, for the audit log; None on a listener without a gate."""
+        """Who makes the request, for the audit log; None if the app has no gate."""
         found = self.caller
         if found is None:
             return None
@@ -87,24 +87,24 @@ class Request(StarletteRequest):
 
     @property
     def origin(self) -> str:
-        """The address of the caller."""
+        """The network address of the caller; empty if it is not known."""
         client = self.scope.get("client")
         return "" if client is None else str(client[0])
 
     @property
     def sees_values(self) -> bool:
-        """Whether the caller may see the values of environment variables: only a caller that may also set them."""
+        """Whether the caller may see the values of environment variables: only an admin for all tenants may, who may also set them."""
         return Role.ADMIN in self.identity.roles and self.tenant is None
 
     # --- the head
 
     @property
     def label(self) -> str:
-        """The only label of the path."""
+        """The first label of the path."""
         return self.labels[0]
 
     def header(self, name: bytes) -> str | None:
-        """A header, by its name in lower case."""
+        """The first value of a header, by its name in lower case; None if the request does not have it."""
         for key, value in self.scope["headers"]:
             if key == name:
                 found: bytes = value
@@ -130,23 +130,24 @@ class Request(StarletteRequest):
         return tuple(value for key, value in self._fields if key == name)
 
     def text(self, name: str) -> str | None:
-        """A query member. Two different values are refused: a signature does not tell which of them was first."""
+        """The value of a query member; None if it is not given. Raises Refused if it has two different values, because a signature does not
+        tell which of them was first."""
         found = set(self.texts(name))
         if len(found) > 1:
-            raise unreadable(f"{name}: is given {len(found)} times, with different values.")
+            raise unreadable(f"{name} has {len(found)} different values. Give one.")
         return found.pop() if found else None
 
     def number(self, name: str) -> int | None:
-        """A query member that is a number."""
+        """A query member that is an integer; None if it is not given. Raises Refused if it is not an integer."""
         text = self.text(name)
         if text is None:
             return None
         if _NUMBER.fullmatch(text) is None:
-            raise unreadable(f"{name}: {text!r:.100} is not a number.")
+            raise unreadable(f"{name}: {text!r:.100} is not an integer of at most 12 digits.")
         return int(text)
 
     def flag(self, name: str, default: bool) -> bool:
-        """A query member that is true or false."""
+        """A query member that is true or false; `default` if it is not given. Raises Refused for any other value."""
         text = self.text(name)
         if text is None:
             return default
@@ -155,7 +156,8 @@ class Request(StarletteRequest):
         return text.lower() == "true"
 
     def instant(self, name: str) -> int | None:
-        """A query member that is a time in ISO 8601, in milliseconds."""
+        """A query member that is a time in ISO 8601, as milliseconds; None if it is not given. Without a time zone it is in UTC. Raises
+        Refused if it is not a time."""
         text = self.text(name)
         if text is None:
             return None
@@ -168,16 +170,18 @@ class Request(StarletteRequest):
     # --- the body
 
     def decoded(self, kind: type[T]) -> T:
-        """The body as JSON of this type; an empty body is an empty object."""
+        """The body as JSON of this type; an empty body is an empty object. Raises InvalidParameter if it does not fit the type, and Refused
+        if it is not JSON."""
         try:
-            return reading.decoded(self.content or b"{}", kind)
+            return json_structs.decoded(self.content or b"{}", kind)
         except msgspec.ValidationError as error:
             raise InvalidParameter(f"The request's body: {error}") from None
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
             raise unreadable(f"The request's body is not JSON: {error}") from None
 
     async def parts(self, seconds: float) -> AsyncIterator[bytes]:
-        """The body in parts, while it arrives. The client must send a kilobyte for each second of `seconds`, within that time."""
+        """The body in parts, while it arrives. Again and again, the client has `seconds` seconds to send the next `seconds` kilobytes; else
+        raises Refused. Raises Gone if the client closes its connection."""
         more, left, came = True, seconds, 0
         while more:
             asked_at = monotonic()
@@ -185,7 +189,7 @@ class Request(StarletteRequest):
                 async with asyncio.timeout(left):
                     message = await self.receive()
             except TimeoutError:
-                raise Refused(408, "RequestTimeoutException", "The rest of the body did not come in time.") from None
+                raise Refused(408, "RequestTimeoutException", "The rest of the body did not arrive in time.") from None
             if message["type"] != "http.request":
                 raise Gone
             body, more = message.get("body", b""), message.get("more_body", False)
@@ -200,13 +204,15 @@ class Request(StarletteRequest):
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """Inside this block the handler waits: the request is counted among those that wait, and has no deadline."""
+        """For a handler that waits: while the block runs, the request counts among those that wait. From then on it has no deadline. Raises
+        Refused if too many requests wait."""
         with self.capacities.waits.taken(self.tenant), self._unhurried():
             yield
 
     @contextlib.contextmanager
     def uploading(self) -> Iterator[None]:
-        """Inside this block the handler receives a large body."""
+        """For a handler that receives a large body: while the block runs, the request counts among the uploads. From then on it has no
+        deadline. Raises Refused if there are too many uploads."""
         with self.capacities.uploads.taken(self.tenant), self._unhurried():
             yield
 

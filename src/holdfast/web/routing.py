@@ -1,8 +1,9 @@
 """Routes: which handler answers which method on which path, and under which policy.
 
-The router matches a path as the client sent it, still percent-encoded, so a label with an encoded slash stays one label. An execution's
-ARN may also arrive with plain slashes; these belong to the label, because the text after the label is known. Each request is matched once,
-and the gate and the handler use the same match: two readings of one path would be a way around the policy.
+The router matches a path as the client sent it, still percent-encoded, so that a label (a variable part of a path) with an encoded slash
+stays one label. An execution's ARN may also arrive with plain slashes; these belong to the label, because the text after the label is
+known. Each request is matched once, and the gate and the handler use the same match. If they read a path in two ways, a client could evade
+the policy.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from holdfast.web.requests import Request
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 _CACHED_CHARACTERS: Final = 512
 _CACHED_MATCHES: Final = 2048
-"""This many matches are kept, because all checkpoints of an execution have the same path."""
+"""The router keeps this many matches, because all checkpoints of an execution have the same path."""
 
 
 class Route(NamedTuple):
@@ -35,11 +36,12 @@ class Route(NamedTuple):
     handler: Handler
     policy: Policy
     target: str | None = None
-    """The header X-Amz-Target, or the part of it up to its dot. AWS's JSON protocols have one path for all operations."""
+    """The value of the header X-Amz-Target, or its part up to and including the dot; None: any value. AWS's JSON protocols have one path
+    for all operations."""
 
 
 class Match(NamedTuple):
-    """What the router found for one request."""
+    """The result of the router for one request. If no route matches, `handler` is None, and the policy demands an admin (`UNKNOWN`)."""
 
     path: str
     """The path as the client sent it."""
@@ -48,10 +50,10 @@ class Match(NamedTuple):
     """The labels in the path, decoded."""
     handler: Handler | None = None
     allowed: tuple[str, ...] = ()
-    """The methods of the path, where no route takes the method of the request."""
+    """The methods that the path has, if no route has the method of the request; else empty."""
 
     def refusal(self, method: str) -> Refused:
-        """Why no handler answers."""
+        """The error for a request without a handler: 404 if there is no such path, 405 if the path has other methods."""
         if not self.allowed:
             return Refused(404, "UnknownOperationException", f"There is no operation at {self.path:.200}.")
         allowed = ", ".join(self.allowed)
@@ -60,7 +62,7 @@ class Match(NamedTuple):
 
 
 class Router:
-    """All routes of an app. Where two paths match, the earlier route is taken."""
+    """All routes of an app. If two paths match, the route that was given earlier is used."""
 
     def __init__(self, routes: Sequence[Route]) -> None:
         self.routes = tuple(routes)
@@ -71,7 +73,7 @@ class Router:
         self._cached = lru_cache(maxsize=_CACHED_MATCHES)(self._match)
 
     def find(self, method: str, path: str, target: str | None = None) -> Match:
-        """The route of a request. `path` is percent-encoded, `target` is the header X-Amz-Target."""
+        """Find the route of a request. `path` is percent-encoded; `target` is the header X-Amz-Target."""
         if len(path) < _CACHED_CHARACTERS and target is None:
             return self._cached(method, path, None)
         return self._match(method, path, target)
@@ -84,14 +86,15 @@ class Router:
                 route = _targeted(by_method.get(method, {}), target)
                 if route is not None:
                     return Match(path, route.policy, labels, route.handler)
-                # A HEAD shows no more than a GET, so it needs no more. It is still refused where no route takes it.
+                # A HEAD needs the same permission as a GET, because it shows no more. It is refused if no route has the method HEAD.
                 shown = _targeted(by_method.get("GET", {}), target) if method == "HEAD" else None
                 return Match(path, UNKNOWN if shown is None else shown.policy, labels, allowed=tuple(sorted(by_method)))
         return Match(path, UNKNOWN)
 
 
 def target_of(scope: Scope, path: str) -> str | None:
-    """The header X-Amz-Target, where it means something. On any other path it would be a way around the policy."""
+    """The header X-Amz-Target of a request to the path `/`; None if it is not there. On any other path the header is ignored, because a
+    client could evade a policy with it."""
     if path != "/":
         return None
     return ",".join(value.decode("latin-1") for key, value in scope["headers"] if key == b"x-amz-target") or None

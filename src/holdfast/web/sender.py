@@ -1,4 +1,4 @@
-"""Sender: sends the reply of one request, whole or chunk by chunk, and knows whether it has begun."""
+"""Sender: sends the reply to one request, whole or chunk by chunk, and knows whether it has begun to send."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from holdfast.web.requests import Request
 
 
 class Sender:
-    """The way back to one client."""
+    """Sends the reply to one request."""
 
     def __init__(self, request: Request, send: Send, request_id: Callable[[], str]) -> None:
         self._request = request
         self._send = send
         self._request_id = request_id
         self.begun = False
-        """Whether a part of the reply is sent, so that no other reply can follow."""
+        """Whether the sending has begun, so that no other reply can be sent."""
 
     async def send(self, reply: Response) -> None:
         """Send a whole reply."""
@@ -28,9 +28,9 @@ class Sender:
         await reply(self._request.scope, self._request.receive, self._send)
 
     async def streamed(self, reply: Response, seconds: float | None = None) -> Response | None:
-        """Send a reply that has chunks, until it ends or the client leaves. Any other reply is returned and must still be sent.
+        """Send a reply that has chunks, and return None. Any other reply is returned, and must still be sent.
 
-        A client that takes no chunk within `seconds` is cut off.
+        Raises Gone if the client closes its connection, and TimeoutError if it does not take a chunk within `seconds`.
         """
         if not isinstance(reply, Reply) or reply.chunks is None:
             return reply
@@ -43,7 +43,7 @@ class Sender:
             async with asyncio.timeout(seconds):
                 await self._send({"type": "http.response.body", "body": body, "more_body": more})
 
-        first = await anext(chunks, b"")  # a stream that cannot begin gets an error, with a status
+        first = await anext(chunks, b"")  # read first: a stream that cannot begin still gets an error with a status
         self._begin(reply)
         await self._send({"type": "http.response.start", "status": reply.status_code, "headers": reply.raw_headers})
         await put(first, more=True)

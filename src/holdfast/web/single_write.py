@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 
 class SingleWrite:
-    """A transport that holds the head of a reply back until its body is written. A stream, which has no length, is not held back."""
+    """A transport that keeps the head of a reply until its body is written, and then writes both at once. The head of a reply without a
+    length, such as a stream, is written at once."""
 
     def __init__(self, cycle: RequestResponseCycle) -> None:
         self._cycle = cycle
@@ -22,12 +23,12 @@ class SingleWrite:
 
     @classmethod
     def around(cls, cycle: RequestResponseCycle | None) -> None:
-        """Let a new request of uvicorn be answered through such a transport."""
+        """Put such a transport into a request of uvicorn. A HEAD request keeps its transport, because its reply has no body."""
         if cycle is not None and cycle.scope["method"] != "HEAD":
             cycle.transport = cls(cycle)  # type: ignore[assignment]
 
     def write(self, data: bytes) -> None:
-        """Keep the head, and send it with the next data."""
+        """Keep the head of a reply that has a body; write everything else, with the kept head before it."""
         if self._head is None and self._cycle.response_started and self._cycle.expected_content_length:
             self._head = data
             return

@@ -1,4 +1,4 @@
-"""Server-sent events: the text of a stream that browsers and curl read.
+"""Server-sent events: the text format of an event stream, which browsers and curl read.
 
     id: 12
     event: tool
@@ -31,14 +31,15 @@ _ID: Final = re.compile(r"[0-9]{1,18}")
 
 
 def event_text(data: Any, *, id: int | str | None = None, event: str | None = None) -> bytes:
-    """One event."""
+    """The text of one event with JSON data, as bytes."""
     numbered = "" if id is None else f"id: {id}\n"
     named = "" if event is None else f"event: {event}\n"
     return f"{numbered}{named}data: {codec.dumps(data)}\n\n".encode()
 
 
 def last_event_id(request: Request) -> int | None:
-    """The id of the last event that the client has: the header Last-Event-ID, else `?last_event_id=`."""
+    """The id of the last event that the client has: the header Last-Event-ID, else `?last_event_id=`. None if neither is given. Raises
+    InvalidParameter if it is not a number."""
     last = last_event_text(request)
     if not last:
         return None
@@ -48,5 +49,5 @@ def last_event_id(request: Request) -> int | None:
 
 
 def last_event_text(request: Request) -> str | None:
-    """The same, as the client sent it."""
+    """The id of the last event that the client has, as the text that the client sent; None if it is not given."""
     return request.header(b"last-event-id") or request.text("last_event_id")

@@ -1,4 +1,4 @@
-"""Replies of the worker protocol, with the HTTP statuses of its one table; also to a request that started no run."""
+"""Replies of the worker protocol, also to requests that started no run. Their HTTP statuses are in the table of codes (contract.codes)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from holdfast.model.errors import HoldfastError
 from holdfast.model.queue_errors import QueueFull
 from holdfast.model.restart_errors import NodeNotFound, RestartRefused
 from holdfast.model.schedule_errors import ScheduleChanged, ScheduleNotFound
-from holdfast.service.queue_desk import QueueNotFound
+from holdfast.service.store_queues import QueueNotFound
 from holdfast.signals.traceparent import header_of, parent_of
 from holdfast.web.aws_errors import SHAPES
 from holdfast.web.refusals import RETRY_SECONDS, Header, Refused
@@ -48,7 +48,7 @@ _HTTP: Final[Mapping[type[HoldfastError], int]] = {
     RestartRefused: 409,
     errors.ExtraMissing: 501,
 }
-"""The HTTP statuses of Holdfast's errors in the worker protocol. Errors that are not listed have the status that AWS's clients get."""
+"""The HTTP statuses of Holdfast's errors in the worker protocol. Other errors have the status that AWS's clients get."""
 _SHAPES: Final = {
     "UnknownOperationException": "route_not_found",
     "MethodNotAllowedException": "method_not_allowed",
@@ -59,7 +59,7 @@ _SHAPES: Final = {
     "ServiceException": "overloaded",
     "ResourceNotFoundException": "route_not_found",
 }
-"""The codes of errors of HTTP itself, by AWS's names for them. All other refusals are the gate's."""
+"""The error codes for refusals of HTTP requests, by AWS's names for them. A name that is not here gets `access_denied`."""
 
 
 class Subject(msgspec.Struct, frozen=True):
@@ -71,7 +71,7 @@ class Subject(msgspec.Struct, frozen=True):
 
 
 def subject_of(request: Request) -> Subject:
-    """What a request is about, as far as its path and its `traceparent` tell."""
+    """The worker or run that the path of a request names, and the trace of its `traceparent`."""
     parts = path_of(request.scope).split("/")
     kind, label = (parts[2], unquote(parts[3])[:_LARGEST_LABEL]) if len(parts) > 3 else ("", "")
     parent = parent_of(request.header(b"traceparent"))
@@ -83,7 +83,8 @@ def subject_of(request: Request) -> Subject:
 
 
 def http_status(response: Response) -> int:
-    """The status of a response, by the one table. A run that is over and needs a person gets the status of a conflict, not 202."""
+    """The HTTP status of a response, from the table of codes. A run that has ended and needs a person does not get 202, which means that a
+    run is open."""
     known = None if response.error is None else CODES.get(response.error.error_code)
     if known is None or known.status is not response.status or (known.http == _OPEN and not response.approvals):
         return ending_of(response.status).http
@@ -91,12 +92,12 @@ def http_status(response: Response) -> int:
 
 
 def response_reply(response: Response, status: int | None = None) -> Reply:
-    """A reply with a final response, and the status of the table or another."""
+    """A reply with the response of a run that has ended. `status`: the HTTP status; None: that of the table of codes."""
     return Reply(status or http_status(response), response_text(response), (JSON, *_headers(response)))
 
 
 def open_reply(response: Response, state: str, place: Mapping[str, Any] | None = None) -> Reply:
-    """A reply about a run that is not over: its state, its place in a queue, its address, and the decisions that it waits for."""
+    """A reply (202) about a run that has not ended: its state, its place in a queue, its address, and the decisions for which it waits."""
     short = {"run_id": response.run_id, "worker_id": response.worker_id, "version": response.version}
     placed = {} if place is None else {"place": place}
     document = {"state": state, **placed, **(response_document(response) if response.approvals else short)}
@@ -109,7 +110,7 @@ def document_reply(document: Any, status: int = 200, headers: tuple[Header, ...]
 
 
 def reply_to(error: HoldfastError | Refused, subject: Subject) -> Reply:
-    """The reply to a request that started no run."""
+    """The reply with the error of a request that started no run."""
     if isinstance(error, InvalidRequest):
         return error_reply(error.error_code, str(error), subject, details=error.details)
     if isinstance(error, Refused):
@@ -133,7 +134,8 @@ def error_reply(
     headers: tuple[Header, ...] = (),
     again_seconds: int | None = None,
 ) -> Reply:
-    """An error without a run, as a response. A code of the one table has the meaning that the table gives it."""
+    """A reply with an error that belongs to no run, in the form of a run's response. For a code of the table of codes, the table gives both
+    statuses, unless `http` is 401 or 403. `again_seconds`: after how many seconds the caller may try again."""
     known = CODES.get(code)
     status, http = (known.status, known.http) if known is not None and http not in (401, 403) else (_status(http or 400), http or 400)
     meaning = meaning_of(code)

@@ -42,14 +42,14 @@ from holdfast.workers.run_lookup import Asker
 
 _LARGE = 256 * 1024
 _SIMILAR = 200
-"""Among how many workers a similar name is looked for."""
+"""The most worker ids that are compared with an unknown id, to find a similar one."""
 _MADE_NAME: Final = re.compile(r"[0-9a-f]{40}-\d+")
 _UNDO_SECONDS = 30 * 86_400
-"""How long a pipeline's execution may go on after its time limit, to undo its nodes and perhaps to ask a person."""
+"""How many seconds a pipeline's execution may continue after its time limit, to undo its nodes and perhaps to ask a person."""
 
 
 class Served(Protocol):
-    """One version of a worker that new runs may get."""
+    """One version of a worker or a pipeline that is served to new runs."""
 
     @property
     def worker(self) -> Worker: ...
@@ -57,17 +57,17 @@ class Served(Protocol):
     def package(self) -> str: ...
     @property
     def kind(self) -> Kind:
-        """A worker, or a pipeline."""
+        """Whether it is a worker or a pipeline."""
         ...
 
     @property
     def graph_text(self) -> GraphText | None:
-        """The graph of a pipeline, which the store keeps with its runs."""
+        """The graph of a pipeline, which the store keeps with its runs; None for a worker."""
         ...
 
 
 def read_request(asked: Mapping[str, Any]) -> WorkerRequest | Response:
-    """Make a request from these Python values. If they do not fit, the result is the response that refuses them."""
+    """Make a request from its members as Python values. If they do not form a valid request, the result is the response that refuses it."""
     try:
         return request_from({key: dict(value) if isinstance(value, Mapping) else value for key, value in asked.items()})
     except InvalidRequest as refused:
@@ -86,13 +86,14 @@ def traced(request: WorkerRequest) -> WorkerRequest:
 
 
 def not_served(worker_id: str, known: Iterable[str]) -> InvalidRequest:
-    """The refusal of a worker that is not among those that are served; it names a similar one."""
+    """The refusal of a request for a worker that is not served. It names a similar id among `known`, if there is one."""
     near = meant(worker_id, islice(known, _SIMILAR))
     return InvalidRequest(f"No worker {worker_id!r:.100} is served here.{near}", error_code="worker_not_found")
 
 
 def served_version(versions: dict[str, Served] | None, request: WorkerRequest, known: Iterable[str] = ()) -> Served:
-    """The version that a request gets: the one it names, else the one that was served last. `known` are the ids of all that is served."""
+    """The version of a worker that a request gets: the one it names, else the one that was served last. Raises InvalidRequest if there is
+    none. `known` has the ids of all served workers, to name a similar one."""
     if not versions:
         raise not_served(request.worker_id, known)
     if request.version is None:
@@ -106,7 +107,7 @@ def served_version(versions: dict[str, Served] | None, request: WorkerRequest, k
 
 
 async def checked_inputs(request: WorkerRequest, contract: Contract, tenant: str, artifacts: Artifacts) -> str:
-    """The inputs as text, after the contract's input schema has accepted them."""
+    """The inputs as JSON text, after the contract's input schema has accepted them. Raises InvalidRequest if the inputs are refused."""
     text = _inputs_text(request)
     await _yield_if_large(text)
     try:
@@ -114,7 +115,7 @@ async def checked_inputs(request: WorkerRequest, contract: Contract, tenant: str
     except ArtifactMissing as missing:
         raise InvalidRequest(str(missing), error_code="artifact_not_found") from None
     except PayloadNotJson:
-        message = "An input refers to an artifact that is not JSON: pass its reference without `$artifact`, and let the worker open it."
+        message = "An input refers to an artifact that is not JSON. Pass its reference without `$artifact`; the worker can open it."
         raise InvalidRequest(message) from None
     try:
         problems = await problems_of(contract.takes, inputs, requester(tenant, contract.worker_id))
@@ -127,13 +128,15 @@ async def checked_inputs(request: WorkerRequest, contract: Contract, tenant: str
 
 
 async def _yield_if_large(inputs: str) -> None:
-    """Let other tasks run before the next pass over large inputs: one such pass takes as much time as many requests."""
+    """If the inputs are large, let other asyncio tasks run before the next pass over them: one such pass takes as much time as many
+    requests."""
     if len(inputs) > _LARGE:
         await asyncio.sleep(0)
 
 
 def _inputs_text(request: WorkerRequest) -> str:
-    """The inputs as text. Two requests of one key are the same if their texts are equal."""
+    """The inputs as JSON text. Two requests of one key are the same if these texts are equal. Raises InvalidRequest if the inputs are not
+    JSON, too large, or nested too deep."""
     try:
         codec.storable(f"{request.idempotency_key}{request.user}")
         text = codec.dumps(request.inputs)
@@ -142,19 +145,21 @@ def _inputs_text(request: WorkerRequest) -> str:
     try:
         codec.fitting(text, "Execution input")  # check this before any other pass over the inputs
     except PayloadTooLarge as large:
-        raise InvalidRequest(f"The request cannot be kept: {large}") from None
+        raise InvalidRequest(f"The request cannot be stored: {large}") from None
     if text.count("[") + text.count("{") > MAX_DEPTH and codec.too_deep(request.inputs, MAX_DEPTH):
         raise InvalidRequest(f"The inputs are nested more than {MAX_DEPTH} levels deep.")
     return text
 
 
 def limits_of(request: WorkerRequest, contract: Contract) -> Limits:
-    """The contract's limits, tightened by the request."""
+    """The contract's limits, tightened by the constraints of the request. Raises InvalidRequest if a constraint is wider than the
+    contract."""
     return tighten(contract.limits, request.constraints, run_timeout_seconds=request.run_timeout_seconds)
 
 
 def terms_of(limits: Limits, kind: Kind, retention_days: int) -> Terms:
-    """The time that the execution of a run gets. A pipeline keeps its time limit itself, and then has time to undo what it did."""
+    """The terms of a run's execution: its time limit, and how long it is kept. The execution of a pipeline gets more time than the
+    pipeline's limit, because a pipeline that reaches its limit still undoes what it did."""
     seconds = limits.run_timeout_seconds
     if seconds is not None and kind is Kind.PIPELINE:
         seconds += _UNDO_SECONDS
@@ -163,7 +168,7 @@ def terms_of(limits: Limits, kind: Kind, retention_days: int) -> Terms:
 
 
 def first_run(request: WorkerRequest, served: Served, limits: Limits, asker: Asker, sampled: bool | None) -> AcceptedRequest:
-    """The accepted request of the first run of its key."""
+    """The accepted request of the first run of its idempotency key, or of a run without a key."""
     contract = served.worker.contract
     return AcceptedRequest(
         request=request,
@@ -182,24 +187,25 @@ def first_run(request: WorkerRequest, served: Served, limits: Limits, asker: Ask
 
 
 def after_run(accepted: AcceptedRequest, found: AcceptedRequest | None) -> AcceptedRequest:
-    """The accepted request, with the earlier runs of the run that its key has now: that run may itself be a restart, which inherits from
-    earlier runs."""
+    """The accepted request, with the earlier runs of `found` added to its own. `found` is the accepted request of the run that has the key
+    now: that run may itself be a restart, which inherits from earlier runs."""
     before = () if found is None else found.before
     return msgspec.structs.replace(accepted, before=tuple(dict.fromkeys((*accepted.before, *before))))
 
 
 def next_run(accepted: AcceptedRequest, run_id: str) -> AcceptedRequest:
-    """The accepted request of the run after this one, which inherits its receipts."""
+    """The accepted request of the next run of its family, which inherits the receipts of the run `run_id`."""
     return msgspec.structs.replace(accepted, link=accepted.link + 1, before=(*accepted.before, run_id))
 
 
 def name_of(accepted: AcceptedRequest) -> str | None:
-    """The name of the run's execution, by which a second request with the same key finds it; None without a key."""
+    """The name of the run's execution, by which a second request with the same idempotency key finds it; None for a request without a
+    key."""
     return None if accepted.request.idempotency_key is None else f"{accepted.family[:40]}-{accepted.link}"
 
 
 def called(execution: Execution) -> str:
-    """What people call an execution: its name, or its id where `name_of` made the name."""
+    """The text by which people know an execution: its name, or its id if `name_of` made the name."""
     return execution.id if _MADE_NAME.fullmatch(execution.name) else execution.name
 
 
@@ -208,13 +214,13 @@ def _family(key: str | None, tenant: str, worker_id: str) -> str:
 
 
 def rate_of(policy: Policy, contract: Contract) -> RateLimit | None:
-    """The rate of a worker: the operator's, else that of its contract."""
+    """The rate limit of a worker: the operator's, else that of its contract; None if neither has one."""
     return policy.rate_limits.get(contract.worker_id) or contract.rate_limit
 
 
 def charges_of(accepted: AcceptedRequest, policy: Policy, rate: RateLimit | None, now: int) -> tuple[Charge, ...]:
-    """The charges of a new run: one of its worker's rate, and one of the tenant's daily runs. For a queued run `rate` is None, because its
-    queue charges the rate."""
+    """The charges of a new run: one on its worker's rate limit, if `rate` is given, and one on the tenant's runs of the day, if they have a
+    cap. For a queued run `rate` is None, because its queue applies the rate limit."""
     charges, worker_id = [], accepted.request.worker_id
     if rate is not None:
         who = accepted.tenant if rate.per == "tenant" else f"{accepted.tenant}\0{accepted.request.user or accepted.requested_by}"
@@ -228,22 +234,22 @@ def charges_of(accepted: AcceptedRequest, policy: Policy, rate: RateLimit | None
 
 @contextlib.contextmanager
 def start_refusals(key: str | None) -> Iterator[None]:
-    """Turn the error of an engine that refuses to start the run into a refusal of the request."""
+    """Inside this block, turn an error of the engine that refuses to start the run into InvalidRequest. `key` is the idempotency key."""
     try:
         yield
     except ExecutionAlreadyStarted:
-        cure = "Take another key, or send the inputs of the first request."
+        cure = "Use another key, or send the inputs of the first request."
         message = f"The idempotency key {key!r:.100} was used before, with other inputs. {cure}"
         raise InvalidRequest(message, error_code="idempotency_conflict") from None
     except (PayloadTooLarge, InvalidParameter, RecursionError, UnicodeError) as odd:
-        raise InvalidRequest(f"The request cannot be kept: {odd}") from None
+        raise InvalidRequest(f"The request cannot be stored: {odd}") from None
 
 
 # --- the response to a request that is refused
 
 
 def refusal_of(request: WorkerRequest, error: InvalidRequest | LimitReached, contract: Contract | None, now: int) -> Response:
-    """The response to a refused request, with the log fields of its worker's contract."""
+    """The response to a refused request, with the log fields of its worker's contract if that is known."""
     if isinstance(error, InvalidRequest):
         response = refusal(request, error.error_code, str(error), error.details)
     else:
@@ -259,7 +265,7 @@ def refusal_of(request: WorkerRequest, error: InvalidRequest | LimitReached, con
 
 
 def refusal(request: WorkerRequest, code: str, message: str, details: Any = None, retry_after_seconds: float | None = None) -> Response:
-    """The response to a request that started no run."""
+    """The response to a request that started no run: an error with this code and message."""
     meaning = meaning_of(code)
     return Response(
         run_id="",
@@ -275,5 +281,5 @@ def refusal(request: WorkerRequest, code: str, message: str, details: Any = None
 
 def _limit_message(limit: LimitReached) -> str:
     if limit.key.startswith("rate/"):
-        return f"At most {limit.limit} runs are allowed here in this time. The next one may begin at {utc(limit.until)}."
-    return f"The day's {limit.limit} runs of the tenant are used up. The cap holds until {utc(limit.until)}: try again then."
+        return f"The worker's rate limit allows {limit.limit} runs in a period, and they are used up. Try again at {utc(limit.until)}."
+    return f"The tenant has used its {limit.limit} runs of this UTC day. Try again at {utc(limit.until)}."

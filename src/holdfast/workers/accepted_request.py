@@ -1,4 +1,4 @@
-"""An accepted request: the input that the execution of a run is started with."""
+"""An accepted request: the input of a run's execution."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.contract.protocol import WorkerRequest
 from holdfast.contract.terms import Limits
-from holdfast.model import codec, reading
+from holdfast.model import codec, json_structs
 
 SHARD: Final = "shard:"
 """The package of a shard begins with this text."""
@@ -20,23 +20,24 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A limit of a pipeline's run, or of one node of it, that the calls of a child run are charged to."""
 
     key: str
-    """The counter: `budget/RUN` or `budget/RUN/NODE`."""
+    """The beginning of the counters' names: `budget/RUN` or `budget/RUN/NODE`."""
     max_tokens: int | None = None
+    """The most tokens; None: no limit."""
     max_cost: Decimal | None = None
-    """The most money, in dollars."""
+    """The most money, in dollars; None: no limit."""
     until: int
-    """When the store may forget the counter, in milliseconds: after the deadline of the run that owns it."""
+    """When the store may remove the counters, in milliseconds since 1970: after the deadline of the run that owns the budget."""
 
 
 class Labels(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which part of a pipeline asked for a run, for signals and people; empty for a run that no pipeline asked for."""
+    """Which part of a pipeline asked for a run, for signals and people. All members are None for a run that no pipeline asked for."""
 
     pipeline: str | None = None
     node: str | None = None
     item: int | None = None
-    """The index of a map's item, from 0."""
+    """The index of a map's item, from 0; None outside a map."""
     round: int | None = None
-    """The round of a validation loop, from 1."""
+    """The round of a validation loop, from 1; None outside a loop."""
 
 
 class Again(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -49,9 +50,9 @@ class Again(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_whole: bool = False
     """Whether every node runs again."""
     resend: tuple[str, ...] = ()
-    """Nodes whose writes are made again. Receipts of earlier runs do not answer for them."""
+    """Nodes that make their writes again: receipts of earlier runs are not used for them."""
     is_retry: bool = False
-    """Whether nodes that ended partial run again as well."""
+    """Whether nodes that ended with partial results also run again."""
     kept: bool = False
     """Whether the earlier run succeeded. Then its work is not undone if this run fails."""
 
@@ -60,69 +61,75 @@ class FamilyLink(msgspec.Struct, frozen=True, kw_only=True):
     """The place of a run in its family: the runs of one piece of work, one after the other."""
 
     family: str
+    """The id of the family."""
     number: int
+    """Which run of the family it is, from 1."""
     before: tuple[str, ...] = ()
+    """The ids of the earlier runs, oldest first."""
     again: Again | None = None
+    """What the run restarts; None if it is no restart."""
 
 
 class Lineage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The executions above a run, for the ledger, which keeps their ids longer than the store keeps the executions."""
+    """The executions above a run. The ledger keeps these ids longer than the store keeps the executions."""
 
     above: tuple[str, ...] = ()
     """The ids of the executions above the run, outermost first, including shards of maps."""
     owner: str = ""
-    """The execution whose node or operation asked for the run; never a shard."""
+    """The id of the execution whose node or operation asked for the run; never a shard. Empty if no execution asked for it."""
 
 
 class AcceptedRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request with everything that the worker service decided when it accepted it."""
+    """A request, and everything that the worker service decided when it accepted the request."""
 
     request: WorkerRequest
     version: str
     limits: Limits
     package: str
-    """The snapshot of the code and the page that this run is pinned to."""
+    """The id of the snapshot of code and page that this run is pinned to. Every attempt uses that snapshot."""
     tenant: str
     requested_by: str
+    """Who asked for the run, for example a person, the id of a credential, or `execution:ID`. A caller cannot choose it."""
     family: str
-    """An id that all runs of one idempotency key share, and all restarts of a run. A child run has the same id each time its operation
-    asks for it, also in a restart."""
+    """The id of the family: all runs of one idempotency key, and all restarts of a run, have the same. A child run has the same family each
+    time its operation asks for it, also in a restart of its pipeline."""
     link: int = 1
     """Which run of its family this is, from 1."""
     before: tuple[str, ...] = ()
-    """The earlier runs of its family, oldest first: the run inherits their receipts."""
+    """The ids of the earlier runs of its family, oldest first. The run inherits their receipts."""
     trace_id: str
     span_id: str
     sampled: bool | None = None
     """Whether the caller records its trace; None: the caller did not say."""
     log_fields: tuple[str, ...] = ()
-    """The log fields of the contract, for readers who do not have the contract."""
+    """The names of the contract's log fields, for code that does not have the contract."""
     depth: int = 0
-    """How many runs stand above this one; 0 for a run that a caller asked for from outside."""
+    """How deep the run is nested: 0 if a caller asked for it from outside, 1 if such a run or a durable function asked for it."""
     budgets: tuple[Budget, ...] = ()
-    """The limits of all pipelines above this run, the nearest first."""
+    """The budgets of the pipelines above this run, the nearest first. Its calls are charged to all of them."""
     labels: Labels = Labels()
     lineage: Lineage = Lineage()
     part: str = ""
     """Which part of a node's work this run does: `work`, `undo`, and others; empty for a run that no pipeline asked for."""
     again: Again | None = None
-    """Set in a run that restarts an earlier one."""
+    """What this run restarts; None if it is no restart."""
 
     @property
     def is_shard(self) -> bool:
-        """Whether this is a shard of a pipeline's map, and not a run that a caller asked for. A caller cannot set the package."""
+        """Whether this is a shard of a pipeline's map, and not a run that a caller asked for. The package shows it, because a caller cannot
+        choose the package."""
         return self.package.startswith(SHARD)
 
 
 def work_of(accepted: AcceptedRequest) -> str:
-    """The hash of everything that a run's result depends on: inputs, worker, version and package. An artifact counts by its id, which
-    follows from the sha256 of its bytes."""
+    """The hash of the work that a run does: its worker, version, package and inputs. Of an artifact among the inputs only the id is used,
+    which follows from the sha256 of its bytes."""
     asked = accepted.request
     return sha256(codec.dumps([asked.worker_id, accepted.version, accepted.package, _by_content(asked.inputs)]).encode()).hexdigest()
 
 
 def _by_content(value: Any) -> Any:
-    """The value with each reference to an artifact reduced to the artifact's id: only the id decides what is read."""
+    """The value, with each reference to an artifact reduced to the artifact's id, because only the id decides which bytes are read."""
     if isinstance(value, dict):
         inner = value.get("$artifact") if len(value) == 1 else None
         if isinstance(inner, dict) and isinstance(inner.get("artifact_id"), str):
@@ -131,9 +138,9 @@ def _by_content(value: Any) -> Any:
     return [_by_content(one) for one in value] if isinstance(value, list) else value
 
 
-_decoder = reading.decoder(AcceptedRequest)
+_decoder = json_structs.decoder(AcceptedRequest)
 
 
 def accepted_from(text: str | None) -> AcceptedRequest:
-    """The accepted request that an execution's input holds; DecodeError if it holds something else."""
+    """The accepted request in the input of an execution. Raises msgspec.DecodeError if the input is something else."""
     return _decoder.decode(text or "{}")

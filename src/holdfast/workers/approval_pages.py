@@ -28,7 +28,7 @@ _RUNS: Final = 100
 
 
 class ApprovalPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Approvals that wait for a decision, each with what its runs have spent."""
+    """One page of the approvals that wait for a decision, each with what its runs have spent."""
 
     approvals: list[Approval]
     next: str | None = None
@@ -36,7 +36,8 @@ class ApprovalPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def approval_page(store: Store, asker: Asker, *, run: str | None = None, after: str | None = None, limit: int = 100) -> ApprovalPage:
-    """The approvals that the caller may see, from `after` on: all, or those of a run and of the runs below it."""
+    """One page of the open approvals that the caller may see: at most `limit`, those after the approval `after`. With `run`, only those of
+    this run and of the runs below it."""
     first = None if after is None else run_of(after)
     found: list[Approval] = []
     for run_id in _waiting_runs(store, asker, first) if run is None else _runs_below(store, asker, run, first):
@@ -48,13 +49,13 @@ def approval_page(store: Store, asker: Asker, *, run: str | None = None, after: 
 
 
 def undecided(store: Store, asker: Asker) -> list[Approval]:
-    """Every approval that waits for a decision and that the caller may see, oldest first."""
+    """Every approval that waits for a decision and that the caller may see, oldest run first."""
     spending = Spending(store)
     return [spending.with_spent(one) for run_id in _waiting_runs(store, asker, None) for one in _open_in(store, asker, run_id, None)]
 
 
 def _waiting_runs(store: Store, asker: Asker, first: str | None) -> Iterator[str]:
-    """The runs that wait for a person, from `first` on."""
+    """The ids of the runs that wait for a person, from the run `first` on."""
     if first is not None:
         yield first
     beyond = first or ""
@@ -64,7 +65,7 @@ def _waiting_runs(store: Store, asker: Asker, first: str | None) -> Iterator[str
 
 
 def _runs_below(store: Store, asker: Asker, run: str, first: str | None) -> list[str]:
-    """A run and the runs under way below it, from `first` on. Only headers are read."""
+    """The ids of a run and of the runs under way below it, in order, from the run `first` on. Only headers are read."""
     header, _ = find_run(store, run, asker)
     found, below = [header.id], [header.id]
     while below:
@@ -75,8 +76,8 @@ def _runs_below(store: Store, asker: Asker, run: str, first: str | None) -> list
 
 
 def _open_in(store: Store, asker: Asker, run_id: str, after: str | None) -> list[Approval]:
-    """The open approvals of one run itself: all, or those after `after`. If the run cannot be read, it is left out and the others are still
-    listed."""
+    """The open approvals of one run itself: all, or those after the approval `after`. Empty if the caller may not see the run, or if the
+    run cannot be read, which is logged."""
     try:
         header = store.find(run_id)
         if (

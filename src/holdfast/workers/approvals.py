@@ -1,7 +1,8 @@
-"""Approvals: what a person decides. Each is a callback of its run, bound to the arguments of the call; only a decision closes it.
+"""Approvals: what a person decides. Each is a callback of its run, bound to the exact arguments of the call. A decision closes it, its time
+limit (`expired`), or the run itself (`withdrawn`).
 
-The request is written together with its callback. The write of a decision checks whether the approval is still open. The intent that
-uses an approval up is written once.
+The request is written together with its callback. The write of a decision checks whether the approval is still open. The intent that uses
+an approval up is written once.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import msgspec
 from holdfast.contract.protocol import RunUsage
 from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import identity_of
-from holdfast.model import codec, reading
+from holdfast.model import codec, json_structs
 from holdfast.model.errors import Rejected
 from holdfast.model.execution import Execution
 from holdfast.model.operations import APPROVAL, Operation, Status, Type
@@ -23,14 +24,15 @@ from holdfast.workers.ballots import NO_BALLOT, Ballot, Vote, ballots_in
 from holdfast.workers.run_operations import EFFECTS_AT, REQUEST
 
 Kind = Literal["approve", "unknown_outcome", "question"]
+"""What is decided: whether a call may be made; whether a call took place; or the answer to a question."""
 VERDICTS: dict[Kind, frozenset[str]] = {
     "approve": frozenset({"approve", "reject"}),
     "unknown_outcome": frozenset({"happened", "not_happened", "stop"}),
     "question": frozenset({"answer", "reject"}),
 }
-"""The verdicts that each kind takes."""
+"""The verdicts that are allowed for each kind of approval."""
 SETTLING = VERDICTS["unknown_outcome"]
-"""The verdicts that `settle` takes. Settling a call and approving a call are two permissions."""
+"""The verdicts that are allowed for `settle`. To settle a call and to approve a call are two permissions."""
 WITHDRAWN = "withdrawn"
 """The state of a question that its run took back, because no answer to it matters any more."""
 _PREFIX = "a_"
@@ -39,7 +41,7 @@ _DECIDED = ("decided_by", "decided_at", "edited_arguments", "comment", "own_requ
 
 
 class ApprovalRefused(Rejected):
-    """A decision cannot be taken."""
+    """A decision is refused, because it is not allowed or does not fit the approval."""
 
     code = "approval_refused"
 
@@ -57,13 +59,13 @@ class VotedBefore(ApprovalRefused):
 
 
 class ApprovalNotFound(Rejected):
-    """There is no such approval."""
+    """There is no approval with this id that the caller may see."""
 
     code = "approval_not_found"
 
 
 class ChainPart(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One part of an escalation chain: further persons who may decide, and after how many seconds of silence."""
+    """One part of an escalation chain: if the question is still open after this many seconds, these persons may decide too."""
 
     after_seconds: int
     approvers: tuple[str, ...]
@@ -78,34 +80,36 @@ class Requested(msgspec.Struct, frozen=True, kw_only=True):
     arguments_sha256: str
     requested_by: str
     approvers: tuple[str, ...] = ()
+    """The names of the persons, groups or credentials that may decide; empty: every person with the role."""
     used_ms: int = 0
-    """How many milliseconds of its time the attempt had used when it began to wait."""
+    """How many milliseconds of its time limit the attempt had used when it began to wait."""
     attempt: int = 1
     logged: int = 0
     """How many lines the body had logged before the question. They were reported at that time, so they are not reported again when the body
     runs again."""
     question: str | None = None
     schema: dict[str, Any] | None = None
-    """What edited arguments, or an answer, must fit."""
+    """The JSON Schema for edited arguments or for an answer; None: no check."""
     node: str | None = None
-    """The node of a pipeline that asks."""
+    """The node of a pipeline that asks; None if a worker's run asks."""
     votes: int = 1
     """How many persons must approve."""
     group: str | None = None
-    """At least one of these persons must be a member of this group."""
+    """At least one of the persons who approve must be a member of this group; None: no group is demanded."""
     groups: dict[str, tuple[str, ...]] = {}
-    """The members of the groups among the approvers, as the operator had them when the question was asked."""
+    """The members of the groups among the approvers, as the operator's settings had them when the question was asked."""
     risk: str | None = None
+    """low, medium or high; None if no risk is given."""
     batch: bool = True
-    """Whether it may be decided together with others."""
+    """Whether it may be decided in a batch, together with other approvals."""
     links: bool = True
     """Whether a link may be made for it."""
     then: tuple[ChainPart, ...] = ()
-    """The persons whom the run adds to the approvers, and when."""
+    """The escalation chain: the persons whom the run adds to the approvers, and when."""
 
     @property
     def is_voted(self) -> bool:
-        """Whether persons vote. If not, the first decision counts."""
+        """Whether several persons vote, or a group must take part. If not, the first decision closes the approval."""
         return self.votes > 1 or self.group is not None
 
 
@@ -116,25 +120,26 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     decided_by: str
     decided_at: int
     edited_arguments: dict[str, Any] | None = None
+    """The arguments that the person approved in place of those shown; None: the person changed nothing."""
     edited_sha256: str | None = None
     result: Any = None
-    """The answer to a question, or the result of a call that happened."""
+    """The answer to a question, or the result of a call that took place."""
     comment: str | None = None
     own_request: bool = False
     """Whether the person who decided had also made the request. That is allowed only on a server where callers do not log in."""
 
 
-class ChainStanding(msgspec.Struct, frozen=True, kw_only=True):
-    """One part of the escalation chain of an approval."""
+class ChainPartStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One part of the escalation chain of an approval, and whether its approvers were added."""
 
     at: int
-    """When the approvers are added, if the question is open then."""
+    """When the approvers are added if the question is still open, in milliseconds since 1970."""
     approvers: tuple[str, ...]
     added: bool
 
 
 class SpentBy(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run has used so far, with all runs below it."""
+    """What a run has used so far, including all runs below it."""
 
     run_id: str
     worker_id: str
@@ -156,8 +161,9 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: int | None
     approvers: tuple[str, ...]
     state: str
+    """`open`; the verdict of the decision; `expired`, or `withdrawn`."""
     question: str | None = None
-    """The question of a body, or why the outcome of a call is unknown."""
+    """The question, or why the outcome of a call is unknown; None if the approval is about a call."""
     decided_by: str | None = None
     decided_at: int | None = None
     edited_arguments: dict[str, Any] | None = None
@@ -166,21 +172,24 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the person who decided had also made the request."""
     tenant: str | None = None
     node: str | None = None
-    """The node of a pipeline that asks."""
+    """The node of a pipeline that asks; None if a worker's run asks."""
     schema: dict[str, Any] | None = None
-    """The form: what an answer, or edited arguments, must fit."""
+    """The JSON Schema for edited arguments or for an answer; None: no check."""
     groups: dict[str, tuple[str, ...]] = {}
     """The members of the groups among the approvers."""
     group: str | None = None
-    """At least one approving vote must come from this group."""
+    """At least one of the persons who approve must be a member of this group; None: no group is demanded."""
     risk: str | None = None
+    """low, medium or high; None if no risk is given."""
     batch: bool = True
-    """Whether it may be decided together with others."""
+    """Whether it may be decided in a batch, together with other approvals."""
     links: bool = True
     """Whether a link may be made for it."""
     votes_needed: int = 1
+    """How many persons must approve."""
     votes: tuple[Vote, ...] = ()
-    chain: tuple[ChainStanding, ...] = ()
+    """The votes so far; empty if persons do not vote on it."""
+    chain: tuple[ChainPartStatus, ...] = ()
     spent: tuple[SpentBy, ...] = ()
     """What the run that asks has used so far, then each run above it; the outermost is the last."""
     may_cost: dict[str, Any] | None = None
@@ -188,7 +197,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_voted(self) -> bool:
-        """Whether persons vote. If not, the first decision counts."""
+        """Whether several persons vote, or a group must take part. If not, the first decision closes the approval."""
         return self.votes_needed > 1 or self.group is not None
 
 
@@ -199,20 +208,20 @@ class ApprovalPlace(msgspec.Struct, frozen=True):
     request: Identity
 
 
-_requests = reading.decoder(Requested)
-_decisions = reading.decoder(Decision)
+_requests = json_structs.decoder(Requested)
+_decisions = json_structs.decoder(Decision)
 _documents = msgspec.json.Encoder(decimal_format="number")
 
 
 def approval_at(kind: Kind, tool: str, identity: str, number: int) -> ApprovalPlace:
-    """The identities of an approval and of its request."""
+    """The identities of the callback and of the request of an approval. The same arguments give the same identities."""
     parts = (kind, identity, number)
     callback = identity_of(Type.CALLBACK, APPROVAL, tool, *parts, parent=EFFECTS_AT)
     return ApprovalPlace(callback, identity_of(Type.STEP, REQUEST, tool, *parts, parent=EFFECTS_AT))
 
 
 def arguments_hash(arguments: dict[str, Any]) -> str:
-    """The hash by which arguments are compared."""
+    """The sha256 of the arguments as JSON. Arguments are the same if their hashes are equal."""
     return sha256(codec.dumps(arguments).encode()).hexdigest()
 
 
@@ -222,12 +231,12 @@ def request_of(operation: Operation) -> Requested:
 
 
 def decision_of(operation: Operation) -> Decision | None:
-    """The decision on a closed approval; None when its time ran out."""
+    """The decision in the callback of an approval; None if the approval is open, expired or was withdrawn."""
     return _decisions.decode(operation.result) if operation.status is Status.SUCCEEDED and operation.result else None
 
 
 def approval_id(run_id: str, operation_id: str) -> str:
-    """The id of an approval. It names the run and the callback, and it grants no permission."""
+    """The id of an approval. It names the run and the callback, and gives no permission to its holder."""
     return f"{_PREFIX}{run_id}.{operation_id[:_SHOWN]}"
 
 
@@ -237,10 +246,10 @@ def is_approval_id(text: str) -> bool:
 
 
 def run_of(identity: str) -> str:
-    """The run an approval belongs to."""
+    """The id of the run that an approval belongs to. Raises ApprovalNotFound if the text does not have the form of an approval's id."""
     run, _, _ = identity.removeprefix(_PREFIX).rpartition(".")
     if not is_approval_id(identity):
-        raise ApprovalNotFound(f"{identity!r:.100} is not a valid approval id; they look like a_….")
+        raise ApprovalNotFound(f"{identity!r:.100} is not a valid approval id: an approval id has the form a_RUN.CALLBACK.")
     return run
 
 
@@ -259,7 +268,7 @@ def approvals_of(header: Execution, operations: Sequence[Operation]) -> list[tup
 
 
 def waiting(header: Execution, operations: Sequence[Operation]) -> list[Approval]:
-    """The approvals that a run waits for."""
+    """The approvals of a run that are open."""
     return [approval for approval, op, _ in approvals_of(header, operations) if op.status is Status.STARTED]
 
 
@@ -296,10 +305,10 @@ def _shown(header: Execution, op: Operation, request: Requested, ballot: Ballot)
     )
 
 
-def _chain(op: Operation, request: Requested, ballot: Ballot) -> tuple[ChainStanding, ...]:
+def _chain(op: Operation, request: Requested, ballot: Ballot) -> tuple[ChainPartStatus, ...]:
     added = {more.number for more in ballot.added}
     return tuple(
-        ChainStanding(at=op.started_at + part.after_seconds * 1000, approvers=part.approvers, added=number in added)
+        ChainPartStatus(at=op.started_at + part.after_seconds * 1000, approvers=part.approvers, added=number in added)
         for number, part in enumerate(request.then, 1)
     )
 
@@ -309,13 +318,13 @@ def _undecided(op: Operation) -> str:
 
 
 def check_settles(verdict: str) -> None:
-    """Refuse a verdict that `settle` does not take: the permission to settle is not the permission to approve."""
+    """Raise ApprovalRefused if the verdict is not allowed for `settle`: the permission to settle is not the permission to approve."""
     if verdict not in SETTLING:
-        raise ApprovalRefused(f"`settle` takes {', '.join(sorted(SETTLING))}, not {verdict!r:.50}.")
+        raise ApprovalRefused(f"The verdict of `settle` must be one of {', '.join(sorted(SETTLING))}, not {verdict!r:.50}.")
 
 
 def approval_document(approval: Approval) -> dict[str, Any]:
-    """An approval as plain values, the same as in its JSON."""
+    """An approval as a dict of JSON values."""
     document: dict[str, Any] = msgspec.json.decode(_documents.encode(approval))
     return document
 

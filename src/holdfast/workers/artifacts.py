@@ -1,4 +1,5 @@
-"""Artifacts: large values, stored outside the history. Each belongs to one tenant, is found only by its id, and is checked when read."""
+"""Artifacts: large values, stored outside the history. Each belongs to one tenant, is found only by its id, and is compared with its hash
+when it is opened."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import msgspec
 
 from holdfast.contract.checking import MAX_DEPTH
 from holdfast.contract.protocol import ArtifactRef
-from holdfast.model import codec, reading
+from holdfast.model import codec, json_structs
 from holdfast.model.errors import PayloadNotJson, Rejected
 from holdfast.model.shapes import crowding
 from holdfast.model.threads import Purpose, in_thread
@@ -23,7 +24,7 @@ _ID_LENGTH = 32
 
 
 class ArtifactMissing(Rejected):
-    """No artifact of that id belongs to this tenant."""
+    """The tenant has no artifact with this id, or the artifact's bytes or note are missing or were changed."""
 
     code = "artifact_not_found"
 
@@ -44,7 +45,8 @@ class HandedFile:
         self.size = os.fstat(fd).st_size
 
     def read(self, most: int) -> bytes:
-        """The next piece; empty at the end."""
+        """The next bytes, at most `most`; empty at the end. Raises ToolFailed (`artifact_changed`) if the file has another size at the
+        end."""
         data = os.pread(self._fd, min(most, self.size - self._at), self._at)
         self._at += len(data)
         if not data and (self._at, os.fstat(self._fd).st_size) != (self.size, self.size):
@@ -60,7 +62,8 @@ class Artifacts:
         self._most = most
 
     def keep(self, tenant: str, name: str, media_type: str, read: Callable[[int], bytes]) -> ArtifactRef:
-        """Store what `read` returns. The same bytes under the same name are one artifact. It is on disk when this returns."""
+        """Store the bytes that `read` returns, until it returns none. They are stored when this returns. The same bytes with the same name
+        and media type are one artifact. Raises ToolFailed if they are too many, or if the storage does not answer."""
         home, digest, size = _home(tenant), sha256(), 0
         with self._storage.draft(home) as draft:
             while chunk := read(_CHUNK):
@@ -89,41 +92,45 @@ class Artifacts:
         return self._most
 
     def check_size(self, name: str, size: int) -> None:
-        """Refuse a file whose known size is too large."""
+        """Raise ToolFailed if this many bytes are too many for one artifact. `name` is for the error."""
         if size > self._most:
-            raise ToolFailed("artifact_too_large", f"The artifact {name!r:.100} is above {self._most} bytes.")
+            raise ToolFailed(
+                "artifact_too_large",
+                f"The artifact {name!r:.100} is above {self._most} bytes, the limit for one and for all of an attempt.",
+            )
 
     def find(self, tenant: str, identity: str) -> ArtifactRef:
-        """The reference of an artifact."""
+        """The reference of an artifact. Raises ArtifactMissing if the tenant has no artifact with this id, or if its note was changed."""
         asked = len(identity) == _ID_LENGTH and identity.isalnum()
         note = self._storage.note(_home(tenant), identity) if asked else None
         if note is None:
-            raise ArtifactMissing(f"There is no artifact {identity!r:.100} here.")
+            raise ArtifactMissing(f"There is no artifact {identity!r:.100} of this tenant.")
         try:
-            found = reading.decoded(note, ArtifactRef)
+            found = json_structs.decoded(note, ArtifactRef)
         except (msgspec.DecodeError, UnicodeError):
             found = None
         if found is None or _identity(found.sha256, found.name, found.media_type) != identity:
-            raise ArtifactMissing(f"The note of artifact {identity} is not what was stored.")
+            raise ArtifactMissing(f"The note of artifact {identity} (its name, media type and hash) was changed after it was stored.")
         return found
 
     def open(self, tenant: str, identity: str) -> int:
-        """The bytes as an open file. They are compared with their hash first, so changed bytes are refused."""
+        """Open an artifact, and return a file descriptor for reading. Raises ArtifactMissing if the bytes are missing, or if their hash
+        shows that they were changed."""
         reference = self.find(tenant, identity)
         descriptor = self._storage.open(_home(tenant), identity, reference.size_bytes)
         if descriptor is None:
-            raise ArtifactMissing(f"The bytes of artifact {identity} are gone.")
+            raise ArtifactMissing(f"The bytes of artifact {identity} are missing in the storage.")
         digest = sha256()
         while chunk := os.read(descriptor, _CHUNK):
             digest.update(chunk)
         if digest.hexdigest() != reference.sha256:
             os.close(descriptor)
-            raise ArtifactMissing(f"The bytes of artifact {identity} are not what was stored.")
+            raise ArtifactMissing(f"The bytes of artifact {identity} were changed after they were stored.")
         os.lseek(descriptor, 0, os.SEEK_SET)
         return descriptor
 
     def value(self, tenant: str, identity: str) -> Any:
-        """The value of an artifact that holds JSON."""
+        """The value of an artifact that holds JSON. Raises PayloadNotJson if it is not JSON or is nested too deep."""
         with os.fdopen(self.open(tenant, identity), "rb") as file:
             text = file.read()
             if (crowded := crowding(text, MAX_DEPTH)) is not None:
@@ -131,7 +138,8 @@ class Artifacts:
             return codec.loads(text)
 
     async def resolved(self, tenant: str, inputs: dict[str, Any]) -> dict[str, Any]:
-        """The inputs with every top-level reference resolved. A thread does this, because artifacts may be large."""
+        """The inputs, with the value of the artifact in place of each top-level `{"$artifact": …}`. A thread reads the artifacts, because
+        they may be large."""
         if all(_reference(value) is None for value in inputs.values()):
             return inputs
         found: dict[str, Any] = await in_thread(Purpose.ARTIFACTS, brought_in, inputs, lambda identity: self.value(tenant, identity))
@@ -143,7 +151,7 @@ class Artifacts:
 
 
 def _home(tenant: str) -> str:
-    """A safe folder name for a tenant: a tenant's name cannot lead out of its folder."""
+    """The folder name for a tenant: a hash, so a tenant's name cannot lead out of the folder."""
     return sha256(tenant.encode(errors="replace")).hexdigest()[:_ID_LENGTH]
 
 
@@ -154,8 +162,8 @@ def _identity(digest: str, name: str, media_type: str) -> str:
 async def moved_out(
     outputs: dict[str, Any], keep: Callable[[str, bytes], ArtifactRef], above: int
 ) -> tuple[dict[str, Any], list[ArtifactRef]]:
-    """The outputs with the largest values moved into artifacts, until the rest is small enough. A thread does this, if there is anything to
-    move."""
+    """The outputs with the largest top-level values moved into artifacts, until the rest has at most `above` bytes as JSON; and the
+    references of these artifacts. A thread stores them."""
     texts = {name: codec.dumps(value).encode() for name, value in outputs.items()}
     total, kept, moved = sum(map(len, texts.values())), dict(outputs), []
     for name, text in sorted(texts.items(), key=lambda item: -len(item[1])):
@@ -169,7 +177,8 @@ async def moved_out(
 
 
 def brought_in(inputs: Any, load: Callable[[str], Any]) -> Any:
-    """The inputs with every top-level reference resolved; a `uri` is never opened."""
+    """The inputs, with what `load` returns for the artifact's id in place of each top-level `{"$artifact": …}`. The `uri` of a reference is
+    never opened."""
     if not isinstance(inputs, dict):
         return inputs
     return {name: load(identity) if (identity := _reference(value)) is not None else value for name, value in inputs.items()}

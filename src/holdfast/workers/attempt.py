@@ -1,4 +1,4 @@
-"""One attempt: a body runs and the runner serves its frames, until the body is done, fails, is ended, or waits for a person."""
+"""One attempt: a body runs, and the runner serves its frames until the body returns, fails, is killed, or must wait for a person."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.contract.protocol import ArtifactRef
 from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import Journal, identity_of, started, succeeded
 from holdfast.hosts.sandbox.jail import BodyEnd, Code, Frame
-from holdfast.model import codec, reading
+from holdfast.model import codec, json_structs
 from holdfast.model.clock import monotonic
 from holdfast.model.operations import OPEN, Action, Failure, Operation, Status, Type
 from holdfast.workers.approvals import ApprovalPlace
@@ -50,35 +50,35 @@ _dying: set[asyncio.Future[BodyEnd]] = set()
 """Bodies that returned their outputs and are being ended."""
 _MOST = Most()
 _MOST_OPEN = 256
-"""The most frames of one body that may wait for an answer at once."""
+"""The most requests of one body that may wait for an answer at once."""
 
 
 class Body(Protocol):
-    """A body in its host."""
+    """One body, as its attempt uses it: in a jail, or in the runner's own process."""
 
     @property
     def isolation(self) -> dict[str, Any]: ...
     @property
     def over(self) -> bool:
-        """Whether every process of the body is gone."""
+        """Whether every process of the body has ended."""
         ...
 
     async def send(self, frame: dict[str, Any], fd: int | None = None) -> None: ...
     async def receive(self) -> Frame | BodyEnd: ...
     async def kill(self, code: Code = "cancelled", detail: str = "") -> BodyEnd:
-        """End the body and all it started; returns when they are gone for certain. The first reason counts."""
+        """End the body and every process that it started, and wait until all are dead. A second call does not change the code."""
         ...
 
     def working(self) -> AbstractContextManager[None]:
         """Inside this block the body does not count as idle, because the runner works for it."""
         ...
 
-    def park(self) -> None:
-        """Stop the body's time."""
+    def stop_time(self) -> None:
+        """Stop the clock of the body's time limit."""
         ...
 
     def go_on(self) -> None:
-        """Let the body's time run again, from where it stopped."""
+        """Let the clock of the body's time limit run again, from where it stopped."""
         ...
 
 
@@ -94,7 +94,7 @@ class AttemptResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class StepFailed(Exception):
-    """A step of the body failed; the error is the author's own."""
+    """A step of the body failed. `error` is what the author's function raised."""
 
     def __init__(self, error: BodyError) -> None:
         super().__init__(error.message)
@@ -110,7 +110,7 @@ class LimitPassed(Exception):
 
 
 class Attempt:
-    """Serves one body. Each of its frames is answered by a task of its own, so answers go back in the order in which they are ready."""
+    """Serves one body. Each request of the body is served by a task of its own, so answers go back in the order in which they are ready."""
 
     def __init__(
         self,
@@ -138,10 +138,10 @@ class Attempt:
         self._files = AttemptFiles(artifacts, tenant, most.artifacts)
         self._log = AttemptLog(number, reporter, most.log_lines)
         self.dying: asyncio.Future[BodyEnd] | None = None
-        """Done when every process of the body is gone."""
+        """Done when every process of the body has ended; None if the attempt did not have to end the body."""
 
     async def run(self, body: Body, order: dict[str, Any], grace: float) -> AttemptResult | ApprovalPlace:
-        """Serve a body until it ends; returns its result, or the approval that it waits for."""
+        """Serve a body until it ends. Returns its result, or the approval to wait for. `grace`: seconds that calls in flight then get."""
         began, outcome = monotonic(), None
         self._body = self._gateway.time.body = body
         self._journal.when_closed(CANCEL_AT, self._cancelled)
@@ -170,11 +170,11 @@ class Attempt:
             artifacts=tuple(self._files.kept.values()),
             logs=self._log.kept(),
             isolation=str(body.isolation.get("isolation", "none")),
-            duration_ms=int((monotonic() - began - self._gateway.time.parked) * 1000),
+            duration_ms=int((monotonic() - began - self._gateway.time.stopped) * 1000),
         )
 
     async def _dead(self, body: Body, outcome: AttemptResult | None) -> None:
-        """End the body. After a failure wait until all of it is gone, because another attempt may follow; after a success do not wait."""
+        """End the body. Unless the attempt succeeded, wait until all its processes have ended, because another body may follow."""
         if body.over:
             return
         dying = self.dying = asyncio.ensure_future(body.kill())
@@ -189,12 +189,12 @@ class Attempt:
         self._end("The run was cancelled.")
 
     def _end(self, why: str) -> None:
-        """End the body; after that no frame arrives any more."""
+        """Begin to end the body: its next `receive` returns the end."""
         if self._ending is None:
             self._ending = asyncio.ensure_future(self._body.kill("cancelled", why))
 
     async def _drain(self, grace: float) -> None:
-        """Give calls in flight time to record their outcome. The outcome of a call that is cancelled after that is unknown."""
+        """Give calls in flight `grace` seconds to record their outcome, then cancel them. The outcome of a cancelled call is unknown."""
         _, late = await asyncio.wait(self._tasks, timeout=grace)
         for task in late:
             task.cancel()
@@ -227,7 +227,7 @@ class Attempt:
                 return last
 
     def _taken(self, frame: Any, fds: tuple[int, ...]) -> AttemptResult | None:
-        """Serve one frame; the last frame gives the result."""
+        """Serve one frame. Returns the result of the attempt if this is the last frame of the body, else None."""
         if isinstance(frame, Done):
             return AttemptResult(outputs=frame.outputs)
         if isinstance(frame, Failed):
@@ -235,7 +235,7 @@ class Attempt:
         if isinstance(frame, StepEnded):
             waiting = self._steps.pop(frame.id, None)
             if waiting is None:
-                raise FrameInvalid(f"No step {frame.id} is running.")
+                raise FrameInvalid(f"The body ended the step {frame.id}, which is not running.")
             waiting.set_result(frame)
         elif not isinstance(frame, Ready):
             self._serve(frame, fds)
@@ -243,9 +243,9 @@ class Attempt:
 
     def _serve(self, frame: Any, fds: tuple[int, ...]) -> None:
         if len(self._tasks) >= _MOST_OPEN:
-            raise FrameInvalid(f"More than {_MOST_OPEN} questions are open at once.")
+            raise FrameInvalid(f"The body has more than {_MOST_OPEN} requests without an answer at once.")
         if frame.id <= self._last_id:
-            raise FrameInvalid(f"The question {frame.id} comes after {self._last_id}: each needs a higher number than the last.")
+            raise FrameInvalid(f"The request {frame.id} came after {self._last_id}: each request needs a higher number than the last.")
         self._last_id = frame.id
         if isinstance(frame, ToolAsked):
             serving = self._answer(frame.id, self._noted(frame.tool, self._gateway.call(frame)))
@@ -270,16 +270,16 @@ class Attempt:
         error = None if task.cancelled() else task.exception()
         if error is not None and self._broken is None:
             self._broken = error  # for example a write that failed: the attempt cannot go on in this process
-            self._end("The runner cannot go on.")
+            self._end("The runner failed while it served the body.")
 
     async def _answer(self, id: int, serving: Awaitable[Answer], *, theirs: bool = False) -> None:
-        """Answer one frame. `theirs` means that the body itself does the work, so it may count as idle during that time."""
+        """Answer one request of the body. `theirs` means that the body itself does the work, so it may become idle meanwhile."""
         try:
             with contextlib.nullcontext() if theirs else self._body.working():
                 answer = await serving
         except WaitsForPerson as wait:
             self._waits_for = self._waits_for or wait.at
-            self._end("It waits for a person.")
+            self._end("The run waits for a person.")
             return
         except ToolFailed as failed:
             await self._refuse(id, failed)
@@ -291,7 +291,7 @@ class Attempt:
         await self._send({"op": "answer", "id": id, "result": answer.result, **written, **self._left()})
 
     async def _noted(self, tool: str, serving: Awaitable[Answer]) -> Answer:
-        """Log a refused call, and what a call used beyond its reservation. The log has both even if the body ignores the answer."""
+        """The answer. Logs a refused call, and what a call used beyond its reservation, because the body may ignore both."""
         try:
             answer = await serving
         except ToolFailed as failed:
@@ -313,8 +313,8 @@ class Attempt:
         await self._send({"op": "answer", "id": id, "error": told, **self._left()})
 
     def _left(self) -> dict[str, float]:
-        """The time that is left, sent to a body whose time was stopped; otherwise the body counts its time itself."""
-        return {"left": self._gateway.time.left} if self._gateway.time.parked else {}
+        """The seconds that are left, for the answer to a body whose clock was stopped. Otherwise empty: the body counts its time itself."""
+        return {"left": self._gateway.time.left} if self._gateway.time.stopped else {}
 
     async def _send(self, frame: dict[str, Any], fd: int | None = None) -> None:
         with contextlib.suppress(ConnectionError, OSError):  # the body has ended: `receive` returns its end
@@ -323,7 +323,7 @@ class Attempt:
     # --- steps
 
     async def _step(self, frame: StepBegun, count: int) -> Answer:
-        """A step of the body: its result is on disk before the body gets it."""
+        """Serve a step of the body: let the body run it unless it is recorded. The result is on disk before the body gets it."""
         at = identity_of(Type.STEP, STEP, frame.name, self._number, count, parent=self._at)
         known = self._journal.find(at)
         if known is None or known.status in OPEN:
@@ -363,7 +363,7 @@ class Attempt:
 
     async def _ask(self, frame: Asked, count: int) -> Answer:
         if count > self._most.questions:
-            raise ToolFailed("budget_exceeded", f"An attempt may put {self._most.questions} questions to people (policy.most.questions).")
+            raise ToolFailed("budget_exceeded", f"An attempt may ask people {self._most.questions} questions (policy.most.questions).")
         return await self._gateway.ask(frame)
 
     async def _progress(self, frame: Progress) -> None:
@@ -372,13 +372,13 @@ class Attempt:
             clean = await self._reporter.without_secrets({"progress": frame.data})
             self._reporter.progressed(clean["progress"])
         elif self._progressed == self._most.progress + 1:
-            told = f"More than {self._most.progress} notes of progress (policy.most.progress): the rest are dropped."
+            told = f"The body reported progress more than {self._most.progress} times (policy.most.progress): later reports are dropped."
             self._log.add("warning", told, {})
 
 
 def _first(fds: tuple[int, ...]) -> int:
     if not fds:
-        raise FrameInvalid("An artifact came without its file.")
+        raise FrameInvalid("The body sent an artifact without its file descriptor.")
     return os.dup(fds[0])
 
 
@@ -391,7 +391,7 @@ def _step_end(at: Identity, end: StepEnded) -> Any:
 def _step_answer(known: Operation) -> Answer:
     if known.status is Status.FAILED:
         assert known.error is not None
-        raise StepFailed(reading.decoded(known.error.data or "", BodyError))
+        raise StepFailed(json_structs.decoded(known.error.data or "", BodyError))
     return Answer(codec.loads(known.result or "null"), known.ended_at or 0)
 
 

@@ -1,4 +1,4 @@
-"""Artifacts that the body of one attempt stores and opens: they cross as open file descriptors, within limits."""
+"""Artifacts that the body of one attempt stores and opens, within limits. Body and runner pass them as open file descriptors."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from holdfast.workers.artifacts import Artifacts, HandedFile
 from holdfast.workers.tools.seam import ToolFailed
 
 _OPENED_TIMES: Final = 16
-"""The artifacts that an attempt opens may together be this many times the largest size of one. Opening an artifact costs time, because the
-runner first reads it and compares it with its hash."""
+"""All artifacts that an attempt opens may together have this many times the bytes of the largest allowed artifact. There is a limit because
+the runner reads an artifact and compares it with its hash before it opens it."""
 
 
 class AttemptFiles:
@@ -25,25 +25,27 @@ class AttemptFiles:
         self._keeping = self._kept_bytes = self._opened = self._opened_bytes = 0
 
     async def keep(self, name: str, media_type: str, fd: int) -> ArtifactRef:
-        """Store a file. The body may still write to it, so only its present bytes are read."""
+        """Store a file of the body. Only the bytes that it has now are stored. Raises ToolFailed if it changes meanwhile, or is above a
+        limit."""
         handed = HandedFile(fd, name)
         self._keeping += 1
         self._kept_bytes += handed.size  # before it is read, because other files are read at the same time
         if self._keeping > self._most:
-            raise ToolFailed("artifact_too_large", f"An attempt may keep {self._most} artifacts (policy.most.artifacts).")
-        self._artifacts.check_size(name, self._kept_bytes)  # all files together may be as large as one
+            raise ToolFailed("artifact_too_large", f"An attempt may store at most {self._most} artifacts (policy.most.artifacts).")
+        self._artifacts.check_size(name, self._kept_bytes)  # all files of an attempt together may be as large as one file
         kept = await in_thread(Purpose.ARTIFACTS, self._artifacts.keep, self._tenant, name, media_type, handed.read)
         self.kept[kept.artifact_id] = kept
         return kept
 
     async def open(self, artifact_id: str) -> int:
-        """Open an artifact; the caller closes the descriptor."""
+        """Open an artifact, and return its file descriptor, which the caller closes. Raises ArtifactMissing if the tenant has no such
+        artifact, and ToolFailed above a limit."""
         self._opened += 1
         if self._opened > self._most:
-            raise ToolFailed("artifact_too_large", f"An attempt may open {self._most} artifacts (policy.most.artifacts).")
+            raise ToolFailed("artifact_too_large", f"An attempt may open at most {self._most} artifacts (policy.most.artifacts).")
         reference = await in_thread(Purpose.ARTIFACTS, self._artifacts.find, self._tenant, artifact_id)
         self._opened_bytes += reference.size_bytes
         most = _OPENED_TIMES * self._artifacts.most_bytes
         if self._opened_bytes > most:
-            raise ToolFailed("artifact_too_large", f"An attempt may open artifacts of {most} bytes in all.")
+            raise ToolFailed("artifact_too_large", f"An attempt may open artifacts of at most {most} bytes in all.")
         return await in_thread(Purpose.ARTIFACTS, self._artifacts.open, self._tenant, artifact_id)

@@ -1,4 +1,4 @@
-"""The log of one attempt: the first lines are kept, and the last line says how many are missing."""
+"""The log of one attempt. If it has too many lines, the first ones are kept, and one more line says how many are missing."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ class AttemptLog:
         self._keep(self._reporter.logged(clean, clean=True))
 
     def add(self, level: str, message: str, fields: dict[str, Any]) -> None:
-        """Add a line of the runner."""
+        """Add a line that the runner itself writes."""
         if not self._is_beyond():
             self._keep(self._reporter.logged(self._record(level, message, fields)))
 
     def add_overshoot(self, tool: str, beyond: Reservation | None) -> None:
-        """Add what a call used beyond its reservation, if it did."""
+        """Add a line about what a call used beyond its reservation. None: add nothing."""
         if beyond is not None:
-            told = f"{tool} took {beyond.tokens} tokens and ${beyond.cost_usd:f} more than was reserved for it."
+            told = f"{tool} used {beyond.tokens} tokens and ${beyond.cost_usd:f} more than was reserved for it."
             amounts = {"tokens": beyond.tokens, "cost_usd": float(beyond.cost_usd)}
             self.add("warning", told, {"event": "overshoot", "tool": tool, **amounts})
 
     def _is_beyond(self) -> bool:
-        """Count one more line. Returns whether it is beyond the most lines of an attempt; such a line is neither reported nor kept. A line
-        beyond the most bytes is reported, and not kept (`_keep`)."""
+        """Count one more line. Returns whether it is above the number of lines that an attempt may have; then it is neither reported nor
+        kept. A line above the number of bytes is reported, and not kept (`_keep`)."""
         self._count += 1
         self._missing += self._count > self._most
         return self._count > self._most
@@ -64,7 +64,7 @@ class AttemptLog:
             self._missing += 1
 
     def kept(self) -> tuple[dict[str, Any], ...]:
-        """The kept lines, and a last line when some are missing."""
+        """The kept lines; if some are missing, one more line says how many."""
         if not self._missing:
             return tuple(self._lines)
         missing = {"level": "warning", "message": f"{self._missing} more lines were not kept.", "attempt": self._attempt}

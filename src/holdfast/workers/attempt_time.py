@@ -1,4 +1,4 @@
-"""The time of one attempt. It is stopped while the attempt is parked, that is, while one of its calls waits for room in a shared budget."""
+"""The time of one attempt. It is stopped while one of its calls waits for room in a shared budget."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Protocol
 from holdfast.model.clock import monotonic
 
 
-class Parked(Protocol):
-    """A body whose time can be stopped."""
+class StoppableBody(Protocol):
+    """A body whose time limit can be stopped."""
 
-    def park(self) -> None:
-        """Stop the body's time."""
+    def stop_time(self) -> None:
+        """Stop the clock of the body's time limit."""
         ...
 
     def go_on(self) -> None:
-        """Let the body's time run again, from where it stopped."""
+        """Let the clock of the body's time limit run again, from where it stopped."""
         ...
 
 
@@ -25,49 +25,51 @@ class AttemptTime:
     """How long an attempt may take, and how long it has taken."""
 
     def __init__(self, seconds: float = 0.0, used_ms: int = 0) -> None:
-        """`used_ms`: how much time the attempt used before it waited for a person."""
-        self.body: Parked | None = None
+        """`seconds` is how long the attempt may take from now on. `used_ms` is how many milliseconds it used before it waited for a
+        person."""
+        self.body: StoppableBody | None = None
         self._began = monotonic()
         self._seconds = seconds
         self._used_ms = used_ms
-        self._parked = 0.0
+        self._stopped = 0.0
         self._waiting = 0
         self._since = 0.0
 
     @property
-    def parked(self) -> float:
+    def stopped(self) -> float:
         """For how many seconds the time was stopped."""
-        return self._parked + (monotonic() - self._since if self._waiting else 0.0)
+        return self._stopped + (monotonic() - self._since if self._waiting else 0.0)
 
     @property
     def deadline(self) -> float:
-        """When the attempt's time is over, as `monotonic` counts. It moves further away while the time is stopped."""
-        return self._began + self._seconds + self.parked
+        """When the attempt's time limit ends, in seconds of `monotonic`. While the time is stopped, this moment moves into the future."""
+        return self._began + self._seconds + self.stopped
 
     @property
     def left(self) -> float:
-        """The seconds that are left."""
+        """The seconds that are left; 0 if the time is over."""
         return max(0.0, self.deadline - monotonic())
 
     @property
     def used_ms(self) -> int:
-        """The milliseconds that were used, also before the attempt waited for a person."""
-        return self._used_ms + int((monotonic() - self._began - self.parked) * 1000)
+        """The milliseconds that the attempt has used, including those before it waited for a person."""
+        return self._used_ms + int((monotonic() - self._began - self.stopped) * 1000)
 
     @contextmanager
-    def standing_still(self) -> Iterator[None]:
-        """Park the attempt. Several calls may wait at the same time."""
+    def while_stopped(self) -> Iterator[None]:
+        """Stop the attempt's time inside this block. If several calls are in such a block at once, the time runs again when the last one
+        leaves it."""
         self._waiting += 1
         if self._waiting == 1:
             self._since = monotonic()
             if self.body is not None:
-                self.body.park()
+                self.body.stop_time()
         try:
             yield
         finally:
-            parked = self.parked
+            stopped = self.stopped
             self._waiting -= 1
             if not self._waiting:
-                self._parked = parked
+                self._stopped = stopped
                 if self.body is not None:
                     self.body.go_on()

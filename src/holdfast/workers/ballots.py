@@ -1,8 +1,8 @@
-"""What is recorded beside an open question: the votes of persons, and the approvers that its chain added.
+"""What is recorded beside an open question: the votes of persons, and the approvers that its escalation chain added.
 
-Each is a closed step below the effects of the run. Its id follows from the question and the person, or from the question and the place in
-the chain, so the same person has one vote and each part of a chain is added once. The run never reads a vote by its id, so a replay sees
-the votes in the history and ignores them.
+Each is a closed step below the effects of the run. The id of a vote follows from the question and the person, so one person has one vote.
+The id of added approvers follows from the question and the place in the chain, so each part of a chain is added once. The run never looks
+for a vote, so votes in the history do not change a replay.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import identity_of
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.operations import Operation, Type
 from holdfast.workers.run_operations import EFFECTS_AT
 
@@ -36,18 +36,18 @@ class Vote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     member: bool = False
     """Whether the person is a member of the group that must vote."""
     own_request: bool = False
-    """Whether the person had also made the request."""
+    """Whether the same person had made the request."""
 
 
 class Added(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Approvers that the chain added to a question after a silence."""
+    """Approvers that the escalation chain added to a question, because the question was still open after a time."""
 
     question: str
     number: int
     """The place in the chain, from 1."""
     approvers: tuple[str, ...]
     groups: dict[str, tuple[str, ...]] = {}
-    """The members of the groups among them, as the operator had them at that time."""
+    """The members of the groups among these approvers, as the operator's settings had them when they were added."""
 
 
 class Ballot(msgspec.Struct, frozen=True):
@@ -57,18 +57,19 @@ class Ballot(msgspec.Struct, frozen=True):
     added: tuple[Added, ...] = ()
 
 
-_votes = reading.decoder(Vote)
-_added = reading.decoder(Added)
+_votes = json_structs.decoder(Vote)
+_added = json_structs.decoder(Added)
 NO_BALLOT: Final = Ballot()
 
 
 def vote_at(question: str, person: str, tool: str) -> Identity:
-    """The step that holds the vote of a person. `tool` is the name that people see in the history."""
+    """The identity of the step that holds the vote of a person. `tool` becomes the step's name in the history."""
     return identity_of(Type.STEP, VOTE, tool, question, person, parent=EFFECTS_AT)
 
 
 def added_at(question: str, number: int, tool: str) -> Identity:
-    """The step that adds the approvers of one place of a question's chain."""
+    """The identity of the step that adds the approvers at one place of a question's chain. `tool` becomes the step's name in the
+    history."""
     return identity_of(Type.STEP, ESCALATION, tool, question, number, parent=EFFECTS_AT)
 
 
@@ -78,12 +79,12 @@ def vote_of(operation: Operation) -> Vote:
 
 
 def added_of(operation: Operation) -> Added:
-    """What a step of a chain added."""
+    """The approvers that a step of a chain added."""
     return _added.decode(operation.result or "{}")
 
 
 def ballots_in(operations: Iterable[Operation]) -> Mapping[str, Ballot]:
-    """The ballots among some operations, by question, each in the order of its places in the history."""
+    """The votes and the added approvers among these operations, by the id of the question's callback, in the order of the history."""
     votes: dict[str, list[Vote]] = {}
     added: dict[str, list[Added]] = {}
     for operation in sorted((op for op in operations if op.sub_type in (VOTE, ESCALATION)), key=lambda op: op.place):

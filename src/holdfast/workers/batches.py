@@ -29,11 +29,12 @@ class BatchResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 def chosen(store: Store, asker: Asker, approvals: Sequence[str] = (), run: str | None = None, node: str | None = None) -> list[str]:
-    """The ids of the approvals that a batch means: those that are named, or all open ones of a run and of the runs below it."""
+    """The ids of the approvals that a batch decides: those named in `approvals`, or all open ones of a run, or of one `node` of it, and of
+    the runs below it. Raises InvalidParameter if both or neither are given, or if there are too many."""
     if bool(approvals) is (run is not None):
-        raise InvalidParameter("Name approvals, or a run whose approvals are all meant: one of the two.")
+        raise InvalidParameter("Name approvals, or a run whose open approvals are all decided: one of the two, not both.")
     if node is not None and run is None:
-        raise InvalidParameter("Name the run of the node, too.")
+        raise InvalidParameter("A node was named without its run. Name the run of the node, too.")
     found = list(dict.fromkeys(approvals)) if run is None else [one.approval_id for one in waiting_below(store, run, asker, node)]
     if len(found) > MOST:
         raise InvalidParameter(f"A batch decides at most {MOST} approvals, not {len(found)}.")

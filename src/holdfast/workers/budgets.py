@@ -1,9 +1,9 @@
 """Budgets that runs share: how much all runs below a pipeline's run, or below one node of it, may spend together.
 
-A call reserves what it may cost at most against every budget of its run, in the intent's write. The receipt's write settles: it takes the
-reservation back and adds what the call really cost. The store keeps the spent and the reserved amount separately. If a call would fit
-without the reservations of others, it waits until they are settled; it is refused only if too much is spent already. While it waits, the
-time of its attempt is stopped.
+A call reserves what it may cost at most in every budget of its run, in the write of its intent. The write of its receipt settles the call:
+it takes the reservation back and adds what the call really cost. The store keeps the spent and the reserved amount separately. If a call
+would fit without the reservations of other calls, it waits until those are settled. If too much is spent already, the call is refused.
+While a call waits, the time of its attempt is stopped.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ T = TypeVar("T")
 _Number = TypeVar("_Number", int, Decimal)
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 2.0
-"""The call that waits longest in this process asks the store after this many seconds, because other processes do not tell this one about
-their settlements."""
+"""The first call in a line asks the store again after at most this many seconds, because other processes do not report their settlements to
+this one."""
 _LONGEST_STANDSTILL: Final = 3600.0
-"""A call waits this many seconds without any settlement; then it fails. A run that was stopped by force never settles its calls."""
+"""If no call of a budget is settled for this many seconds, a call that waits for the budget fails. (A run that was stopped by force never
+settles its calls.)"""
 _TOKENS, _COST = "/tokens", "/cost"
 
 
@@ -39,20 +40,20 @@ class Settlements:
         self._lines: dict[str, list[asyncio.Event]] = {}
 
     def told(self, counters: Iterable[str]) -> None:
-        """Report that something was settled on these counters. The first call in the line of each counter checks whether there is room now,
+        """Report that a call was settled on these counters. The first call in the line of each counter then checks whether there is room,
         and the next call checks after it."""
         for counter in counters:
             if line := self._lines.get(counter):
                 line[0].set()
 
     def join(self, counter: str) -> asyncio.Event:
-        """Take a place at the end of a counter's line."""
+        """Take a place at the end of a counter's line. Returns the place: an event that is set when the call should check for room."""
         place = asyncio.Event()
         self._lines.setdefault(counter, []).append(place)
         return place
 
     def leave(self, counter: str, place: asyncio.Event) -> None:
-        """Give a place up. The call behind it is the next that checks for room."""
+        """Give up a place in a counter's line. The first call that remains in the line then checks for room."""
         line = self._lines[counter]
         line.remove(place)
         if line:
@@ -81,8 +82,8 @@ class SharedBudgets:
     # --- what a call may reserve, reserves and settles
 
     def left(self, remaining: Remaining) -> Remaining:
-        """What a call may reserve: at most what is left of each budget, as far as this process knows. The store decides when the call is
-        written."""
+        """`remaining`, reduced to what is left of each budget, as far as this process knows. The store decides when the intent of the call
+        is written."""
         for budget in self._budgets:
             remaining = self._left_of(budget, remaining)
         return remaining
@@ -100,7 +101,7 @@ class SharedBudgets:
         return self._charges(0, reservation.tokens, 0, nanos_of(reservation.cost_usd))
 
     def settled(self, reservation: Reservation, usage: Usage) -> tuple[Charge, ...]:
-        """The charges of a call that is over: its reservation is taken back, and what it used is spent."""
+        """The charges of a call that has ended: they take its reservation back, and add what it used to the spent amount."""
         used = usage.tokens
         return self._charges(used, -reservation.tokens, nanos_of(usage.cost_usd), -nanos_of(reservation.cost_usd))
 
@@ -118,24 +119,26 @@ class SharedBudgets:
         return tuple(charges)
 
     def landed(self) -> None:
-        """Report that a settlement of this run is on disk, so that calls of other runs check for room."""
+        """Report that a settlement of this run is on disk, so that calls that wait for the same budgets check for room."""
         self._settlements.told(budget.key + what for budget in self._budgets for what in (_TOKENS, _COST))
 
     # --- a call that does not fit
 
     def explained(self, failed: ToolFailed, own: Remaining) -> ToolFailed:
-        """The error of a tool for which too little was left. If a shared budget is the reason, the error names the owner of that budget."""
+        """The error `failed` of a tool that would not make a call. If the reason is that too little is left of a shared budget, the error
+        names the owner of that budget. `own` is what the run's own limits and the tenant's caps leave."""
         narrower = [budget for budget in self._budgets if self._left_of(budget, own) != own]
         if failed.code == "budget_exceeded" and narrower:
             tightest = next((budget for budget in narrower if self._left_of(budget, own) == self.left(own)), narrower[0])
-            failed.message = f"{failed.message} So little is left of the budget of {owner(tightest.key)}."
+            failed.message = f"{failed.message} This is what is left of the budget of {owner(tightest.key)}."
         return failed
 
     async def admitted(
         self, tool: str, time: AttemptTime, write: Callable[[], Awaitable[T]], refused: Callable[[LimitReached], ToolFailed]
     ) -> T:
-        """Make the write of a call that reserves, as soon as there is room for it. `refused` makes the error of any other limit."""
-        room = Room(self, tool, time)
+        """Call `write`, which reserves, until the store accepts it; while a shared budget has no room, wait. If another limit refuses the
+        write, raises the error that `refused` makes."""
+        wait = BudgetWait(self, tool, time)
         try:
             while True:
                 try:
@@ -143,9 +146,9 @@ class SharedBudgets:
                 except LimitReached as limit:
                     if not self._owns(limit):
                         raise refused(limit) from None
-                    await room.made(limit)
+                    await wait.until_free(limit)
         finally:
-            room.leave()
+            wait.leave()
 
     def _owns(self, limit: LimitReached) -> bool:
         return any(limit.key in (budget.key + _TOKENS, budget.key + _COST) for budget in self._budgets)
@@ -158,8 +161,8 @@ class SharedBudgets:
         return limit.spent > known
 
 
-class Room:
-    """One call that asks for room in shared budgets, until it has it, is refused, or its run is cancelled."""
+class BudgetWait:
+    """One call that waits for room in shared budgets."""
 
     def __init__(self, budgets: SharedBudgets, tool: str, time: AttemptTime) -> None:
         self._budgets = budgets
@@ -172,28 +175,29 @@ class Room:
         self._since = 0.0
 
     def leave(self) -> None:
-        """Give up the place in the line."""
+        """Give up the place in the line, if the call has one."""
         if self._at is not None:
             self._line.leave(*self._at)
             self._at = None
 
-    async def made(self, limit: LimitReached) -> None:
-        """Return when the call may be tried again. ToolFailed if it does not fit what is spent, or if nothing is settled for long."""
+    async def until_free(self, limit: LimitReached) -> None:
+        """Wait until the write of the call may be tried again. Raises ToolFailed if so much is spent that the call cannot fit, or if no
+        call was settled for an hour."""
         learnt = self._budgets.learn(limit)
         if limit.is_curable:
             self._check_standstill(limit)
-            with self._time.standing_still():
+            with self._time.while_stopped():
                 await self._waited(limit)
         elif not learnt:
-            raise ToolFailed("budget_exceeded", f"{self._tool} may take more than is left: {_told(limit)} is spent.")
+            raise ToolFailed("budget_exceeded", f"{self._tool} may use more than is left: {_told(limit)}.")
 
     def _check_standstill(self, limit: LimitReached) -> None:
         seen, now = (limit.key, limit.spent, limit.reserved), monotonic()
         if seen != self._seen:
             self._seen, self._since = seen, now
         elif now - self._since >= _LONGEST_STANDSTILL:
-            why = f"{_told(limit)} is spent, and {_amount(limit.key, limit.reserved)} is reserved by calls under way."
-            raise ToolFailed("tool_timeout", f"{self._tool} waited for room, and no call was settled for an hour: {why}")
+            why = f"{_told(limit)}; calls under way have reserved {_amount(limit.key, limit.reserved)}."
+            raise ToolFailed("tool_timeout", f"{self._tool} waited for room in a budget, and no call was settled for an hour: {why}")
 
     async def _waited(self, limit: LimitReached) -> None:
         if self._at is None or self._at[0] != limit.key:
@@ -209,14 +213,14 @@ class Room:
 
 
 def owner(key: str) -> str:
-    """The owner of a budget, as people read it."""
+    """The owner of the budget with this key, in words: a pipeline's run, or a node of it."""
     _, run, *node = key.split("/")
     return f"node {node[0]} of pipeline run {run}" if node else f"pipeline run {run}"
 
 
 def _told(limit: LimitReached) -> str:
     whole, of = _amount(limit.key, limit.limit), owner(limit.key.rpartition("/")[0])
-    return f"of the {whole} that {of} has, {_amount(limit.key, limit.spent)}"
+    return f"{of} may spend {whole}, and has spent {_amount(limit.key, limit.spent)}"
 
 
 def _amount(counter: str, amount: int) -> str:

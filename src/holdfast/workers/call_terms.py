@@ -15,16 +15,18 @@ class CallTerms(msgspec.Struct, frozen=True, kw_only=True):
 
     run_id: str
     family: str
-    """The id that all runs of one idempotency key share. Keys for downstream services are made from it, so a new run has the same keys."""
+    """The id of the run's family. Idempotency keys for other services are made from it, so all runs of the family send the same keys."""
     tenant: str
     worker_id: str = ""
     requested_by: str
     limits: Limits
     egress: tuple[str, ...] | None
+    """The hosts that the contract lets the worker reach; None: the contract sets no such limit."""
     approvals: frozenset[str]
+    """The names of the tools whose calls need an approval."""
     reporter: RunReporter = SILENT
     budgets: tuple[Budget, ...] = ()
     restarts: bool = False
     """Whether the run restarts an earlier one. Then a person is asked about a write whose arguments have changed."""
     payer: Payer | None = None
-    """Who pays for the run; None if no pipeline asked for it, so that the run pays itself."""
+    """To whom the ledger assigns the costs; None: the run itself, without a pipeline."""

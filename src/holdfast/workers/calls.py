@@ -1,6 +1,6 @@
 """The calls of a run: every call of a tool, how each ended, and what is left of the budget.
 
-The calls are read from the intents and receipts of the run, so a crash changes nothing that was spent.
+The calls are read from the intents and receipts that the run has on disk, so a crash does not change what the run has spent.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from holdfast.contract.protocol import RunUsage, Tokens
 from holdfast.contract.terms import Limits
 from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import identity_of
-from holdfast.model import codec, reading
+from holdfast.model import codec, json_structs
 from holdfast.model.errors import Rejected
 from holdfast.model.operations import Failure, Operation, Status, Type
 from holdfast.workers.run_operations import CARRIED_AT, EFFECTS_AT, INHERITED, INTENT, RECEIPT
@@ -31,15 +31,18 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     """Which try of this call it is, from 1."""
     attempt: int
+    """The attempt of the run that makes the call, from 1."""
     asked_sha256: str
     """The hash of the arguments that the body gave."""
     arguments: dict[str, Any]
-    """The arguments of the call as it is made: a person may have edited them."""
+    """The arguments with which the call is made: a person may have edited those that the body gave."""
     reservation: Reservation = Reservation()
     write: bool = True
+    """Whether the tool changes the world."""
     approval: str | None = None
+    """The id of the operation with the decision that approved the call; None if it needed no approval."""
     changed: bool = False
-    """Whether an earlier run made the call with other arguments, and a person allowed this one."""
+    """Whether the try before this one, of an earlier run, had other arguments."""
 
 
 class CallError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -55,7 +58,7 @@ MESSAGE_LENGTH: Final = 4000
 
 
 def call_error(failed: ToolFailed) -> CallError:
-    """A failure as the receipt stores it: without characters and details that cannot be written."""
+    """A failure as the receipt stores it. Characters that cannot be stored are replaced; details that cannot be stored are left out."""
     told = codec.readable(Failure(failed.message[:MESSAGE_LENGTH])).message or ""
     details: Any = failed.details
     try:
@@ -72,10 +75,12 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: CallError | None = None
     usage: Usage = Usage()
     void: bool = False
-    """Whether the answer was lost in a crash before the body got it. Then the gateway may make the call again."""
+    """Whether the call has no answer: it certainly did not take place, or it is a read whose answer was lost. Then the gateway may make the
+    call again."""
 
     def counts_in(self, made_in: int, attempt: int) -> bool:
-        """Whether a body gets this answer: a result in every attempt, an error only in the attempt that made the call."""
+        """Whether a body of `attempt` gets this answer: a result in every attempt, an error only in the attempt that made the call
+        (`made_in`), a void receipt never."""
         return not self.void and (self.error is None or made_in == attempt)
 
 
@@ -86,9 +91,9 @@ class Try(msgspec.Struct, kw_only=True):
     receipt: Receipt | None = None
     """None: the call is under way, or its outcome is unknown."""
     began: int = 0
-    """When the intent was written."""
+    """When the intent was written, in milliseconds since 1970."""
     at: int = 0
-    """When the receipt was written."""
+    """When the receipt was written, in milliseconds since 1970; 0 if there is none."""
     live: bool = False
     """Whether the call is under way in this process."""
     inherited: bool = False
@@ -98,7 +103,8 @@ class Try(msgspec.Struct, kw_only=True):
 
 
 class Inherited(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A call of an earlier run, as the run that inherits it keeps it. It does not count in quotas, budgets or the ledger."""
+    """A call of an earlier run, in the form in which the run that inherits it stores it. It is not counted again in quotas, budgets or the
+    ledger."""
 
     intent: Intent
     receipt: Receipt | None = None
@@ -108,16 +114,17 @@ class Inherited(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What the body gets back, and when that was written."""
+    """What the body gets back for a request."""
 
     result: Any
     at: int
+    """When the answer was written, in milliseconds since 1970; 0 if it is not recorded."""
     beyond: Reservation | None = None
-    """What the call used beyond its reservation; None if it kept to it."""
+    """What the call used beyond its reservation; None if it stayed within it, reserved nothing, or is inherited."""
 
 
 def run_usage(usage: Usage, calls: int) -> RunUsage:
-    """What a run has used, as its response says it."""
+    """What a run has used, in the form of its response. `calls` is the number of its tool calls."""
     return RunUsage(
         tokens=Tokens(usage.input_tokens, usage.output_tokens),
         cost_usd=usage.cost_usd,
@@ -134,7 +141,7 @@ def reserved_usage(attempted: Try) -> Usage:
 
 
 def answered(attempted: Try) -> Answer:
-    """The answer that a receipt holds; raises the error of a call that failed."""
+    """The answer in the receipt of a try, which must have one. Raises ToolFailed if the receipt holds an error."""
     receipt = attempted.receipt
     assert receipt is not None
     if receipt.error is None:
@@ -146,7 +153,8 @@ def answered(attempted: Try) -> Answer:
 
 
 def _beyond(attempted: Try, used: Usage) -> Reservation | None:
-    """What a call of this run used beyond its reservation. Tokens and money are compared apart: prompts and answers have two prices."""
+    """What a call of this run used beyond its reservation; None if nothing. Tokens and money are compared separately, because tokens of
+    prompts and of answers have different prices."""
     reserved = attempted.intent.reservation
     tokens, cost = max(0, used.tokens - reserved.tokens), max(ZERO, used.cost_usd - reserved.cost_usd)
     return Reservation(tokens, cost) if (tokens or cost) and reserved != Reservation() and not attempted.inherited else None
@@ -162,16 +170,16 @@ def receipt_at(tool: str, identity: str, number: int) -> Identity:
     return identity_of(Type.STEP, RECEIPT, tool, identity, number, parent=EFFECTS_AT)
 
 
-_inherited = reading.decoder(Inherited)
-_intents = reading.decoder(Intent)
-_receipts = reading.decoder(Receipt)
+_inherited = json_structs.decoder(Inherited)
+_intents = json_structs.decoder(Intent)
+_receipts = json_structs.decoder(Receipt)
 
 
 class Calls:
     """The calls of one run."""
 
     def __init__(self, limits: Limits, most_calls: int | None = None) -> None:
-        """`most_calls` is the operator's cap, for a contract that has none or a wider one."""
+        """`most_calls` is the operator's cap on the number of calls. It holds in addition to the contract's."""
         self._limits = limits
         self._most_calls = most_calls
         self._tries: dict[str, list[Try]] = {}
@@ -180,7 +188,8 @@ class Calls:
         """The tokens and the cost that this run has spent or reserved."""
 
     def read(self, operations: Iterable[Operation], *, inherited: bool = False) -> None:
-        """Read the intents and receipts of a run. From an earlier run, only calls that change the world are taken."""
+        """Add the calls of a run, from its intents and receipts. With `inherited` they are those of an earlier run: then reads, and calls
+        that failed, are left out."""
         by_id = {operation.id: operation for operation in operations}
         for operation in by_id.values():
             if operation.sub_type == INHERITED and operation.id != CARRIED_AT.operation_id and operation.result is not None:
@@ -198,7 +207,7 @@ class Calls:
             self.begin(Try(intent=intent, receipt=receipt, began=operation.started_at, at=at, inherited=inherited))
 
     def _keep(self, found: Inherited) -> None:
-        """Take a call that a run keeps from an earlier one. The latest record of a call counts."""
+        """Add a call that a run inherited from an earlier one. A later record of the same try replaces an earlier one."""
         made = Try(intent=found.intent, receipt=found.receipt, began=found.began, at=found.at, inherited=True, kept=found.kept)
         tries = self._tries.setdefault(found.intent.identity, [])
         for place, known in enumerate(tries):
@@ -208,20 +217,20 @@ class Calls:
         tries.append(made)
 
     def begin(self, attempted: Try) -> None:
-        """Count a call that the gateway is about to make."""
+        """Add a try, and count what it reserves or has used. An inherited try is not counted."""
         self._tries.setdefault(attempted.intent.identity, []).append(attempted)
         if not attempted.inherited:
             self._calls[attempted.intent.tool] += 1
             self._count(attempted, 1)
 
     def take_back(self, attempted: Try) -> None:
-        """Take back a call that was refused before its intent was written."""
+        """Remove a try whose intent the store refused to write, and do not count it any more."""
         self._tries[attempted.intent.identity].remove(attempted)
         self._calls[attempted.intent.tool] -= 1
         self._count(attempted, -1)
 
     def settle(self, attempted: Try, receipt: Receipt) -> None:
-        """Record the outcome of a call."""
+        """Give a try its receipt. What the call used is now counted instead of its reservation."""
         if not attempted.inherited:
             self._count(attempted, -1)
         attempted.live, attempted.receipt = False, receipt
@@ -235,16 +244,16 @@ class Calls:
 
     @property
     def tries(self) -> list[Try]:
-        """All tries of all calls."""
+        """All tries of all calls, inherited ones included."""
         return [attempted for tries in self._tries.values() for attempted in tries]
 
     def latest(self, identity: str) -> Try | None:
-        """The last try of a call."""
+        """The last try of the call with this identity; None if the call was never made."""
         tries = self._tries.get(identity)
         return tries[-1] if tries else None
 
     def spent(self, identity: str) -> int:
-        """How often a call was made. Each call uses up one approval."""
+        """How often the call with this identity was made, without tries whose receipt is void. Each of them uses up one approval."""
         tries = self._tries.get(identity, ())
         return sum(attempted.receipt is None or not attempted.receipt.void for attempted in tries)
 
@@ -253,12 +262,12 @@ class Calls:
         return [attempted for attempted in self._own() if attempted.intent.write and attempted.receipt is None and not attempted.live]
 
     def abandoned(self) -> list[Try]:
-        """The calls of this run that change nothing in the world, have no answer, and are not under way any more."""
+        """The reads of this run that have no answer and are not under way any more."""
         return [attempted for attempted in self._own() if not attempted.intent.write and attempted.receipt is None and not attempted.live]
 
     @property
     def usage(self) -> Usage:
-        """What the run has spent. The reservation of a lost call counts as spent."""
+        """What the run has spent. A call without a receipt that is not under way counts with its whole reservation."""
         total = Usage()
         for attempted in self._own():
             if attempted.receipt is not None:
@@ -269,12 +278,13 @@ class Calls:
 
     @property
     def count(self) -> int:
-        """How many calls the run has made."""
+        """How many calls the run has made, every try counted."""
         return sum(self._calls.values())
 
     @property
     def remaining(self) -> Remaining:
-        """What is left for the next call, without what calls under way have reserved."""
+        """What is left of the run's token and cost limits for the next call, after what is spent and what calls under way have reserved.
+        None means no limit."""
         limits = self._limits
         return Remaining(
             None if limits.max_tokens is None else limits.max_tokens - self._tokens,
@@ -282,28 +292,31 @@ class Calls:
         )
 
     def check_calls(self, tool: str) -> None:
-        """Refuse a call beyond the number of calls allowed."""
+        """Raise ToolFailed if the run may make no further call, or no further call of this tool."""
         most, quota = self._limits.max_tool_calls, self._limits.tool_quotas.get(tool)
         if most is not None and self.count >= most:
-            raise ToolFailed("budget_exceeded", f"The run has made its {most} tool calls (max_tool_calls).")
+            raise ToolFailed(
+                "budget_exceeded", f"The run has made {most} tool calls, the most that its contract or request allows (max_tool_calls)."
+            )
         if self._most_calls is not None and self.count >= self._most_calls:
             raise ToolFailed(
-                "budget_exceeded", f"The run has made the {self._most_calls} tool calls that are allowed here (policy.most.tool_calls)."
+                "budget_exceeded",
+                f"The run has made {self._most_calls} tool calls, the most that the operator allows (policy.most.tool_calls).",
             )
         if quota is not None and self._calls[tool] >= quota:
-            raise ToolFailed("tool_quota_exceeded", f"The run has called {tool} {quota} times, which is its quota.")
+            raise ToolFailed("tool_quota_exceeded", f"The run has called {tool} {quota} times, the most that the tool's quota allows.")
 
     def check_reservation(self, reservation: Reservation) -> None:
-        """Refuse a call that may cost more than is left."""
+        """Raise ToolFailed if a call may use more tokens or money than is left of the run's limits."""
         left = self.remaining
         if left.tokens is not None and reservation.tokens > left.tokens:
             raise ToolFailed(
-                "budget_exceeded", f"The call may take {reservation.tokens} tokens, and {max(0, left.tokens)} are left (max_tokens)."
+                "budget_exceeded", f"The call may use {reservation.tokens} tokens, and the run has {max(0, left.tokens)} left (max_tokens)."
             )
         if left.cost_usd is not None and reservation.cost_usd > left.cost_usd:
             raise ToolFailed(
                 "budget_exceeded",
-                f"The call may cost {reservation.cost_usd} USD, and {max(Decimal(0), left.cost_usd)} are left (max_cost_usd).",
+                f"The call may cost {reservation.cost_usd} USD, and the run has {max(Decimal(0), left.cost_usd)} USD left (max_cost_usd).",
             )
 
     def _own(self) -> Iterable[Try]:

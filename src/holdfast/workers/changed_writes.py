@@ -1,9 +1,8 @@
-"""Changed writes: a restarted run wants to make a call that an earlier run made with other arguments. A person decides which of the two is
-valid.
+"""Changed writes: a restarted run wants to make a call that an earlier run made with other arguments. A person decides what happens:
 
-send the call is made with the new arguments, as a new call
-keep the call is not made; the answer of the earlier call is used
-stop    the call fails with `receipt_conflict`
+- `send`: the call is made with the new arguments, as a new call.
+- `keep`: the call is not made; the answer of the earlier call is used.
+- `stop`: the call fails with `receipt_conflict`.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _SHOWN: Final = 1500
 
 
 class ChangedWrite(msgspec.Struct, frozen=True):
-    """The question about a call whose arguments changed."""
+    """The question to a person about a call whose arguments changed."""
 
     arguments: dict[str, Any]
     text: str
@@ -31,12 +30,13 @@ class ChangedWrite(msgspec.Struct, frozen=True):
 
 
 def changed_write(tool: str, known: Try, arguments: dict[str, Any]) -> ChangedWrite:
-    """The question, which shows the earlier and the present arguments. An earlier call whose answer is unknown cannot be kept."""
+    """The question, which shows the earlier and the present arguments. If the outcome of the earlier call is unknown, `keep` is not
+    offered."""
     actions = [SEND, *([] if known.receipt is None else [KEEP]), STOP]
     before = known.intent.arguments
     happened = "made" if known.receipt is not None else "perhaps made (its outcome is unknown)"
     text = (
-        f"An earlier run has {happened} the call {tool} with {_short(before)}. This run wants it with {_short(arguments)}. "
+        f"An earlier run has {happened} the call {tool} with {_short(before)}. This run wants to make it with {_short(arguments)}. "
         f"Answer with an action: {', '.join(actions)}."
     )
     shown = {"tool": tool, "before": before, "now": arguments, "answers": actions}
@@ -50,7 +50,7 @@ def changed_write(tool: str, known: Try, arguments: dict[str, Any]) -> ChangedWr
 
 
 def keeps_earlier(tool: str, decision: Decision) -> bool:
-    """Whether the answer of the earlier call is used. Raises if the person wants neither call."""
+    """Whether the answer of the earlier call is used: True for `keep`, False for `send`. Raises ToolFailed for any other decision."""
     action = decision.result.get("action") if decision.verdict == "answer" and isinstance(decision.result, dict) else STOP
     if action not in (SEND, KEEP):
         said = "" if decision.comment is None else f" ({decision.comment})"

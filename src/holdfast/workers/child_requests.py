@@ -1,4 +1,4 @@
-"""Child requests: what a durable function or a pipeline asks for when it runs a worker, and the order that accepting it makes.
+"""Child requests: what a durable function or a pipeline asks for when it runs a worker, and the order that an accepted request becomes.
 
 The order is made before the write that starts the child. Nothing in the order is random: if the runner dies before the write, the next
 invocation makes an equal order.
@@ -25,7 +25,7 @@ from holdfast.workers.accept import Served
 from holdfast.workers.accepted_request import AcceptedRequest, Budget, FamilyLink, Labels, Lineage
 
 MAX_DEPTH: Final = 16
-"""At most this many runs may be nested, each asked for by the one above it."""
+"""The deepest level of a run. A run that a caller asked for is at level 0; a run that another execution asked for is one level deeper."""
 _DEFAULT_TENANT: Final = "default"
 
 
@@ -43,9 +43,9 @@ class ChildRequest(msgspec.Struct, frozen=True, kw_only=True):
     parent_span_id: str | None = None
     """The span that the run's span is below; None: the span of the execution that asks."""
     part: str = ""
-    """Which part of a node's work the run does."""
+    """Which part of a node's work the run does: `work`, `undo`, and others; empty for a run that no pipeline asks for."""
     link: FamilyLink | None = None
-    """Where the run stands in its family, if an earlier run of a restarted pipeline did the same work; None: it is the first."""
+    """The place of the run in its family, if an earlier run of a restarted pipeline did the same work; None: it is the first run."""
 
 
 class Ancestry(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +66,8 @@ class Ancestry(msgspec.Struct, frozen=True, kw_only=True):
 def ancestry(
     parent: Execution, accepted: AcceptedRequest | None, at: Identity, asked: ChildRequest, find: Callable[[str], Execution | None]
 ) -> Ancestry:
-    """What the child takes from its parent: a run if `accepted` is given, else a plain function."""
+    """What the child run takes from its parent, which asks for it at the operation `at`. `accepted` is the parent's accepted request; None
+    if the parent is a durable function and not a run."""
     family = sha256(f"{parent.id if accepted is None else accepted.family}\0{at.operation_id}".encode()).hexdigest()
     if accepted is not None:
         above = asked.parent_span_id or accepted.span_id
@@ -98,7 +99,7 @@ def ancestry(
 
 
 def child_request(asked: ChildRequest, above: Ancestry) -> WorkerRequest | Response:
-    """The request that the worker gets, or the response to a request that does not fit."""
+    """The request to the worker, or the response that refuses it because it is not valid."""
     document: dict[str, Any] = {"worker_id": asked.worker_id, "inputs": asked.inputs, "constraints": asked.constraints}
     if asked.version is not None:
         document["version"] = asked.version
@@ -107,9 +108,9 @@ def child_request(asked: ChildRequest, above: Ancestry) -> WorkerRequest | Respo
 
 
 def check_depth(above: Ancestry) -> None:
-    """Refuse a run that is nested too deep, because a pipeline that runs itself would never end."""
+    """Raise InvalidRequest if the run is nested too deep. Without this limit a pipeline that runs itself would never end."""
     if above.depth > MAX_DEPTH:
-        message = f"The run would stand below {above.depth - 1} others, and at most {MAX_DEPTH} runs may stand one below the other."
+        message = f"The run would be nested {above.depth} levels deep, and at most {MAX_DEPTH} levels are allowed."
         raise InvalidRequest(message, error_code="depth_exceeded")
 
 

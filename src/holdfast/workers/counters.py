@@ -1,4 +1,4 @@
-"""The counters that runs share: what a tenant has used today, and keys that a server has closed with Retry-After."""
+"""The counters that runs share: what a tenant has used today, and the keys (such as a host) that a server has closed with Retry-After."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ _Number = TypeVar("_Number", int, Decimal)
 
 
 def day_of(now: int) -> tuple[str, int]:
-    """The UTC day of a time, and when it is over."""
+    """The UTC day of a time, such as 2026-11-01, and when that day ends. Times are milliseconds since 1970."""
     at = datetime.fromtimestamp(now / 1000, UTC)
     midnight = at.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
     return at.strftime("%Y-%m-%d"), int(midnight.timestamp() * 1000)
 
 
 def utc(at: int) -> str:
-    """A time as people read it."""
+    """A time in milliseconds since 1970 as ISO 8601 text in UTC, such as 2026-11-01T12:00:00Z."""
     return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def capped(limit: LimitReached) -> dict[str, str]:
-    """The name of the day's cap that was reached, and the time until which it holds."""
+    """The details of an error about a daily cap: the name of the cap that was reached, and when the UTC day ends."""
     what = limit.key.rpartition("/")[2]
     return {"cap": "cost_usd" if what == "cost" else what, "until": utc(limit.until)}
 
 
 def key_part(text: str) -> str:
-    """A text as one part of a counter's key: its characters cannot change the other parts."""
+    """A text in a form that can be one part of a counter's key: it contains no `/`. A long text is replaced by its hash."""
     safe = text.replace("%", "%25").replace("/", "%2F").replace("\0", "%00")
     return safe if len(safe) <= 100 else sha256(text.encode(errors="replace")).hexdigest()
 
@@ -53,7 +53,8 @@ class Counters:
         self._clock = clock
 
     def left(self, remaining: Remaining) -> Remaining:
-        """What a run may still spend: at most the tenant's cap for a day. With a cap on cost, a call needs a price."""
+        """`remaining`, reduced to the tenant's caps for a day. What is spent of the caps is not subtracted: the store checks that. With a
+        cap on cost, a tool must know its price."""
         return Remaining(_least(remaining.tokens, self._caps.tokens), _least(remaining.cost_usd, self._caps.cost_usd))
 
     def reserved(self, reservation: Reservation, at: int) -> tuple[Charge, ...]:
@@ -61,7 +62,7 @@ class Counters:
         return self._day(reservation.tokens, int(reservation.cost_usd * NANO), at)
 
     def settled(self, reservation: Reservation, usage: Usage, began: int) -> tuple[Charge, ...]:
-        """The charges that correct the reservation of a finished call; none when that day is over."""
+        """The charges that correct the reservation of a call that began at `began` and has ended; none if that UTC day has ended."""
         if day_of(began)[1] <= self._clock.now():
             return ()
         tokens = usage.input_tokens + usage.output_tokens - reservation.tokens
@@ -78,11 +79,12 @@ class Counters:
         return tuple(charges)
 
     def open(self, keys: Iterable[str]) -> tuple[Charge, ...]:
-        """Charges of 0, which the store refuses if one of these keys is closed."""
+        """Charges of 0 on these keys. The store refuses them if one of the keys is closed."""
         return tuple(Charge(self._closed(key), 0, 0) for key in keys)
 
     def closing(self, failed: ToolFailed) -> tuple[Charge, ...]:
-        """The charge that closes a key until the time that a server asked for: until then this tenant makes no such call."""
+        """The charge that closes a key until the time that a server asked for: until then, calls of this tenant with the key are refused.
+        None if the error closes no key."""
         if failed.closes is None or failed.retry_after_seconds is None:
             return ()
         until = self._clock.now() + int(failed.retry_after_seconds * 1000)
@@ -92,15 +94,17 @@ class Counters:
         return f"closed/{key_part(self._tenant)}/{key_part(key)}"
 
     def refused(self, limit: LimitReached) -> ToolFailed:
-        """The error of a call that a limit refused."""
+        """The error of a call that the store refused because of a closed key or a daily cap."""
         what, seconds = limit.key.rpartition("/")[2], max(0.0, (limit.until - self._clock.now()) / 1000)
         if limit.key.startswith("closed/"):
-            return ToolFailed("rate_limited", f"{what} asked not to be called before {utc(limit.until)}.", retry_after_seconds=seconds)
+            return ToolFailed(
+                "rate_limited", f"{what} asked not to be called before {utc(limit.until)}. Try again then.", retry_after_seconds=seconds
+            )
         most = f"${limit.limit / NANO:g}" if what == "cost" else f"{limit.limit:,} {what}"
         return ToolFailed(
             "rate_limited",
-            f"The call may take more than is left of the {most} that tenant {self._tenant} has for a day. The cap holds until "
-            f"{utc(limit.until)}: try again then, or have the operator raise it ([policy.caps]).",
+            f"The call may use more than is left of the {most} that tenant {self._tenant} may use in a UTC day. Try again at "
+            f"{utc(limit.until)}, or ask the operator to raise the cap ([policy.caps]).",
             retry_after_seconds=seconds,
             details=capped(limit),
         )

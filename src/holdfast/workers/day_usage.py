@@ -1,4 +1,4 @@
-"""What tenants have used today, beside the operator's caps. Only what has a cap is counted."""
+"""What tenants have used today, compared with the operator's daily caps. An amount without a cap is not counted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.workers.policy import Policy
 
 
 class Spent(msgspec.Struct, frozen=True, kw_only=True):
-    """One cap of one tenant, today."""
+    """One daily cap of one tenant, and what is spent of it today (UTC)."""
 
     tenant: str
     what: str
@@ -22,7 +22,7 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
     """What was spent today, including the reservations of calls under way."""
     cap: Decimal
     until: int
-    """When the UTC day is over."""
+    """When the UTC day ends, in milliseconds since 1970."""
 
     @property
     def left(self) -> Decimal:
@@ -31,7 +31,7 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def spent_today(store: CounterStore, policy: Policy, tenants: Iterable[str], now: int) -> list[Spent]:
-    """Every cap of these tenants, in their order."""
+    """Every daily cap of these tenants, in the order of the tenants, with what is spent of it on the UTC day of `now`."""
     day, until = day_of(now)
     wanted = []
     for tenant in tenants:

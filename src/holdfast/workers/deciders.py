@@ -20,7 +20,7 @@ from holdfast.workers.run_lookup import Asker
 
 
 class Person(msgspec.Struct, frozen=True):
-    """A person who decides, by every name."""
+    """A person who decides, with every name that the person has."""
 
     name: str
     """The name that the decision is recorded under."""
@@ -32,8 +32,8 @@ class Person(msgspec.Struct, frozen=True):
 
 
 def person_of(asker: Asker, decided_by: str, credentials: Iterable[Credential]) -> Person:
-    """The person who decides. Where callers log in, the login says who it is; the name in the decision is ignored. Where they do not log
-    in, the name in the decision is used."""
+    """The person who decides. If callers log in, the login says who it is, and `decided_by` is ignored. If they do not, `decided_by` is
+    used."""
     if not asker.logged_in:
         return Person(decided_by, frozenset({decided_by}))
     own = {one.id for one in credentials if one.person is not None and one.person == asker.principal}
@@ -41,14 +41,15 @@ def person_of(asker: Asker, decided_by: str, credentials: Iterable[Credential]) 
 
 
 def may_decide(approval: Approval) -> frozenset[str] | None:
-    """The persons who may decide now; None: every person with the role. Members of a group that must vote may always decide."""
+    """The names of the persons who may decide now; None: every person with the role. Members of the group that must take part are always
+    among them."""
     if not approval.approvers:
         return None
     return persons_in([*approval.approvers, *([] if approval.group is None else [approval.group])], approval.groups)
 
 
 def check_person(approval: Approval, person: Person, *, logged_in: bool) -> None:
-    """Refuse a person who is not among the approvers, or who made the request."""
+    """Raise ApproverRefused for a person who is not among the approvers and, if callers log in, for the person who made the request."""
     able = may_decide(approval)
     if able is not None and not person.is_among(able):
         raise ApproverRefused(f"{person.name} is not among those who may decide this: {', '.join(approval.approvers)}.")
@@ -57,11 +58,11 @@ def check_person(approval: Approval, person: Person, *, logged_in: bool) -> None
 
 
 def checked(approval: Approval, decision: Decision, person: Person, *, logged_in: bool) -> Decision:
-    """The decision in the form in which it is written. Raises if it is not allowed. The schema may be a stranger's, so its check is
-    bounded."""
+    """The decision in the form in which it is written. Raises ApprovalRefused if it is not allowed. The schema may come from a worker that
+    is not trusted, so its check has limits."""
     allowed = VERDICTS[approval.kind]
     if decision.verdict not in allowed:
-        raise ApprovalRefused(f"This approval takes {' or '.join(sorted(allowed))}, not {decision.verdict!r:.50}.")
+        raise ApprovalRefused(f"The verdict on this approval must be {' or '.join(sorted(allowed))}, not {decision.verdict!r:.50}.")
     check_person(approval, person, logged_in=logged_in)
     edited = decision.edited_arguments
     if edited is not None and (approval.kind != "approve" or decision.verdict != "approve"):
@@ -78,4 +79,4 @@ def _check_fits(schema: dict[str, Any] | None, value: Any, who: str) -> None:
         return
     problems = problems_now(schema, value, who)
     if problems:
-        raise ApprovalRefused(f"The given value does not fit: {told_of(problems)}.")
+        raise ApprovalRefused(f"The given value does not fit the schema: {told_of(problems)}.")

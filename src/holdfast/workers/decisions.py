@@ -25,15 +25,15 @@ DecisionWrite: TypeAlias = Answering | Voting
 
 
 def decision_write(store: Store, approval_id: str, decision: Decision, asker: Asker, *, in_batch: bool = False) -> DecisionWrite:
-    """The write of a decision: it closes the approval, or it is one vote on it. The store refuses it if the approval was closed
-    meanwhile."""
+    """The write of a decision: it closes the approval, or adds one vote to it. Raises ApprovalNotFound, CallbackClosed or ApprovalRefused
+    if the decision is not allowed. The store refuses the write if the approval was closed meanwhile."""
     approval, callback, request = approval_operations(store, approval_id, asker)
     if approval.state != "open":
         by = "" if approval.decided_by is None else f" by {approval.decided_by}"
-        raise CallbackClosed(f"{approval_id} was decided before: {approval.state}{by}.")
+        raise CallbackClosed(f"{approval_id} is closed already: {approval.state}{by}.")
     asked = request_of(request)
     if in_batch and not asked.batch:
-        raise ApprovalRefused(f"{approval_id} has the risk {asked.risk}, which the operator wants decided one by one.")
+        raise ApprovalRefused(f"{approval_id} has the risk {asked.risk}: the operator allows no batch for it. Decide it alone.")
     person = person_of(asker, decision.decided_by, store.credentials() if asker.logged_in else ())
     decision = checked(approval, decision, person, logged_in=asker.logged_in)
     notes = asker.did(*_note(decision, approval, asker), decision.decided_at)
@@ -45,7 +45,7 @@ def decision_write(store: Store, approval_id: str, decision: Decision, asker: As
 
 
 def _note(decision: Decision, approval: Approval, asker: Asker) -> tuple[str, str, str]:
-    """A decision for the audit log: the action, its object, and the outcome."""
+    """A decision for the audit log: the action, the id of the approval, and the outcome."""
     told = decision.verdict if not approval.is_voted else f"vote: {decision.verdict}"
     if asker.actor is not None and decision.decided_by != asker.actor.who:
         told += f", as {decision.decided_by}"
@@ -55,7 +55,8 @@ def _note(decision: Decision, approval: Approval, asker: Asker) -> tuple[str, st
 
 
 class Cancel(msgspec.Struct, frozen=True):
-    """Cancel a run: the runner ends the body and lets calls in flight record their outcome. A run without any write ends at once."""
+    """Cancel a run: the runner ends the body and lets calls in flight record their outcome. A run that has written no operation yet, and a
+    quarantined run, are stopped at once."""
 
     execution: str
     by: Claimant | None = None
@@ -78,7 +79,7 @@ def withdrawal(run_id: str, operation_id: str) -> Answering:
 
 
 def cancel_write(store: Store, run_id: str, asker: Asker, now: int) -> Cancel | None:
-    """The write that cancels a run; None for a run that is over."""
+    """The write that cancels a run; None if the run has ended. Raises ExecutionNotFound if the caller can see no such run."""
     header, _ = find_run(store, run_id, asker)
     if header.status is not ExecutionStatus.RUNNING:
         return None

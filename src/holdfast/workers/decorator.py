@@ -9,10 +9,11 @@ Body = TypeVar("Body", bound=Callable[..., Any])
 
 
 def worker(page: str, *, include: Sequence[str] = ()) -> Callable[[Body], Body]:
-    """Declare `func(inputs, ctx)` as the body of the worker whose contract is `page`, a file beside it.
+    """Declare `func(inputs, ctx)` as the body of a worker. `page` is the file with the worker's contract, in the same folder.
 
-    `include` names further files that the body may read, beside its page and the package's Python files: nothing else of the folder is
-    seen in the sandbox. The arguments must be literals, because the file is read and not run.
+    `include` names further files of the folder that the body may read. Beside them, the sandbox contains the page and the Python files of
+    the folder or package, without tests and without files that may have secrets. The arguments must be literals, because the runner reads
+    the file and does not run it.
     """
 
     def declare(function: Body) -> Body:

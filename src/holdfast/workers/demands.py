@@ -1,6 +1,6 @@
-"""Who must decide a question: the demands of the author, and those that the operator adds. Pure.
+"""Who must decide a question: the demands of the author, and those that the operator adds. Nothing here reads or writes a store.
 
-The members of a group are read when the question is asked, and do not change for that question afterwards.
+The members of a group are copied into the question when it is asked. A later change of the group does not change that question.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MOST_VOTES: Final = 20
 
 
 def persons_in(names: Iterable[str], groups: Mapping[str, tuple[str, ...]]) -> frozenset[str]:
-    """The persons that these names mean: a group stands for its members."""
+    """The persons of these names: the name of a group stands for its members."""
     return frozenset(person for name in names for person in groups.get(name, (name,)))
 
 
@@ -28,7 +28,7 @@ def members_in(policy: Policy, names: Iterable[str]) -> dict[str, tuple[str, ...
 def demands_of(
     policy: Policy, *, approvers: tuple[str, ...] = (), votes: int = 1, risk: Risk | None = None, then: tuple[ChainPart, ...] = ()
 ) -> dict[str, Any]:
-    """The members of a request that say who must decide: the author's demands, and those that the operator adds for this risk."""
+    """The fields of a `Requested` that say who must decide: the author's demands, and those that the operator adds for this risk."""
     rule = None if risk is None else policy.risks.get(risk)
     named = approvers or policy.approvers
     group = None if rule is None else rule.group
@@ -40,10 +40,10 @@ def demands_of(
 
 
 def shortage(policy: Policy, demands: Mapping[str, Any], requested_by: str, holders: Mapping[str, str]) -> str | None:
-    """Why a question with these demands can never be approved; None if it can.
+    """Why a question with these demands (`demands_of`) can never be approved; None if it can.
 
-    The person who asked for it does not count where callers log in. `holders` has the person of each credential: a person who is listed by
-    name and by a credential is one person.
+    A caller who logged in and asked for the run does not count as an approver. `holders` has the person of each credential's id: a person
+    who is listed by name and by a credential is one person.
     """
     members = [] if demands["group"] is None else [demands["group"]]
     later = [name for part in demands["then"] for name in part.approvers]
@@ -68,5 +68,5 @@ def shortage(policy: Policy, demands: Mapping[str, Any], requested_by: str, hold
 
 
 def _is_local(requested_by: str) -> bool:
-    """Whether the caller did not log in (`local:USER`): such a caller may decide an own request."""
+    """Whether the caller did not log in (`local:USER`): such a caller may also decide."""
     return requested_by.partition(":")[0] == "local"

@@ -1,4 +1,4 @@
-"""Earlier runs of a family, as a restart reads them: what was accepted, every operation, and the runs that it asked for."""
+"""Earlier runs of a family, as a restart reads them: each with its accepted request, its operations, and the runs that it asked for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.workers.accepted_request import AcceptedRequest, accepted_from
 from holdfast.workers.run_operations import CARRIED_AT
 
 _PAGE: Final = 200
-_START_NEW: Final = "Look what it has written, and start a new run under another key."
+_START_NEW: Final = "Find out what it has written, and start a new run under another key."
 
 
 class ChildOf(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ class EarlierRun(msgspec.Struct, frozen=True):
 
 
 def earlier_run(store: ExecutionStore, run_id: str, tenant: str) -> EarlierRun | None:
-    """An earlier run of a tenant; None if the store does not keep it any more, and for a run of another tenant."""
+    """An earlier run of a tenant; None if the store has removed it, if it belongs to another tenant, or if it is not a run."""
     header = store.find(run_id)
     if header is None or header.tenant != tenant:
         return None
@@ -58,8 +58,8 @@ def keeps_earlier_calls(operations: Iterable[Operation]) -> bool:
 
 
 def check_kept(store: ExecutionStore, before: Sequence[str], tenant: str) -> None:
-    """Refuse a restart if the store has removed a run whose writes the new run must know. Without it the new run would make those writes
-    again."""
+    """Raise RestartRefused if the store has removed one of the earlier runs `before` (oldest first) whose writes the new run must know: the
+    new run would make those writes again."""
     for run_id in reversed(before):
         run = earlier_run(store, run_id, tenant)
         if run is None:
@@ -76,7 +76,7 @@ def _check_below(store: ExecutionStore, run: EarlierRun) -> None:
         child = run.children.get(operation.id)
         if child is None and (
             operation.error is None or operation.error.data is None
-        ):  # without an entry the request was refused, and no run began
+        ):  # with data in its error, the request was refused and no run began
             told = f"A run that {run.header.id} asked for, and whose writes the new run must know, is not kept any more. {_START_NEW}"
             raise RestartRefused(told)
         if child is not None and child.is_pipeline and (below := earlier_run(store, child.run_id, run.accepted.tenant)) is not None:

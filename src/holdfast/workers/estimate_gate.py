@@ -1,5 +1,5 @@
-"""The gate before a run begins: it compares the estimate of the run with caps, and gives the estimate to queues that limit the cost of
-their waiting runs.
+"""The gate before a run begins: it refuses a run whose estimated cost is above a cap, and gives the estimate to queues that limit the cost
+of their waiting runs.
 
 A package above this one makes the estimates (service.estimates), because a pipeline's estimate needs its graph.
 """
@@ -23,19 +23,19 @@ Q = TypeVar("Q", Enqueue, Queued)
 
 
 class RunEstimates(Protocol):
-    """What a run may cost."""
+    """Estimates what a run may cost."""
 
     @property
     def refuses(self) -> bool:
-        """Whether the operator lets runs be refused by their estimate."""
+        """Whether the operator wants runs to be refused by their estimate (`policy.estimate`)."""
         ...
 
     def check(self, served: Served, accepted: AcceptedRequest, now: int) -> None:
-        """Refuse a run that may cost more than is allowed (InvalidRequest with `estimate_exceeded`)."""
+        """Raise InvalidRequest with `estimate_exceeded` if the run may cost more than its caller or its tenant's day allows."""
         ...
 
     def money(self, served: Served, accepted: AcceptedRequest) -> int:
-        """How much a run counts in a queue that limits cost, in billionths of a dollar."""
+        """The estimate that a queue which limits cost adds up for its waiting runs, in billionths of a dollar."""
         ...
 
 
@@ -47,8 +47,7 @@ class EstimateGate:
         self._estimates = estimates
 
     async def check(self, served: Served, accepted: AcceptedRequest) -> None:
-        """Refuse a new run that may cost too much. If the key already has a run, the request is not refused, because it starts no new
-        run."""
+        """Raise InvalidRequest if a new run may cost too much. If the request's idempotency key already has a run, nothing is checked."""
         estimates, store = self._estimates, self._engine.store
         if estimates is None or not estimates.refuses:
             return

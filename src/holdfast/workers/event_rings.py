@@ -1,8 +1,8 @@
-"""Live events of runs, kept for a while: the ring of each followed run, and how much all rings may hold.
+"""Live events of runs, kept for a while: each followed run has a ring with its last live events, and all rings together have a limit.
 
 A live event is not on disk. Its id is `RECORDED.RING.NUMBER`: the number of the last recorded event before it, the name of the ring, and
-its own number there. So an id says where a follower stands among the recorded events and among the live ones, and a follower that comes
-back learns from the ring whether it missed something.
+its own number in that ring. So an id says how far a follower has read the recorded events and the live ones. A follower that comes back
+with its last id learns whether it missed live events.
 """
 
 from __future__ import annotations
@@ -26,37 +26,38 @@ _AROUND: Final = 64
 
 
 class RingLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much live events may take."""
+    """How many live events, and how many bytes of them, are kept."""
 
     events: int = 512
     """At most this many events of one run."""
     bytes: int = 256 * 1024
     """At most this many bytes of one run's events."""
     event_bytes: int = 64 * 1024
-    """At most this many bytes of one event; the data of a larger event is not kept."""
+    """At most this many bytes of one event. The data of a larger event is replaced by `{"too_large": SIZE}`."""
     all_bytes: int = 16 * 1024 * 1024
     """At most this many bytes of all rings together."""
     unfollowed: int = 100
-    """At most this many rings of runs whose followers have left; they may come back."""
+    """At most this many rings of runs whose followers have all left. They are kept because a follower may come back."""
 
 
 class Position(msgspec.Struct, frozen=True):
     """How far a follower has read."""
 
     recorded: int = 0
-    """The number of the last recorded event that it had."""
+    """The number of the last recorded event that the follower got; 0 if none."""
     ring: str | None = None
-    """The ring of the last live event that it had, if a live event was the last."""
+    """The name of the ring, if the last event that the follower got was a live event; else None."""
     number: int = 0
+    """The number of that live event in its ring; 0 if none."""
 
     @property
     def is_beginning(self) -> bool:
-        """Whether the follower has had nothing yet."""
+        """Whether the follower has got no event yet."""
         return self.recorded == 0 and self.ring is None
 
 
 def position_of(text: str | int) -> Position:
-    """The position after the event with this id. Raises InvalidParameter for anything that is not an id of a run's event."""
+    """The position after the event with this id. Raises InvalidParameter if the text does not have the form of an event's id."""
     found = _ID.fullmatch(str(text))
     if found is None:
         raise InvalidParameter("The id of the last event must be the id of an event of this run, such as 12 or 12.0a1b2c3d.7.")
@@ -67,16 +68,20 @@ class LiveEvent(msgspec.Struct, frozen=True):
     """One live event in its ring."""
 
     number: int
+    """Its number in the ring, from 1."""
     recorded: int
+    """The number of the last recorded event before it."""
     event: str
     data: Any
     size: int
+    """About how many bytes it takes."""
 
 
 class EventRing:
-    """The last live events of one run, and where each of them stands between the recorded ones.
+    """The last live events of one run, and the place of each between the recorded events.
 
-    All followers get the same order: a live event stands behind the recorded events that a follower had when it happened.
+    All followers get the events in the same order: a live event comes after every recorded event that some follower had got when it
+    happened.
     """
 
     def __init__(self, name: str, recorded: int, limits: RingLimits) -> None:
@@ -84,19 +89,19 @@ class EventRing:
         self._limits = limits
         self._kept: deque[LiveEvent] = deque()
         self.begun = recorded
-        """The number of the last recorded event when the ring began: every live event stands behind it."""
+        """The number of the last recorded event when the ring began: every live event of the ring comes after it."""
         self.recorded = recorded
-        """The number of the last recorded event that some follower had."""
+        """The number of the last recorded event that some follower has got."""
         self.size = 0
         self.last = 0
         """The number of the last live event."""
         self._dropped = 0
         """The number of the last live event that the ring has dropped."""
         self._whole_from = recorded
-        """After a recorded event with this number or a higher one, no live event is missing."""
+        """The ring has every live event that came after the recorded event with this number, or after a later one."""
 
     def add(self, event: str, data: Any) -> None:
-        """Keep one more event, and drop the oldest ones that are too many."""
+        """Keep one more event, and drop the oldest events if there are too many."""
         size = _AROUND + _size(data)
         if size > self._limits.event_bytes:
             data, size = {"too_large": size}, _AROUND
@@ -107,14 +112,15 @@ class EventRing:
             self.drop()
 
     def drop(self) -> None:
-        """Drop the oldest event."""
+        """Drop the oldest event, if there is one."""
         if self._kept:
             oldest = self._kept.popleft()
             self.size -= oldest.size
             self._dropped, self._whole_from = oldest.number, oldest.recorded + 1
 
     def began(self, position: Position) -> tuple[int, bool]:
-        """The number of the live event after which a follower at this position goes on, and whether it may have missed events."""
+        """Where a follower at this position continues: the number of the live event after which it reads on, and whether it may have missed
+        live events (dropped ones that `missed` reports are not included)."""
         if position.is_beginning:
             return self._dropped, False
         if position.ring == self._name:
@@ -123,15 +129,15 @@ class EventRing:
         return number, position.ring is not None or position.recorded < self._whole_from
 
     def missed(self, number: int) -> int:
-        """How many events after this one the ring does not have any more."""
+        """How many live events after this number the ring has dropped."""
         return max(0, self._dropped - number)
 
     def after(self, number: int) -> LiveEvent | None:
-        """The next event."""
+        """The first live event in the ring after this number; None if there is none yet."""
         return next(islice(self._kept, max(0, number - self._dropped), None), None)
 
     def id_at(self, recorded: int, number: int) -> str:
-        """The id of a live event."""
+        """The id of the live event with this number in the ring; `recorded` is the number of the recorded event before it."""
         return f"{recorded}.{self._name}.{number}"
 
 
@@ -154,11 +160,11 @@ class EventRings:
         return self._size
 
     def get(self, run_id: str) -> EventRing | None:
-        """The ring of a run, if it has one."""
+        """The ring of a run; None if it has none."""
         return self._rings.get(run_id)
 
     def open(self, run_id: str, recorded: int) -> EventRing:
-        """The ring of a run that has one more follower."""
+        """The ring of a run, which has one more follower now. A new ring begins after the recorded event `recorded`."""
         ring = self._rings.get(run_id)
         if ring is None:
             ring = self._rings[run_id] = EventRing(self._name(), recorded, self._limits)
@@ -167,7 +173,7 @@ class EventRings:
         return ring
 
     def leave(self, run_id: str) -> None:
-        """The run has one follower less. Its ring stays for a while, because the follower may come back."""
+        """Note that the run has one follower less. Its ring stays for a while, because the follower may come back."""
         self._followed[run_id] -= 1
         if not self._followed[run_id]:
             del self._followed[run_id]
@@ -206,7 +212,7 @@ class EventRings:
 
 
 def _size(data: Any) -> int:
-    """About how many bytes the data takes; the most that there can be for data that is not JSON."""
+    """How many bytes the data has as JSON; for data that is not JSON, more than an event may have."""
     try:
         return len(_encoder.encode(data))
     except (TypeError, ValueError, OverflowError, RecursionError):

@@ -1,7 +1,7 @@
-"""The events of a run for its followers. These are recorded: they follow from the history, and their ids are the numbers of its lines.
+"""The events of a run for its followers. This file makes the recorded ones: each follows from a line of the history, and has its number.
 
-accepted · attempt · tool · approval · node · choice · done      recorded; an id is a number, and never changes
-progress · tokens · log · gap                                    live (event_rings.py): not on disk; an id is a text
+accepted · attempt · tool · approval · node · choice · done recorded; an id is a number, and never changes progress · tokens · log · gap
+live (event_rings.py): not on disk; an id is a text
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.contract.protocol import response_document
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.history import TERMINAL, EventType
 from holdfast.model.operations import APPROVAL, Operation, Status, Type
 from holdfast.store.seam import HistoryEntry, Store
@@ -26,17 +26,17 @@ from holdfast.workers.run_operations import ATTEMPT, CHOICE, INTENT, NODE, RECEI
 
 PAGE: Final = 200
 _ROUNDS: Final = 1000
-_outcomes = reading.decoder(AttemptResult)
-_intents = reading.decoder(Intent)
-_receipts = reading.decoder(Receipt)
+_outcomes = json_structs.decoder(AttemptResult)
+_intents = json_structs.decoder(Intent)
+_receipts = json_structs.decoder(Receipt)
 
 
 class RunEvent(msgspec.Struct, frozen=True):
     """One event of a run."""
 
     id: int | str | None
-    """A number for a recorded event: that of its line in the history, for ever. A text for a live event (`12.0a1b2c3d.7`), which is not on
-    disk. None where nothing can follow."""
+    """For a recorded event, the number of its line in the history, which never changes. For a live event, which is not on disk, a text
+    (`12.0a1b2c3d.7`). None for `quarantined`, which ends the stream."""
     event: str
     data: Any
 
@@ -52,7 +52,7 @@ def events_so_far(store: Store, run_id: str, accepted: AcceptedRequest) -> list[
 
 
 def events_of(store: Store, run_id: str, accepted: AcceptedRequest, lines: Sequence[HistoryEntry]) -> list[RunEvent]:
-    """The events that followers get for these lines of a run's history."""
+    """The events that followers get for these lines of a run's history. Some lines have no event."""
     return [event for line in lines for event in _told(store, run_id, accepted, line)]
 
 
@@ -115,7 +115,7 @@ def _node(operation: Operation, kind: EventType) -> dict[str, Any]:
     about = {"node": name, "round": next((n for n in range(1, _ROUNDS) if place(name, n).operation_id == operation.id), 1)}
     if kind is EventType.CONTEXT_STARTED:
         return about | {"state": "running"}
-    end = reading.decoded((operation.result if operation.error is None else operation.error.data) or "{}", _NodeEnd)
+    end = json_structs.decoded((operation.result if operation.error is None else operation.error.data) or "{}", _NodeEnd)
     told = about | {"state": end.state} | ({} if end.why is None else {"why": end.why})
     return told if end.error is None else told | {"error_code": end.error.code, "message": end.error.message}
 

@@ -1,7 +1,8 @@
-"""The followers of runs in this process. Each gets the recorded events of its run, with the live ones between them, until the run is over.
+"""The followers of runs in this process. Each gets the recorded events of its run, with the live ones between them, until the run has
+ended.
 
-A follower holds a place in the run's history and a place in the run's ring, and no queue of its own. So a slow follower delays neither the
-run nor another follower: when the ring has dropped events that the follower did not have, the follower gets one event `gap` instead.
+A follower has a place in the run's history and a place in the run's ring, and no queue of its own. So a slow follower delays neither the
+run nor another follower: if the ring has dropped live events that the follower did not get, the follower gets one event `gap` instead.
 """
 
 from __future__ import annotations
@@ -23,18 +24,21 @@ from holdfast.workers.event_rings import EventRing, EventRings, Position, RingLi
 from holdfast.workers.events import PAGE, RunEvent, events_of
 
 _POLL_SECONDS: Final = 0.25
-"""How often a follower asks the store. It must ask, because the run may be in another process, which does not report its writes to this
-one."""
+"""The seconds between two reads of the store by one follower. It must read, because the run may be in another process, which does not
+report its writes to this one."""
 _POLLED: Final = 100
-"""With more followers than this, each asks the store less often, so that the total number of reads does not grow."""
+"""With more followers than this, each reads the store less often, so that the total number of reads does not grow."""
 
 
 class FollowerLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How many followers there may be at one time."""
+    """How many followers there may be at one time in this process."""
 
     of_run: int = 50
+    """The most followers of one run."""
     of_tenant: int = 250
+    """The most followers of all runs of one tenant."""
     all: int = 1000
+    """The most followers of all runs."""
 
 
 class FollowedRuns:
@@ -59,13 +63,14 @@ class FollowedRuns:
         return self._rings.get(run_id) is not None
 
     def offer(self, run_id: str, event: str, data: Any) -> None:
-        """Keep a live event for the followers of a run, if there are any or were lately."""
+        """Keep a live event for the followers of this run, and wake them. If the run has no followers, and had none lately, nothing is
+        kept."""
         if self._rings.add(run_id, event, data):
             for follower in self._followers.get(run_id, ()):
                 follower.tell(wrote=False)
 
     def nudge(self, run_id: str) -> None:
-        """Say that the run has written something, or will write in a moment."""
+        """Wake the clients that follow this run, so that they read the store now: the run has written events, or will in a moment."""
         for follower in self._followers.get(run_id, ()):
             follower.tell(wrote=True)
 
@@ -74,10 +79,11 @@ class FollowedRuns:
     def follow(
         self, store: Store, header: Execution, accepted: AcceptedRequest, position: Position | None = None
     ) -> AsyncGenerator[RunEvent | None, None]:
-        """The events of a run after a position, then new ones as they happen, until the run is over; None when nothing happens for a while.
+        """The events of a run after a position, then new events as they happen, until the run has ended. Yields None when nothing has
+        happened for a while.
 
-        A quarantined run is not done, but it has no events until an operator releases it: its last event is `quarantined`. Raises
-        Overloaded, when the first event is asked for, if there are too many followers.
+        For a quarantined run, which has no events until an operator releases it, the last event is `quarantined`. If there are too many
+        followers, the first step of the iteration raises Overloaded.
         """
         return self._followed(store, header, accepted, position or Position())
 
@@ -94,7 +100,7 @@ class FollowedRuns:
                 yield event
         finally:
             self._tenants[accepted.tenant] -= 1
-            self._tenants += Counter()  # forgets tenants without followers
+            self._tenants += Counter()  # removes tenants without followers
             self._followers[header.id].discard(follower)
             if not self._followers[header.id]:
                 del self._followers[header.id]
@@ -113,7 +119,7 @@ class FollowedRuns:
         }
         for who, (count, most) in counted.items():
             if count >= most:
-                raise Overloaded(f"{who} has {count:,} followers of runs, and {most:,} are the most. Close one, or try again later.")
+                raise Overloaded(f"{who} has {count:,} followers of runs, and at most {most:,} are allowed. Close one, or try again later.")
 
     async def _events(
         self, store: Store, run_id: str, accepted: AcceptedRequest, follower: _Follower
@@ -144,7 +150,7 @@ class FollowedRuns:
                     yield None
 
     async def _look(self, store: Store, run_id: str) -> Execution | None:
-        """The run as the store has it. Followers of one run that ask at the same time share one look."""
+        """The run as the store has it; None if it is gone. Followers of one run that ask at the same time share one read."""
         look = self._looks.get(run_id)
         if look is None:
             look = self._looks[run_id] = asyncio.ensure_future(in_thread(Purpose.STORE, store.find, run_id))
@@ -153,7 +159,7 @@ class FollowedRuns:
 
 
 class _Follower:
-    """One follower: where it stands in the history and in the ring."""
+    """One follower: how far it has read the history and the ring."""
 
     def __init__(self, ring: EventRing, position: Position, pause: Callable[[], float]) -> None:
         self.ring = ring
@@ -165,22 +171,22 @@ class _Follower:
         self._looked_at = 0.0
 
     def tell(self, *, wrote: bool) -> None:
-        """Tell the follower that there is a new live event, or also a new write of the run."""
+        """Wake the follower: there is a new live event, or (`wrote`) the run has written to the store."""
         self._run_wrote |= wrote
         self._news.set()
 
     def looks(self) -> None:
-        """The follower is about to look at the store."""
+        """Note that the follower is about to read the store."""
         self._run_wrote, self._looked_at = False, monotonic()
 
     @property
     def must_look(self) -> bool:
-        """Whether the store may have something new."""
-        behind = self.ring.last > self._number  # true also if a live event stands after recorded events that this follower has not read yet
+        """Whether the follower should read the store now."""
+        behind = self.ring.last > self._number  # true also if a live event comes after recorded events that this follower has not read yet
         return self._run_wrote or behind or monotonic() - self._looked_at >= self._pause()
 
     async def heard(self) -> bool:
-        """Wait for something new. Returns False if nothing came before it is time to read the store again."""
+        """Wait until the follower is woken. Returns False if it is time to read the store again before that."""
         try:
             async with asyncio.timeout(max(0.0, self._looked_at + self._pause() - monotonic())):
                 await self._news.wait()
@@ -190,7 +196,8 @@ class _Follower:
         return True
 
     def merged(self, events: Sequence[RunEvent], lines: Sequence[HistoryEntry]) -> Iterator[RunEvent]:
-        """Recorded events with the live ones between them. From now on live events stand behind the last of these lines."""
+        """These recorded events, with the live events between them. Live events that happen from now on come after the last of these
+        lines."""
         last = lines[-1].event.number
         self.ring.recorded = max(self.ring.recorded, last)
         for event in events:
@@ -203,8 +210,8 @@ class _Follower:
         self.recorded = last
 
     def live(self, recorded: int, *, is_all: bool = False) -> Iterator[RunEvent]:
-        """The next live events that stand after recorded events up to this number. If events are missing, a `gap` comes before them; with
-        `is_all` a `gap` comes also if no other event follows."""
+        """The next live events that come after recorded events up to this number. If live events are missing, a `gap` comes before them;
+        with `is_all`, a `gap` comes even if no other live event follows."""
         while True:
             missed = self.ring.missed(self._number)
             found = self.ring.after(self._number + missed)

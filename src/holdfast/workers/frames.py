@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeAlias, get_args
 
 import msgspec
 
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.error_text import MOST_FRAME, MOST_FRAMES
 from holdfast.model.errors import HoldfastError
 from holdfast.workers.body.errors import ERROR_CODE
@@ -34,7 +34,8 @@ class BodyError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     details: Any = None
     type: str | None = None
     frames: Annotated[tuple[Annotated[str, msgspec.Meta(max_length=MOST_FRAME)], ...], msgspec.Meta(max_length=MOST_FRAMES)] = ()
-    """The lines of the author's code that the error passed through, the innermost last. People see them; responses never have them."""
+    """The lines of the author's code that the error passed through, the innermost last. They are stored for people to read; responses never
+    contain them."""
 
 
 class Ready(_Frame, frozen=True, tag="ready"):
@@ -42,7 +43,7 @@ class Ready(_Frame, frozen=True, tag="ready"):
 
 
 class ToolAsked(_Frame, frozen=True, tag="tool"):
-    """Call a tool."""
+    """The body asks for a call of a tool. `key` identifies the call; None: its number among the calls of the tool does."""
 
     id: int
     tool: str
@@ -51,14 +52,14 @@ class ToolAsked(_Frame, frozen=True, tag="tool"):
 
 
 class StepBegun(_Frame, frozen=True, tag="step_begin"):
-    """The body asks to run a step; the runner answers if the step has run already."""
+    """The body asks to run a step. If the step is recorded, the runner answers with its result; otherwise it lets the body run the step."""
 
     id: int
     name: str
 
 
 class StepEnded(_Frame, frozen=True, tag="step_end"):
-    """A step has run."""
+    """The body has run a step: its result or its error."""
 
     id: int
     result: Any = None
@@ -66,7 +67,7 @@ class StepEnded(_Frame, frozen=True, tag="step_end"):
 
 
 class Asked(_Frame, frozen=True, tag="ask"):
-    """Ask a person."""
+    """The body asks a person a question."""
 
     id: int
     question: str
@@ -74,7 +75,7 @@ class Asked(_Frame, frozen=True, tag="ask"):
 
 
 class ArtifactGiven(_Frame, frozen=True, tag="artifact"):
-    """Store the file whose descriptor this frame carries."""
+    """The body asks to store the file whose descriptor this frame carries as an artifact."""
 
     id: int
     name: str
@@ -83,14 +84,14 @@ class ArtifactGiven(_Frame, frozen=True, tag="artifact"):
 
 
 class OpenAsked(_Frame, frozen=True, tag="open"):
-    """Open an artifact."""
+    """The body asks to open an artifact."""
 
     id: int
     artifact_id: str
 
 
 class Progress(_Frame, frozen=True, tag="progress"):
-    """Progress of the body."""
+    """The body reports progress."""
 
     data: Any = None
 
@@ -122,11 +123,11 @@ _KINDS: dict[Any, Any] = {kind.__struct_config__.tag: kind for kind in get_args(
 
 
 def frame_of(data: Any) -> FromBody:
-    """The frame that a body sent; FrameInvalid for anything else."""
+    """The frame that a body sent. Raises FrameInvalid if `data` is not a valid frame."""
     said = data.get("op") if isinstance(data, dict) else None
     kind: Any = _KINDS.get(said, FromBody) if isinstance(said, str) else FromBody
     try:
-        frame: FromBody = reading.converted(data, kind)
+        frame: FromBody = json_structs.converted(data, kind)
     except msgspec.ValidationError as error:
         raise FrameInvalid(f"The body sent something that is not a valid frame: {error}") from None
     return frame

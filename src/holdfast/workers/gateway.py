@@ -1,4 +1,4 @@
-"""The gateway: every effect of a body goes through here, and every effect has its intent on disk first.
+"""The gateway: every call of a tool outside the sandbox goes through here. The call's intent is on disk before the call is made.
 
 allowed? → receipt known? answer it → approved? → intend (ONE write: quota, reservation, caps, cool-down, intent) → call → settle
 """
@@ -70,7 +70,7 @@ class WaitsForPerson(Exception):
 
 
 class Gateway:
-    """The effects of one run. One attempt works at a time."""
+    """Makes the tool calls of one run, and asks persons for it. At most one attempt of the run uses it at a time."""
 
     def __init__(
         self,
@@ -95,12 +95,12 @@ class Gateway:
         self._who = requester(terms.tenant, terms.worker_id)
         self.attempt, self.time = 0, AttemptTime()
         self.cancelled = False
-        """Whether the run was cancelled. Then the gateway asks no person any more, and the response says which outcomes are unknown."""
+        """Whether the run was cancelled. Then the gateway asks no person, and the response names the calls whose outcome is unknown."""
         self._ordinals: defaultdict[str, int] = defaultdict(int)
         self._turns: dict[str, asyncio.Lock] = {}
 
     def begin(self, attempt: int, seconds: float, used_ms: int = 0) -> None:
-        """Prepare for a body that begins from its start: its calls are counted from 1 again, and known ones are answered from receipts."""
+        """Prepare for a body that begins from its start: its calls are numbered from 1 again, and calls with a receipt are not repeated."""
         self.attempt, self.time = attempt, AttemptTime(seconds, used_ms)
         self._ordinals.clear()
         self._turns.clear()
@@ -108,10 +108,10 @@ class Gateway:
     # --- a tool
 
     async def call(self, asked: ToolAsked) -> Answer:
-        """Serve one call; raises ToolFailed or WaitsForPerson."""
+        """Serve one call of a tool. Raises ToolFailed if the call is refused or fails, and WaitsForPerson if a person must decide first."""
         tool = self._allowed(asked.tool)
         identity = self._identity(tool, asked)
-        async with self._turns.setdefault(identity, asyncio.Lock()):  # two calls of one key are one call
+        async with self._turns.setdefault(identity, asyncio.Lock()):  # two calls of one key are one call: the second waits for the first
             return await self._served(tool, asked, identity)
 
     async def _served(self, tool: Tool, asked: ToolAsked, identity: str) -> Answer:
@@ -127,16 +127,16 @@ class Gateway:
             self._terms.reporter.tool_reused(known, self.attempt)
             return answered(known)
         if known is not None and known.receipt is None:
-            why = f"The runner that called {tool.name} was gone before the answer came."
+            why = f"The runner that called {tool.name} ended before the answer came."
             if tool.effect is Effect.WRITE and (settled := await self._lost(tool, known, why)) is not None:
                 return settled
             await self._settle(known, Receipt(void=True, usage=reserved_usage(known) if tool.effect is Effect.READ else Usage()))
         return await self._made(tool, asked, identity, hashed, known)
 
     async def _keeps(self, tool: Tool, asked: ToolAsked, known: Try) -> bool:
-        """Whether the answer of an earlier call with other arguments is used for this one. In a restarted run a person decides."""
+        """Whether an earlier call with other arguments answers this one: a person decides. ToolFailed unless a restart inherited it."""
         if not (known.inherited and self._terms.restarts):
-            raise ToolFailed("receipt_conflict", f"{tool.name} was called before under the same key with other arguments.", known=True)
+            raise ToolFailed("receipt_conflict", f"{tool.name} was called before with other arguments (same key or number).", known=True)
         if known.receipt is not None and known.receipt.void:
             return False  # the earlier call certainly did not happen
         question = changed_write(tool.name, known, asked.arguments)
@@ -149,13 +149,13 @@ class Gateway:
             raise ToolFailed("tool_not_allowed", f"The contract does not allow the tool {name!r:.100}.")
         tool = self._tools.get(name)
         if tool is None:
-            raise ToolFailed("tool_not_allowed", f"The tool {name!r} is not available here.")
+            raise ToolFailed("tool_not_allowed", f"The contract allows the tool {name!r}, but this runner has no such tool.")
         if isinstance(tool, RefusedTool):  # check this before a person is asked to approve a call that would be refused anyway
             raise ToolFailed("tool_not_trusted", tool.refusal)
         return tool
 
     def _identity(self, tool: Tool, asked: ToolAsked) -> str:
-        """The identity of a call: its key, else its number among the calls of its tool. A read is made again in each attempt."""
+        """The identity of a call: its key, else its number among its tool's calls without a key; for a read, also its attempt."""
         self._ordinals[tool.name] += asked.key is None
         which = f"#{self._ordinals[tool.name]}" if asked.key is None else f"key:{asked.key}"
         scope = "" if tool.effect is Effect.WRITE else f"@{self.attempt}"
@@ -187,11 +187,11 @@ class Gateway:
         return await self._called(tool, attempted)
 
     async def _intend(self, tool: Tool, intent: Intent) -> Try:
-        """Write the intent, as soon as there is room in the budgets that the run shares."""
+        """Write the intent as soon as there is room in the budgets that the run shares with other runs; until then, wait."""
         return await self._budgets.admitted(tool.name, self.time, lambda: self._intended(tool, intent), self._counters.refused)
 
     async def _intended(self, tool: Tool, intent: Intent) -> Try:
-        """One write: the intent of the call, and everything that the call uses up."""
+        """Write the call's intent and charges in one write. Raises ToolFailed or LimitReached if the call is above a limit."""
         self.calls.check_calls(tool.name)
         own = self._counters.left(self.calls.remaining)
         try:
@@ -200,7 +200,7 @@ class Gateway:
         except ToolFailed as failed:
             raise self._budgets.explained(failed, own) from None
         except Exception as error:  # a body may pass any arguments
-            raise ToolFailed("tool_failed", f"{tool.name} cannot be called like that: {type(error).__name__}") from error
+            raise ToolFailed("tool_failed", f"{tool.name} cannot be called with these arguments: {type(error).__name__}") from error
         self.calls.check_reservation(reservation)
         intent = msgspec.structs.replace(intent, reservation=reservation)
         attempted = Try(intent=intent, live=True, began=self._clock.now())
@@ -221,12 +221,12 @@ class Gateway:
             self.calls.take_back(attempted)
             raise
         except asyncio.CancelledError:
-            attempted.live = False  # the intent may still be on disk
+            attempted.live = False  # the write may still succeed
             raise
         return attempted
 
     async def _called(self, tool: Tool, attempted: Try) -> Answer:
-        """Make the call and write its receipt."""
+        """Make the call, write its receipt, and return its answer."""
         intent, called = attempted.intent, None
         try:
             async with self._terms.reporter.tool_began(tool, intent) as hears, asyncio.timeout(self.time.left + self._policy.grace_seconds):
@@ -248,7 +248,7 @@ class Gateway:
         return answered(attempted)
 
     async def _failed(self, tool: Tool, attempted: Try, failed: ToolFailed, spent: Usage | None = None) -> Answer:
-        """Write the receipt of a failed call. `spent` is the tool's own count, where the call returned a result that cannot be stored."""
+        """Write the receipt of a failed call. `spent` is what the tool counted, if it returned a result that cannot be stored."""
         if not failed.known and tool.effect is Effect.WRITE:
             attempted.live = False
             settled = await self._lost(tool, attempted, failed.message)
@@ -261,7 +261,7 @@ class Gateway:
         return answered(attempted)
 
     async def _lost(self, tool: Tool, attempted: Try, why: str) -> Answer | None:
-        """Find out the outcome of a call that changes the world and whose answer was lost. None: the call certainly did not happen."""
+        """Ask the tool, then a person, whether a write whose answer was lost took place. Returns its answer, or None if it did not."""
         intent = attempted.intent
         try:
             # The tool gets time of its own for this, even if the attempt's time is over. A person is asked only if the tool cannot tell.
@@ -282,13 +282,13 @@ class Gateway:
         return answered(attempted)
 
     async def lost(self) -> ApprovalPlace | None:
-        """Settle the calls of an ended attempt whose outcome is unknown: ask the tools, then a person. Returns the approval to wait for."""
+        """Settle the calls of an ended attempt whose outcome is unknown. Returns the approval that the run must wait for, or None."""
         for attempted in self.calls.unresolved():
             tool = self._tools.get(attempted.intent.tool)
             if tool is None:
                 continue
             try:
-                if await self._lost(tool, attempted, f"The attempt was over before {tool.name} answered.") is None:
+                if await self._lost(tool, attempted, f"The attempt ended before {tool.name} answered.") is None:
                     await self._settle(attempted, Receipt(void=True))
             except WaitsForPerson as wait:
                 return wait.at
@@ -297,15 +297,15 @@ class Gateway:
         return None
 
     async def abandon(self) -> None:
-        """Settle reads that a dead runner or a dead body left without an answer: they count as spent, and no other call waits for them."""
+        """Settle the reads whose answer was lost with their runner or body: what they reserved is spent, and not held any more."""
         for attempted in self.calls.abandoned():
             if self._budgets or has_entries(attempted.intent.reservation):
                 await self._settle(attempted, Receipt(void=True, usage=reserved_usage(attempted)))
 
     async def _settle(self, attempted: Try, receipt: Receipt, closing: tuple[Charge, ...] = ()) -> None:
-        """Write the receipt of a call, and give back what the call did not use."""
+        """Write the receipt of a call, and give back what the call had reserved and did not use."""
         intent = attempted.intent
-        self.calls.settle(attempted, receipt)  # at once: the write goes on also when its caller is cancelled
+        self.calls.settle(attempted, receipt)  # before the write: the write goes on even if its caller is cancelled
         if attempted.inherited:
             attempted.at = self._clock.now()
             await self._journal.write(kept_call(attempted, SETTLED))
@@ -323,25 +323,25 @@ class Gateway:
     # --- a person
 
     async def ask(self, asked: Asked) -> Answer:
-        """Ask a person a question; raises WaitsForPerson until it is answered."""
+        """The answer of a person to a question. Raises WaitsForPerson until there is one, and ToolFailed if the person refuses."""
         await check_schema(asked.schema or {}, "The schema of a question", self._who)
         arguments = {"question": asked.question}
         asked_before = f"ask {arguments_hash(arguments)}"
         self._ordinals[asked_before] += 1
         identity = f"{asked_before}#{self._ordinals[asked_before]}"
         decision, decided = await self._decided("question", "ask", identity, arguments, asked.schema, asked.question)
-        if decision.verdict in ("reject", "stop"):  # `stop` is what 0.1 wrote
+        if decision.verdict in ("reject", "stop"):  # version 0.1 wrote `stop`
             raise ToolFailed("approval_rejected", f"{decision.decided_by} did not answer the question.{_said(decision)}")
         return Answer(decision.result, decided.ended_at or 0)
 
     async def _decided(
         self, kind: Kind, tool: str, identity: str, arguments: dict[str, Any], schema: dict[str, Any] | None, question: str | None = None
     ) -> tuple[Decision, Operation]:
-        """The decision on exactly these arguments. Writes the request if there is none yet; raises WaitsForPerson until it is decided."""
+        """The decision on exactly these arguments, and its operation. Without a decision, writes the request and raises WaitsForPerson."""
         at, hashed = approval_at(kind, tool, identity, 1), arguments_hash(arguments)
         found, written = self._journal.find(at.callback), self._journal.find(at.request)
         if self.cancelled and (found is None or found.status in OPEN):
-            raise ToolFailed("cancelled", f"The run was cancelled before a person was asked about {tool}.")
+            raise ToolFailed("cancelled", f"The run was cancelled before a person decided about {tool}.")
         if found is None or written is None:
             request = Requested(
                 kind=kind,
@@ -362,7 +362,7 @@ class Gateway:
             raise WaitsForPerson(at)
         if request_of(written).arguments_sha256 != hashed:
             raise ToolFailed(
-                "receipt_conflict", f"A person was asked about {tool} with other arguments, and only the approved arguments may run."
+                "receipt_conflict", f"A person was asked about {tool} with other arguments. The decision does not hold for these arguments."
             )
         if found.status in OPEN:
             raise WaitsForPerson(at)
@@ -372,7 +372,7 @@ class Gateway:
         return decision, found
 
     def _call_of(self, intent: Intent, hears: Hears | None = None) -> Call:
-        changed = f"\0{intent.asked_sha256}" if intent.changed else ""  # else the server would answer with the earlier call
+        changed = f"\0{intent.asked_sha256}" if intent.changed else ""  # without this, a server would take it for the earlier call
         key = sha256(f"{self._terms.family}\0{intent.identity}{changed}".encode()).hexdigest()[:32]
         return Call(
             run_id=self._terms.run_id,

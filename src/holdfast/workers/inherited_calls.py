@@ -1,4 +1,4 @@
-"""Inherited calls: what earlier runs of a family wrote, kept in every run that inherits it.
+"""Inherited calls: the calls of earlier runs of a family, stored again in every run that inherits them.
 
 Retention may remove an earlier run before the next restart. So a run keeps each inherited call in its own journal before its body begins,
 and again when a person settles the call. These records are not calls of this run: they do not count in quotas, budgets or the ledger.
@@ -22,15 +22,15 @@ from holdfast.workers.run_operations import CARRIED_AT, EFFECTS_AT, INHERITED
 Operations: TypeAlias = Callable[[str, str], Iterable[Operation] | None]
 """Finds the operations of a tenant's run; None if the store does not keep the run any more."""
 _AT_ONCE: Final = 20
-"""One write keeps at most this many inherited calls, because a receipt may be large."""
+"""One write stores at most this many inherited calls, because a receipt may be large."""
 _CAME, SETTLED = "came", "settled"
 
 
 def read_earlier(calls: Calls, accepted: AcceptedRequest, journal: Journal, operations_of: Operations) -> str | None:
-    """Read the calls of earlier runs. Returns an error text if the store has removed one of these runs and no later run has kept its
-    calls."""
+    """Add the calls of earlier runs to `calls`. Returns None; or an error text if the store has removed one of these runs and no later run
+    has stored its calls."""
     if journal.find(CARRIED_AT) is not None:
-        return None  # this run has kept them among its own operations
+        return None  # they are among this run's own operations
     gone: str | None = None
     for run_id in accepted.before:
         operations = operations_of(run_id, accepted.tenant)
@@ -44,7 +44,7 @@ def read_earlier(calls: Calls, accepted: AcceptedRequest, journal: Journal, oper
 
 
 async def carry(calls: Calls, accepted: AcceptedRequest, journal: Journal) -> None:
-    """Keep every inherited call in this run."""
+    """Write every inherited call into this run's journal, unless that has happened already."""
     if not accepted.before or journal.find(CARRIED_AT) is not None:
         return
     inherited = [one for one in calls.tries if one.inherited and journal.find(_at(one, _CAME)) is None]
@@ -56,7 +56,8 @@ async def carry(calls: Calls, accepted: AcceptedRequest, journal: Journal) -> No
 
 
 def kept_call(attempted: Try, what: str) -> Update:
-    """The update that records an inherited call in its present state. `what` says why: the run inherited it, or a person settled it."""
+    """The update that records an inherited call in its present state. `what` says why: the run inherited it (`came`), a person settled it
+    (`settled`), or a person accepted its answer for other arguments (the hash of these)."""
     one = attempted
     kept = Inherited(intent=one.intent, receipt=one.receipt, began=one.began, at=one.at, kept=one.kept)
     return succeeded(_at(one, what), msgspec.json.encode(kept).decode())

@@ -1,4 +1,5 @@
-"""A body in the runner's own process: for tests and for trusted workers. It cannot be killed, so its limits are not enforced."""
+"""A body in the runner's own process: for tests and for trusted workers. Its limits of memory, CPU time and disk are not enforced. The time
+limit ends the attempt, but a `def` body cannot be killed: it continues in its thread."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from holdfast.workers.body.main import answered, awaited
 
 
 class InlineBody:
-    """One call of the author's function, on this loop or in a thread."""
+    """One call of the author's function: an `async def` on this event loop, a `def` in a thread of its own."""
 
     def __init__(self, function: Callable[..., Any], timeout: float) -> None:
         self.isolation = {"isolation": "none"}
@@ -33,14 +34,14 @@ class InlineBody:
         self._said: deque[Said | BodyEnd] = deque()
         self._listener: asyncio.Future[None] | None = None
         self._answer: Callable[[Frame, int | None], None] | None = None
-        """The link that takes answers; None before the body has its order."""
+        """Gives an answer to the body; None before the body has its order."""
         self._task: asyncio.Task[None] | None = None
         self._ended: BodyEnd | None = None
         self._late: tuple[Code, str] = ("timeout", f"The attempt took longer than {timeout:g} s.")
         self._timer = self._loop.call_later(timeout, self._end, *self._late)
 
     async def send(self, frame: Frame, fd: int | None = None) -> None:
-        """Give the body its order; after that, its answers."""
+        """Give the body a frame: the first is its order and starts it, all later ones are answers."""
         if self._answer is None:
             self._begin({**frame, "inputs": _copied(frame["inputs"])})
         else:
@@ -54,7 +55,7 @@ class InlineBody:
         else:
             link = _Far(lambda frame, fd: self._loop.call_soon_threadsafe(self._say, frame, fd))
             self._answer = link.answered
-            # A thread of its own: bodies wait for each other's answers, and one that never ends must not hold up the process.
+            # Not a thread of a pool: a body may wait for another body, and a body that never ends must not delay the end of the process.
             threading.Thread(target=self._answered, args=(link, order), daemon=True, name="holdfast-body").start()
 
     async def _awaited(self, asking: AsyncAsking, order: Frame) -> None:
@@ -83,7 +84,7 @@ class InlineBody:
             self._listener.set_result(None)
 
     def _end(self, code: Code, detail: str) -> None:
-        """End the body. A coroutine is cancelled; a thread cannot be, and its later frames are ignored."""
+        """End the body. A coroutine is cancelled. A thread cannot be cancelled: its later frames are ignored."""
         self._timer.cancel()
         if self._task is not None:
             self._task.cancel()
@@ -94,7 +95,7 @@ class InlineBody:
             self._tell(self._ended)
 
     async def receive(self) -> Said | BodyEnd:
-        """Wait for the next frame of the body. After the last frame, every call returns the end of the body."""
+        """Wait for the next frame of the body. If the body was ended, every call after the last frame returns that end."""
         while not self._said:
             if self._ended is not None:
                 return self._ended
@@ -103,24 +104,24 @@ class InlineBody:
         return self._said.popleft()
 
     async def kill(self, code: Code = "cancelled", detail: str = "") -> BodyEnd:
-        """End the body; the first reason counts."""
+        """End the body, without waiting for its thread. A second call does not change the code."""
         self._end(code, detail)
         assert self._ended is not None
         return self._ended
 
     def working(self) -> AbstractContextManager[None]:
-        """An inline body never counts as idle."""
+        """Do nothing: an inline body has no idle time limit."""
         return nullcontext()
 
-    def park(self) -> None:
-        """Stop the body's time."""
-        self._parked = self._timer.when() - self._loop.time()
+    def stop_time(self) -> None:
+        """Stop the clock of the body's time limit."""
+        self._time_left = self._timer.when() - self._loop.time()
         self._timer.cancel()
 
     def go_on(self) -> None:
-        """Let the body's time run again, from where it stood."""
+        """Let the clock of the body's time limit run again, from where it stopped."""
         if self._ended is None and not self.over:
-            self._timer = self._loop.call_later(self._parked, self._end, *self._late)
+            self._timer = self._loop.call_later(self._time_left, self._end, *self._late)
 
 
 def _unheard(frame: Frame, fd: int | None) -> None:
@@ -130,12 +131,12 @@ def _unheard(frame: Frame, fd: int | None) -> None:
 
 
 def _copied(value: Any) -> Any:
-    """A frame as a socket would deliver it: refused if it is not JSON, and a copy of its own."""
+    """A copy of a frame or a value, as a socket would deliver it. Raises PayloadNotJson if it is not JSON."""
     return msgspec.json.decode(codec.dumps(value, sort=False))
 
 
 class _Near:
-    """The link of a coroutine on the same loop."""
+    """The link of an `async def` body, on the same event loop as the runner."""
 
     def __init__(self, say: Callable[[Frame, int | None], None]) -> None:
         self._say = say
@@ -144,18 +145,18 @@ class _Near:
         self._say(_copied(frame), None if fd is None else os.dup(fd))
 
     def receive(self) -> Received:
-        raise AssertionError("a coroutine is told its answers")
+        raise AssertionError("an async body gets its answers from AsyncAsking.answered")
 
 
 class _Far:
-    """The link of a thread."""
+    """The link of a `def` body in its thread."""
 
     def __init__(self, say: Callable[[Frame, int | None], object]) -> None:
         self._say = say
         self._answers: queue.SimpleQueue[Received] = queue.SimpleQueue()
 
     def answered(self, frame: Frame, fd: int | None) -> None:
-        """Give the thread an answer. Called on the loop."""
+        """Give the thread an answer. Called on the event loop."""
         self._answers.put((frame, fd))
 
     def send(self, frame: Frame, fd: int | None = None) -> None:
@@ -163,6 +164,6 @@ class _Far:
 
     def receive(self) -> Received:
         answer = self._answers.get()
-        if answer[0].get("id") == 0:  # the body is over, also if it asks again
+        if answer[0].get("id") == 0:  # the body was ended; if it asks again, it gets this answer again
             self._answers.put(answer)
         return answer

@@ -1,7 +1,8 @@
-"""Secrets in the inputs of a run, kept out of its log: the texts in places that the schema marks with `writeOnly` or `x-redact`.
+"""Secrets in the inputs of a run, which are removed from its log: the values at places that the input schema marks with `writeOnly` or
+`x-redact`.
 
-The caller chooses how many secrets there are and how long they are, and the body chooses how many lines it logs; other runs wait while the
-runner looks for them. So the secrets are limited: a run with more than the limit has a log without texts.
+The caller chooses how many secrets there are and how long they are, and the body chooses how many lines it logs. To search the lines for
+the secrets costs time of the runner. So the secrets are limited: if a run has more, all texts in its log are replaced.
 """
 
 from __future__ import annotations
@@ -24,23 +25,23 @@ class InputSecrets:
 
     def __init__(self, inputs: Any, schema: Mapping[str, Any]) -> None:
         self.secrets = secrets_in(inputs, schema)
-        """By the names of their places; None where there are too many secrets."""
+        """The secrets, by the names of the inputs that contain them; None if there are too many."""
         self._redactor = None if self.secrets is None else Redactor(self.secrets)
-        """None where there are too many secrets."""
+        """None if there are too many secrets."""
 
     def text(self, text: str) -> str:
-        """The text without the secrets."""
+        """The text with the secrets replaced; if there are too many secrets, the whole text is replaced."""
         return REDACTED if self._redactor is None else self._redactor.text(text)
 
     def line(self, record: dict[str, Any]) -> dict[str, Any]:
-        """The log line without the secrets."""
+        """The log line with the secrets replaced."""
         if self._redactor is None:
             return _withheld(record)
         kept: dict[str, Any] = self._redactor.value(record)
         return kept
 
     async def line_in_thread(self, record: dict[str, Any]) -> dict[str, Any]:
-        """The log line without the secrets. A long line is searched in a thread, so that the event loop does not wait."""
+        """The log line with the secrets replaced. A long line is searched in a thread, so that the event loop does not wait."""
         if self._redactor is None:
             return _withheld(record)
         kept: dict[str, Any] = await self._redactor.cleaned(record)
@@ -48,7 +49,7 @@ class InputSecrets:
 
 
 def _withheld(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The line with all its names, and only with the values that the runner set."""
+    """The line with all its field names. Of the values, only those that the runner set are kept; all others are replaced."""
     kept: dict[str, Any] = dict.fromkeys(record, REDACTED)
     kept["attempt"] = record.get("attempt")
     if record.get("level") in _LEVELS:
@@ -59,7 +60,7 @@ def _withheld(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def secrets_in(inputs: Any, schema: Mapping[str, Any]) -> dict[str, str] | None:
-    """The texts in marked places of the inputs, by the names of the places; None where there are more than the limit."""
+    """The values at marked places of the inputs as texts, by the names of the inputs; None if there are more than the limits allow."""
     if not has_marks(schema):
         return {}
     found: dict[str, str] = {}

@@ -1,7 +1,7 @@
 """The entries that the calls of one run add to the ledger: one with the intent of a call, one with its receipt.
 
-Only calls that may cost something have entries. Everything that an entry says is known from the run and from the intent on disk, so a
-runner that takes over after a crash writes the same.
+Only calls that may cost something have entries. An entry is made from the run, the intent and the receipt, so a runner that takes over
+after a crash makes the same entry, except for its time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from holdfast.workers.tools.seam import Reservation, Usage
 
 
 class Payer(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose money a run spends."""
+    """To whom the ledger assigns the costs of a run: `pipeline` and `node` are empty for a run that no pipeline asked for."""
 
     run_id: str
     tenant: str
@@ -30,13 +30,13 @@ class Ledger:
     """Makes the entries of one run."""
 
     def __init__(self, payer: Payer, days: int, clock: Clock) -> None:
-        """`days` is how long entries are kept."""
+        """`days` is how many days the ledger keeps an entry."""
         self._payer = payer
         self._days = days
         self._clock = clock
 
     def reserved(self, intent: Intent) -> tuple[LedgerEntry, ...]:
-        """The entry of a call that begins."""
+        """The entry of a call that begins; none if the call reserves nothing."""
         reservation = intent.reservation
         if not has_entries(reservation):
             return ()
@@ -44,7 +44,7 @@ class Ledger:
         return (self._entry(intent, EntryState.RESERVED, Usage(), held),)
 
     def ended(self, intent: Intent, receipt: Receipt) -> tuple[LedgerEntry, ...]:
-        """The entry of a call that is over."""
+        """The entry of a call that has its receipt; none if the call reserved nothing and used nothing."""
         reservation, usage = intent.reservation, receipt.usage
         if not has_entries(reservation) and not _is_something(usage):
             return ()
@@ -80,7 +80,7 @@ class Ledger:
 
 
 def has_entries(reservation: Reservation) -> bool:
-    """Whether a call with this reservation may cost something, so that the ledger has entries of it."""
+    """Whether a call with this reservation may cost something, so that the ledger has an entry when it begins."""
     return bool(reservation.model or reservation.tokens or reservation.cost_usd)
 
 

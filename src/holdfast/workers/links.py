@@ -1,7 +1,8 @@
-"""Signed links: each lets one person decide one approval, once, until a time. A link is a permission, so it is never logged.
+"""Signed links: each lets one person decide one approval, once, until it expires. A link is a permission, so it is never logged.
 
-The token of a link is signed with a key that follows from the store's own, so every process of the store can read it and no other program
-can make one. Nothing is stored for a link. It is used up when its person has decided or voted, or when the approval is closed.
+The token of a link is signed with a key that is derived from the store's own key. So every process that uses the store can check it, and no
+other program can make one. Nothing is stored for a link. It cannot be used any more when its person has decided or voted, or when the
+approval is closed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.credentials import checked_person
 from holdfast.model.errors import InvalidParameter, Rejected
 from holdfast.model.seal import Seal
@@ -24,7 +25,7 @@ from holdfast.workers.deciders import check_person, person_of
 from holdfast.workers.run_lookup import Asker, find_approval
 
 PATH: Final = "/v1/links/"
-"""The path under which a server shows links."""
+"""The path at which a server shows the page of a link. The token follows it."""
 DEFAULT_SECONDS: Final = 2 * 86_400
 MOST_SECONDS: Final = 30 * 86_400
 _PURPOSE: Final = b"approval-link"
@@ -41,13 +42,13 @@ class LinkInvalid(Rejected):
 
 
 class LinkExpired(Rejected):
-    """The time of the link is over."""
+    """The link has expired."""
 
     code = "link_expired"
 
 
 class Link(msgspec.Struct, frozen=True, array_like=True):
-    """What a link says."""
+    """The content of a link."""
 
     approval_id: str
     person: str
@@ -63,20 +64,20 @@ class MadeLink(msgspec.Struct, frozen=True, kw_only=True):
     person: str
     expires_at: int
     path: str
-    """The path with the token, which is secret: the person who opens it may decide."""
+    """The path with the token. It is secret: anyone who opens it may decide."""
 
 
-_links = reading.decoder(Link)
+_links = json_structs.decoder(Link)
 
 
 def token_of(seal: Seal, link: Link) -> str:
-    """The token of a link."""
+    """The signed token of a link."""
     raw = msgspec.json.encode(link)
     return _PREFIX + _text(_mac(seal, raw) + raw)
 
 
 def link_of(seal: Seal, token: str, now: int) -> Link:
-    """The link of a token. Raises LinkInvalid for a text that this store did not sign, and LinkExpired."""
+    """The link in a token. Raises LinkInvalid if this store did not sign the token, and LinkExpired if the link has expired."""
     given = token.removeprefix(_PREFIX)
     try:
         sealed = base64.b64decode(given + "=" * (-len(given) % 4), altchars=b"-_", validate=True) if len(token) <= _LONGEST else b""
@@ -87,15 +88,16 @@ def link_of(seal: Seal, token: str, now: int) -> Link:
         raise LinkInvalid("This link is not valid. Open it exactly as you got it, or ask for a new one.")
     link = _links.decode(raw)
     if link.expires_at <= now:
-        raise LinkExpired("The time of this link is over. Ask for a new one.")
+        raise LinkExpired("This link has expired. Ask for a new one.")
     return link
 
 
 def make_link(store: Store, approval_id: str, person: str, asker: Asker, now: int, seconds: int = DEFAULT_SECONDS) -> MadeLink:
-    """Make a link for a person who may decide the approval, and note in the audit log who made it for whom."""
+    """Make a link for a person who may decide the approval. It expires after `seconds`, or earlier with the approval. The audit log notes
+    who made it for whom. Raises ApprovalRefused if no link may be made, or not for this person."""
     name = checked_person(person) or ""
     if not 1 <= seconds <= MOST_SECONDS:
-        raise InvalidParameter(f"A link is good for 1 s to {MOST_SECONDS // 86_400} days, not for {seconds} s.")
+        raise InvalidParameter(f"A link may be valid for 1 second to {MOST_SECONDS // 86_400} days, not for {seconds} seconds.")
     approval = find_approval(store, approval_id, asker)
     check_linkable(approval)
     check_person(approval, person_of(holder(name), name, store.credentials()), logged_in=True)
@@ -107,9 +109,10 @@ def make_link(store: Store, approval_id: str, person: str, asker: Asker, now: in
 
 
 def check_linkable(approval: Approval) -> None:
-    """Refuse a link for an approval that is closed, that the operator excludes, or that another permission settles."""
+    """Raise ApprovalRefused if no link may be made for the approval: it is closed, it is about a call of unknown outcome, or the operator
+    allows no links for its risk."""
     if approval.state != "open":
-        raise ApprovalRefused(f"{approval.approval_id} is not open any more: {approval.state}.")
+        raise ApprovalRefused(f"{approval.approval_id} is closed already: {approval.state}.")
     if approval.kind == "unknown_outcome":
         raise ApprovalRefused("A link cannot settle a call of unknown outcome; that needs the role settler.")
     if not approval.links:
@@ -117,7 +120,8 @@ def check_linkable(approval: Approval) -> None:
 
 
 def holder(person: str) -> Asker:
-    """The person of a link, as a caller. The signature replaces a login, and the caller can reach only this one approval."""
+    """The person of a link, as a caller who logged in: the signature replaces a login. The caller of this function must check that the link
+    is used only for its own approval."""
     return Asker(principal=person, logged_in=True, everywhere=True)
 
 

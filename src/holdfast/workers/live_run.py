@@ -1,5 +1,5 @@
 """Live events of a run, for its followers and for those of the pipelines above it: progress, log lines, and text of models. They are not on
-disk. They are made only while a run of this process is followed.
+disk. They are kept only for runs that are followed in this process, or were followed lately.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from holdfast.workers.tools.secrets import Redactor
 
 NO_TOKENS: Final[AbstractAsyncContextManager[Hears | None]] = nullcontext()
 _MOST_ABOVE: Final = 32
-"""A run has at most this many executions above it: runs are nested at most 16 deep, and between a map's item and its pipeline stands a
-shard."""
+"""A run has at most this many executions above it: runs are nested at most 16 levels deep, and there may be a shard of a map at each
+level."""
 _MOST_KNOWN: Final = 1000
 _CALL: Final = 12
-"""An event has this many characters of a call's identity."""
+"""An event contains this many characters of a call's identity."""
 
 
 class Followers(Protocol):
@@ -42,11 +42,12 @@ class Followers(Protocol):
         ...
 
     def offer(self, run_id: str, event: str, data: Any) -> None:
-        """Hand on an event that is not on disk."""
+        """Keep a live event for the followers of this run, and wake them. If the run has no followers, and had none lately, nothing is
+        kept."""
         ...
 
     def nudge(self, run_id: str) -> None:
-        """Say that the run has written something."""
+        """Wake the clients that follow this run, so that they read the store now: the run has written events, or will in a moment."""
         ...
 
 
@@ -58,14 +59,14 @@ class Above(NamedTuple):
 
     @property
     def part(self) -> dict[str, Any]:
-        """The part, as events name it."""
+        """The node, round and item, in the form that events have; a member that is None is left out."""
         labels = self.labels
         part = {"node": labels.node, "round": labels.round, "item": labels.item}
         return {name: value for name, value in part.items() if value is not None}
 
 
 class _Known(NamedTuple):
-    """What is kept of a run above others."""
+    """What is remembered of a run that is above others."""
 
     parent: str | None
     labels: Labels
@@ -73,14 +74,14 @@ class _Known(NamedTuple):
 
 
 class Ancestors:
-    """Finds the runs above a run. Each is read once: its request may be large, and a map has many items below it."""
+    """Finds the runs above a run, and remembers them: the request of such a run may be large, and a map has many items below it."""
 
     def __init__(self, most: int = _MOST_KNOWN) -> None:
         self._most = most
         self._known: OrderedDict[str, _Known | None] = OrderedDict()
 
     def above(self, store: Store, header: Execution, accepted: AcceptedRequest) -> list[Above]:
-        """The runs of pipelines above a run, the nearest first. Reads the store."""
+        """The runs of pipelines above a run, the nearest first. Shards are left out. Reads the store."""
         found: list[Above] = []
         labels, parent = accepted.labels, header.parent
         for _ in range(_MOST_ABOVE):
@@ -118,22 +119,23 @@ class LiveRun:
         return self._find_above()
 
     def wrote(self) -> None:
-        """Report that the run has written something, or will write in a moment."""
+        """Wake the clients that follow this run, so that they read the store now: the run has written events, or will in a moment."""
         self._followers.nudge(self._run_id)
 
     def logged(self, record: dict[str, Any]) -> None:
-        """A line of the run's log. Followers of the pipelines above do not get it."""
+        """Send a line of the run's log to its followers. Followers of the pipelines above do not get it."""
         self._followers.offer(self._run_id, "log", record)
 
     def progressed(self, data: Any) -> None:
-        """The body reported its progress."""
+        """Send the progress that the body reported to the followers of the run and of the pipelines above it."""
         if self._followers.are_there:
             self._followers.offer(self._run_id, "progress", data)
             for above in self._above:
                 self._followers.offer(above.run_id, "progress", {**above.part, "run_id": self._run_id, "progress": data})
 
     def tokens(self, tool: Tool, intent: Intent, secrets: Callable[[], InputSecrets]) -> AbstractAsyncContextManager[Hears | None]:
-        """The stream for the text of a call; None for a tool that gives no text before its result."""
+        """A block for the call. Inside it, the text that the tool passes on before its result is sent to followers. The block yields None
+        if the tool passes on no text."""
         own: Redactor | None = getattr(tool, "streams", None)
         if own is None:
             return NO_TOKENS

@@ -1,4 +1,4 @@
-"""Log lines in a response: the fields that a contract asks for, and the size that all lines together may have."""
+"""Log lines in a response: the log fields that a contract names, and the limit on the size of all lines together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_LOG_BYTES: Final = 256 * 1024
 
 
 def log_fields(names: Iterable[str], known: Mapping[str, Any], logs: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
-    """A value for every field that the contract names: the runtime's value, else the value that the body logged last, else None."""
+    """A value for every field in `names`: the runtime's value (`known`), else the value that the body logged last, else None."""
     logged: dict[str, Any] = {}
     for record in logs:
         logged.update(record)
@@ -21,7 +21,8 @@ def log_fields(names: Iterable[str], known: Mapping[str, Any], logs: Iterable[Ma
 
 
 def joined(earlier: tuple[dict[str, Any], ...], logs: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
-    """The lines of earlier attempts, then those of one more attempt. The oldest lines are dropped where all are too large."""
+    """The lines of earlier attempts, then those of one more attempt. If they are larger than MOST_LOG_BYTES together, the oldest lines are
+    dropped."""
     if not earlier:
         return logs
     kept: list[dict[str, Any]] = []
@@ -35,7 +36,7 @@ def joined(earlier: tuple[dict[str, Any], ...], logs: tuple[dict[str, Any], ...]
 
 
 def size_of(record: Mapping[str, Any]) -> int:
-    """About how many bytes a line takes."""
+    """About how many bytes a line has as JSON; MOST_LOG_BYTES for a line that is not JSON."""
     try:
         return len(codec.dumps(record))
     except HoldfastError:

@@ -1,4 +1,4 @@
-"""Runs as observers see them: the values of signals.observers, made of what a run has."""
+"""Runs as observers see them: makes the values of signals.observers from the header, the request and the response of a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _OTHER: Final = "other"
 
 
 def end_of(response: Response, errors: Collection[str], message: str | None, ended_at: int) -> EndSeen:
-    """The end of a run, from its response. A metric's label is a code of the table or one of the contract's `errors`, else `other`."""
+    """The end of a run, from its response. `code_label`, the label for metrics, is the error code if Holdfast's table or the contract
+    (`errors`) has it, else `other`."""
     seen, code = response.observability, None if response.error is None else response.error.error_code
     return EndSeen(
         status=response.status.value,
@@ -36,7 +37,7 @@ def end_of(response: Response, errors: Collection[str], message: str | None, end
 
 
 def seen_of(header: Execution, accepted: AcceptedRequest) -> RunSeen:
-    """A run, as observers are told of it."""
+    """A run, in the form in which observers get it."""
     return RunSeen(
         run_id=header.id,
         worker_id=accepted.request.worker_id,

@@ -1,4 +1,4 @@
-"""Outputs of a body: checked against the contract's output schema, and large values moved into artifacts."""
+"""The outputs of a body: checks them against the contract's output schema, and moves large values into artifacts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from holdfast.workers.tools.seam import ToolFailed
 
 
 async def checked_outputs(outcome: AttemptResult, contract: Contract, artifacts: Artifacts, tenant: str, above: int) -> AttemptResult:
-    """The result with outputs that fit the contract, large values moved into artifacts; else the result with an error."""
+    """The result of an attempt with checked outputs. If they have more than `above` bytes as JSON, the largest values are moved into
+    artifacts. If they do not fit the contract, or cannot be stored, the result has an error and no outputs. A result with an error is not
+    changed."""
     if outcome.error is not None:
         return outcome
     try:

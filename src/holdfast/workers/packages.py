@@ -1,6 +1,7 @@
-"""Packages: a worker's file and page, read without running them, and the snapshot that a run is pinned to.
+"""Packages: a worker's file and page, read without running them, and the snapshot of its files that a run is pinned to.
 
-A package is named `HASH/module.py`: the hash of all files that the body may see, and the file to begin with. Equal names are equal workers.
+A package is named `HASH/module.py`: the hash of all files that the body may see, and the file that contains the body. Two packages with the
+same name have the same code.
 """
 
 from __future__ import annotations
@@ -42,19 +43,19 @@ MakeTool = Callable[[Declared, Path, tuple[str, ...]], Tool]
 
 
 class WorkerInvalid(Rejected):
-    """The file declares no worker that can be run."""
+    """The file declares no worker that can be run: a file is missing, or a declaration has mistakes."""
 
     code = "worker_invalid"
 
 
 class WorkerMissing(Rejected):
-    """The code that a run is pinned to is not here."""
+    """The code that a run is pinned to is not on this machine."""
 
     code = "worker_not_found"
 
 
 class WorkerChanged(Rejected):
-    """The code that a run is pinned to has changed."""
+    """The snapshot of the code that a run is pinned to was changed on disk."""
 
     code = "package_changed"
 
@@ -67,12 +68,12 @@ class Kept(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The name of the package."""
+        """The name of the package: `HASH/module.py`."""
         return f"{self.folder.name}/{self.file}"
 
     @property
     def module(self) -> str:
-        """What the sandbox imports."""
+        """The name of the module that the sandbox imports."""
         return _module(self.file)
 
 
@@ -93,7 +94,7 @@ class Package(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def module(self) -> str:
-        """What the sandbox imports."""
+        """The name of the module that the sandbox imports."""
         return _module(self.file)
 
 
@@ -108,9 +109,10 @@ class Packages:
         self._folder = folder
 
     def add(self, file: Path, *, needs_worker: bool = True) -> list[Package]:
-        """Snapshot a worker's file as it is now; returns a package for every worker that it declares.
+        """Snapshot a worker's file as it is now. Returns a package for every worker that it declares.
 
-        A file without workers is refused, unless the caller knows that it declares something else (a pipeline): `needs_worker=False`.
+        Raises WorkerInvalid if the file or a page is missing, if a declaration is wrong, or if the file declares no worker and
+        `needs_worker`. Raises ContractInvalid if a page is wrong.
         """
         if not file.is_file():
             raise WorkerInvalid(f"There is no file {file}.")
@@ -119,7 +121,7 @@ class Packages:
         for body in declared.workers:
             page = check_page(file, body.page)
             if not page.is_file():
-                raise WorkerInvalid(f"{file}, line {body.line}: the page {body.page} of {body.function} is not beside it.")
+                raise WorkerInvalid(f"{file}, line {body.line}: the page {body.page} of {body.function} is not in the folder of the file.")
             kept = self.keep(file, [page], body.include)
             package = _package(kept.folder, kept.file, body, declared)
             found.append(msgspec.structs.replace(package, left_behind=tuple(stays_behind(file)), source=file))
@@ -134,21 +136,22 @@ class Packages:
         return Kept(snapshot(files, self._folder), PurePosixPath(inside))
 
     def find(self, name: str, what: str) -> Kept | None:
-        """The snapshot of this name; None if it is not on this machine. Blocks: all files are compared with the hash before any of them
-        runs. `what` names the code in an error."""
+        """The snapshot of this name; None if it is not on this machine. Raises WorkerChanged if its files do not have their hash any more.
+        Blocks, because it reads all files. `what` names the code in the error."""
         hashed, _, inside = name.partition("/")
         folder, file = self._folder / hashed, PurePosixPath(inside)
         if not hashed.isalnum() or file.is_absolute() or ".." in file.parts or not (folder / file).is_file():
             return None
         if not intact(folder):
             raise WorkerChanged(
-                f"The code of {what} in {folder} is not what the run began with, so it is not run. "
-                "Restore that folder from a backup, or start the run anew."
+                f"The code of {what} in {folder} was changed after the run began, so it is not run. "
+                "Restore that folder from a backup, or start a new run."
             )
         return Kept(folder, file)
 
     def load(self, name: str, worker_id: str) -> Package:
-        """The package of this name, which a run is pinned to. Blocks, as `find` does."""
+        """The package of this name, which a run is pinned to. Raises WorkerMissing if it is not on this machine, and WorkerChanged if its
+        files were changed. Blocks, because it reads all files."""
         kept = self.find(name, f"this run of {worker_id}")
         if kept is not None:
             declared = _declared((kept.folder / kept.file).read_bytes(), name)
@@ -193,7 +196,7 @@ class _Uncached(SourceFileLoader):
 
 
 def imported(folder: Path, file: PurePosixPath) -> ModuleType:
-    """The module of a snapshot, imported into this process: for trusted code and for tests."""
+    """Import the module of a snapshot into this process: for trusted code and for tests."""
     name, path = f"holdfast_inline_{folder.name[:16]}_{_module(file).replace('.', '_')}", str(folder / file)
     spec = importlib.util.spec_from_file_location(name, path, loader=_Uncached(name, path))
     assert spec is not None
@@ -205,7 +208,7 @@ def imported(folder: Path, file: PurePosixPath) -> ModuleType:
 
 
 class PackagedWorker:
-    """A package with everything its runs need: its tools, and a jail for its bodies."""
+    """A package with what its runs need: its tools, and a jail for its bodies."""
 
     def __init__(
         self, package: Package, policy: Policy, built_in: Mapping[str, Tool], make_tool: MakeTool, server_limits: ServerLimits | None = None
@@ -227,12 +230,12 @@ class PackagedWorker:
 
     @property
     def kind(self) -> Kind:
-        """A worker; pipelines have no package."""
+        """Always a worker: a pipeline is not a package."""
         return Kind.WORKER
 
     @property
     def graph_text(self) -> GraphText | None:
-        """A worker has no graph."""
+        """Always None: a worker has no graph."""
         return None
 
     @property
@@ -241,24 +244,26 @@ class PackagedWorker:
         return self._package.name
 
     async def turn(self, tenant: str, seconds: float) -> None:
-        """Wait until this tenant may start another body. Raises Overloaded when the time is over."""
+        """Wait until this tenant may start another body. Raises Overloaded if that takes longer than `seconds`. An inline body never
+        waits."""
         if self._policy.isolation != "inline":
             await self._sandbox().turn(tenant, seconds)
 
     async def body(self, limits: Limits, timeout: float, tenant: str) -> Body:
-        """A new body in a jail."""
+        """Start a new body: in the jail, or in this process if the isolation is `inline`. Its time limit of `timeout` seconds begins with
+        this call."""
         if self._policy.isolation == "inline":
             return InlineBody(self._function(), timeout)
         tighter = TighterLimits(memory_mb=limits.max_memory_mb, cpu_seconds=limits.max_cpu_seconds, no_children=not limits.allow_subprocess)
         return await self._sandbox().attempt(timeout, limits.idle_timeout_seconds, tighter, tenant=tenant)
 
     async def warm(self) -> None:
-        """Have a spare ready before the first request."""
+        """Start the jail and a spare body before the first request. Does nothing if the isolation is `inline`."""
         if self._policy.isolation != "inline":
             await self._sandbox().start()
 
     async def rest(self) -> None:
-        """Keep no spare body ready, because no new request is expected."""
+        """End the jail's stub process and its spare body, unless an attempt runs. The next attempt starts them again."""
         if self._jailed is not None:
             await self._jailed.rest()
 
@@ -268,7 +273,8 @@ class PackagedWorker:
             await self._jailed.close()
 
     def _sandbox(self) -> Sandbox:
-        """The one jail of this worker. Limits that a request tightens hold for its attempt, in the same jail."""
+        """The one jail of this worker, made at the first call. A request with tighter limits uses the same jail; they hold for its
+        attempts."""
         if self._jailed is None:
             self._jailed = Sandbox(self._jail(), self._server_limits)
         return self._jailed
@@ -290,7 +296,7 @@ class PackagedWorker:
         )
 
     def _function(self) -> Callable[..., object]:
-        """The body's function in this process: for trusted workers and for tests."""
+        """The body's function, imported into this process: for trusted workers and for tests."""
         if self._inline is None:
             module = imported(self._package.folder, self._package.file)
             self._inline = getattr(module, self._package.body.function)

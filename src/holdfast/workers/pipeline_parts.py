@@ -24,27 +24,27 @@ class PipelineParts:
     _served: dict[str, dict[str, Served]]
 
     def contract(self, worker_id: str, version: str | None) -> Contract | None:
-        """The contract of a worker that is served here: the version named, else the one that was served last."""
+        """The contract of a worker: of the version named, else of the version that was served last. None if that is not served here."""
         versions = self._served.get(worker_id)
         served = None if not versions else next(reversed(versions.values())) if version is None else versions.get(version)
         return None if served is None else served.worker.contract
 
     async def holders(self) -> Mapping[str, str]:
-        """The persons who hold credentials, by the ids of the credentials."""
+        """The persons who have credentials, by the ids of the credentials."""
         found = await in_thread(Purpose.STORE, self._engine.store.credentials)
         return {one.id: one.person for one in found if one.person is not None}
 
     async def earlier_run(self, run_id: str, tenant: str) -> EarlierRun | None:
-        """An earlier run of a restarted run; None if it is not kept any more."""
+        """An earlier run of this tenant; None if the store has removed it."""
         return await in_thread(Purpose.STORE, earlier_run, self._engine.store, run_id, tenant)
 
     async def cancel_child(self, parent: str, operation_id: str) -> None:
-        """Cancel the child run that an operation waits for. A child that is over is left as it is."""
+        """Cancel the child run that an operation waits for. Nothing happens if that run has ended."""
         child = await in_thread(Purpose.STORE, open_child, self._engine.store, parent, operation_id)
         if child is not None:
             await self._engine.wake(lambda by: Cancel(child, by), child)
 
     async def withdraw(self, run_id: str, operation_id: str) -> None:
-        """Take back a question of a run. A person may have answered it meanwhile."""
+        """Take back a question of a run. Nothing happens if a person has answered it meanwhile."""
         with contextlib.suppress(CallbackClosed):
             await self._engine.wake(lambda by: msgspec.structs.replace(withdrawal(run_id, operation_id), by=by), run_id)

@@ -1,4 +1,4 @@
-"""What the operator decides, in addition to the contracts: one frozen object."""
+"""Policy: what the operator decides in addition to the contracts."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ class Caps(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Most(msgspec.Struct, frozen=True, kw_only=True):
-    """The most of each kind that a body may make. Steps, calls and artifacts stay in the history; progress and log lines cost observers
-    time."""
+    """How many steps, calls, questions, artifacts, progress reports and log lines a body may make."""
 
     steps: int = 1000
-    """At most this many steps in one attempt; with more the attempt ends with `step_limit`."""
+    """At most this many steps in one attempt; if the body begins more, the attempt ends with `step_limit`."""
     tool_calls: int = 5000
     """At most this many tool calls in one run, unless its contract allows fewer; more are refused with `budget_exceeded`."""
     questions: int = 100
@@ -32,7 +31,7 @@ class Most(msgspec.Struct, frozen=True, kw_only=True):
     artifacts: int = 1000
     """One attempt stores at most this many artifacts, and opens at most this many; more are refused with `artifact_too_large`."""
     progress: int = 10_000
-    """At most this many notes of progress in one attempt; more are dropped, and a log line says so."""
+    """At most this many reports of progress in one attempt; more are dropped, and a log line says so."""
     log_lines: int = 1000
     """At most this many log lines in one attempt; more are dropped, and the last line says how many."""
 
@@ -41,14 +40,14 @@ Risk: TypeAlias = Literal["low", "medium", "high"]
 
 
 class RiskRule(msgspec.Struct, frozen=True, kw_only=True):
-    """What the operator demands for questions of one risk. It adds to what the author asks for, and takes nothing away."""
+    """What the operator demands for questions of one risk, in addition to the author's demands."""
 
     votes: int = 1
-    """How many persons must approve, at least."""
+    """The least number of persons who must approve. If the author demands more, that holds."""
     group: str | None = None
-    """At least one of them must be a member of this group."""
+    """At least one of the persons who approve must be a member of this group; None: no group is demanded."""
     batch: bool = True
-    """Whether such questions may be decided together with others."""
+    """Whether such questions may be decided in a batch, together with others."""
     links: bool = True
     """Whether links may be made for such questions."""
 
@@ -57,40 +56,47 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """The operator's settings. They tighten the contracts; `retry_codes` and `rate_limits` replace what a contract says."""
 
     isolation: Literal["all", "process", "inline"] = "all"
+    """Where bodies run: `all` is a jail, `process` a process with limits and without a jail, `inline` the runner's own process."""
     retry_codes: Mapping[str, Mapping[str, bool]] = {}
-    """By worker: which error codes are retried. It overrides the worker's page."""
+    """By worker and error code: whether the code is retried. It overrides the worker's page, except for codes that need a person or another
+    request."""
     rate_limits: Mapping[str, RateLimit] = {}
     """By worker: the rate limit that replaces the one on its page."""
     approvals: frozenset[str] = frozenset()
     """Tools that need an approval, in addition to those that declare it."""
     approval_seconds: int = 7 * 86_400
+    """How many seconds an approval stays open. Then it expires."""
     approvers: tuple[str, ...] = ()
     """The names of the persons who may decide; empty: every person with the role."""
     groups: Mapping[str, tuple[str, ...]] = {}
-    """Groups of persons, by name ([groups]). A group may stand wherever an approver may."""
+    """Groups of persons, by name ([groups]). The name of a group may be used wherever the name of an approver may."""
     risks: Mapping[Risk, RiskRule] = {}
-    """What is demanded for each risk ([risks.high])."""
+    """What is demanded for questions of each risk ([risks.high])."""
     tool_risks: Mapping[str, Risk] = {}
     """By tool: the risk of its approvals."""
     link_base: str | None = None
     """The address at which persons reach the server, for the links that the server makes. None: the address at which the caller who makes
-    the link reached it."""
+    the link reached the server."""
     caps: Caps = Caps()
+    """The daily caps of each tenant that has no entry in `tenant_caps`."""
     tenant_caps: Mapping[str, Caps] = {}
+    """By tenant: the daily caps, which replace `caps` as a whole."""
     grace_seconds: float = 5.0
-    """How long a call in flight may go on after its attempt is over, to record its outcome."""
+    """How many seconds a call in flight may continue after its attempt has ended, to record its outcome."""
     reconcile_seconds: float = 20.0
-    """How long a tool has to find out the outcome of a lost call. A person is asked only after that."""
+    """How many seconds a tool has, at least, to find out the outcome of a lost call, before a person is asked."""
     inline_artifact_bytes: int = 64 * 1024
-    """Top-level outputs above this size become artifacts."""
+    """If the outputs of a run have more bytes of JSON than this, the largest top-level outputs become artifacts until the rest fits."""
     artifact_bytes: int = 256 * 1024 * 1024
+    """The most bytes of one artifact, and of all artifacts that one attempt stores."""
     scratch_mb: int = 64
+    """The size of a body's folder for temporary files, in MiB."""
     memory_mb: int = 1024
-    """The memory of one body whose contract sets no limit."""
+    """The most memory of one body whose contract sets no limit, in MiB."""
     bodies_memory_mb: int | None = None
-    """The memory of all bodies of a server together, spares included; None is half of what the machine has."""
+    """The most memory of all bodies of a server together, spares included, in MiB; None is half of what the machine has."""
     bodies_processes: int = 512
-    """All bodies of a server together, spares included, have at most this many processes."""
+    """The most processes of all bodies of a server together, spares included."""
     most: Most = Most()
     ledger_days: int = 396
     """How long the ledger keeps an entry, in days: 13 months."""
@@ -99,5 +105,5 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     daily caps: `worst` is the most that it can cost, `typical` what such runs usually cost, and `none` refuses no run."""
 
     def caps_of(self, tenant: str) -> Caps:
-        """A tenant's caps."""
+        """The daily caps of a tenant: its own, else those for every tenant."""
         return self.tenant_caps.get(tenant, self.caps)

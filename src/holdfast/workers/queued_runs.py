@@ -1,8 +1,8 @@
-"""Queued runs: how the contract of a worker sets the lane of its runs, and what a run reports to its lane when it ends.
+"""Queued runs: what a worker's contract says about the lane of its runs, and what a run reports to its lane when it ends.
 
-The rate of the contract becomes a rate of the lane and is charged at admission, so accepting a queued run does not charge it. At admission
-a run counts with the tokens that its limits allow. When the run ends, it reports how many it used, whether it failed, and how long its lane
-should cool down.
+The rate of the contract is charged at admission, so accepting a queued run does not charge it. All lanes of a worker share that rate, so
+another key or another queue does not lead around it. At admission a run counts with the tokens that its limits allow. When the run ends, it
+reports how many it used, whether it failed, and how long its lane should cool down.
 """
 
 from __future__ import annotations
@@ -38,28 +38,29 @@ _RATE_LIMITED: Final = "rate_limited"
 
 
 def placed(queue: Q, accepted: AcceptedRequest, rate: RateLimit | None) -> Q:
-    """The place that a run asks for in its queue. If the caller gave no key, and the contract has a rate for each user, the user is the
-    key."""
-    key = queue.key
-    if key is None and rate is not None and rate.per == "user":
-        key = accepted.request.user or accepted.requested_by
+    """The place that a run asks for in its queue. If the contract has a rate for each user, the rate counts for the user of the run,
+    whatever the key is; and the user is the key if the caller gave none.
+    """
+    user = (accepted.request.user or accepted.requested_by) if rate is not None and rate.per == "user" else None
     of_lane = lane_rate(rate)
     rates = () if of_lane is None else (of_lane,)
-    return msgspec.structs.replace(queue, key=key, units=queue.units or accepted.limits.max_tokens or 0, rates=rates)
+    key = user if queue.key is None else queue.key
+    return msgspec.structs.replace(queue, key=key, user=user, units=queue.units or accepted.limits.max_tokens or 0, rates=rates)
 
 
 def lane_rate(rate: RateLimit | None) -> Rate | None:
-    """The rate of a contract as a rate of a lane."""
+    """The rate limit of a contract, in the form that a lane has."""
     return None if rate is None else Rate(rate.count, max(1, math.ceil(rate.per_seconds)), rate.count)
 
 
 def rate_now(versions: Mapping[str, Served], policy: Policy) -> RateLimit | None:
-    """The rate of a worker's queued runs. All versions of a worker share lanes, so the rate of the version that was served last is used."""
+    """The rate limit of a worker's queued runs; None: no limit. All versions of a worker share lanes, so the rate limit of the version that
+    was served last is used."""
     return rate_of(policy, next(reversed(list(versions.values()))).worker.contract)
 
 
 def set_rates(store: QueueStore, served: Mapping[str, Mapping[str, Served]], policy: Policy) -> bool:
-    """Set the present rates of these workers on their lanes. Returns whether a lane had another rate before. Blocks."""
+    """Set the present rate limits of these workers on their lanes. Returns whether a lane had another rate limit before. Blocks."""
     changed = [store.set_rate(worker, lane_rate(rate_now(versions, policy))) for worker, versions in list(served.items())]
     return any(changed)
 
@@ -70,8 +71,8 @@ def run_again(accepted: AcceptedRequest, run_id: str) -> AcceptedRequest:
 
 
 def redriven_run(store: RedriveStore, header: Execution, identity: str, now: int) -> Start:
-    """The start that enqueues a parked run again, under its name. The run inherits the receipts of the parked one, whether its worker is
-    served here or not.
+    """The start that enqueues a parked run again, under its name. The new run inherits the receipts of the parked one. Its worker does not
+    need to be served here. Raises RestartRefused if the store has removed an earlier run whose writes the new run must know.
     """
     accepted = accepted_from(store.input(header.id))
     check_kept(store, (*accepted.before, header.id), accepted.tenant)
@@ -81,8 +82,8 @@ def redriven_run(store: RedriveStore, header: Execution, identity: str, now: int
 
 
 def outcome_of(response: Response, now: int, attempts: int | None = None) -> Outcome:
-    """The outcome of a run that has its response. A run that a person cancelled is not parked. `attempts`: how many attempts the run was
-    allowed."""
+    """The outcome of the execution of a run that ended with this response. It is parked if the run failed, unless the run was cancelled.
+    `attempts` is how many attempts the contract allows; None if that is not known."""
     tokens, error = response.observability.usage.tokens, response.error
     failed = response.status is not Status.OK and (error is None or error.error_code != _CANCELLED)
     cool_until = None
@@ -99,7 +100,7 @@ def outcome_of(response: Response, now: int, attempts: int | None = None) -> Out
 
 
 def summary_of(response: Response, attempts: int | None = None) -> Summary:
-    """The summary by which people find a run. A response with both an error and outputs counts as partial."""
+    """The summary by which people find a run. If the run failed with partial outputs, its outcome is `partial`."""
     told, error = response.observability, response.error
     return Summary(
         outcome=PARTIAL if told.partial else response.status.value,

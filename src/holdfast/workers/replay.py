@@ -1,6 +1,6 @@
-"""Replays: runs the body of a finished run again, in its jail, with the receipts of that run. Nothing is written and no tool is called. A
-call without a receipt, or with other arguments, is refused: the attempt ends there, and the
-replay shows the difference. The result of each attempt is compared with the recorded one.
+"""Replays: run the body of a finished run again, in its jail, with the receipts of that run. The store is not changed, and no tool outside
+the sandbox is called. A call that the run did not make, or made with other arguments, is refused: the attempt ends there, and the replay
+reports the difference. The result of each attempt is compared with the recorded one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 from holdfast.contract.protocol import Response
 from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import Journal
-from holdfast.model import codec, reading
+from holdfast.model import codec, json_structs
 from holdfast.model.charges import Charge
 from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import InvalidParameter
@@ -41,14 +41,14 @@ from holdfast.workers.storage.folder import Folder
 from holdfast.workers.tools.seam import Effect, Tool
 
 _FROM_OUTSIDE = frozenset({"timeout", "idle_timeout", "cancelled", "overloaded", "sandbox_unavailable"})
-"""Error codes that the code does not cause. If an attempt ended with one of them, another end in the replay does not count as a
-difference."""
+"""Error codes that the worker's code does not cause. If an attempt of the run ended with one of them and ends otherwise in the replay, this
+is a note and not a difference."""
 _MOST_PATHS = 20
 _SHOWN = 200
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that is over, with its operations."""
+    """A run that has ended, with its operations."""
 
     header: Execution
     accepted: AcceptedRequest
@@ -59,10 +59,10 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def finished_in(store: Store, run_id: str, asker: Asker) -> Finished:
-    """A run in a store; raises for a run that is not over."""
+    """A run in a store. Raises InvalidParameter if the run has not ended, and ExecutionNotFound if the caller can see no such run."""
     header, accepted = find_run(store, run_id, asker)
     if header.status is ExecutionStatus.RUNNING:
-        raise InvalidParameter(f"The run {run_id} is not over yet. Only a run that is over can be replayed.")
+        raise InvalidParameter(f"The run {run_id} has not ended yet. Only a run that has ended can be replayed.")
     return Finished(
         header=header,
         accepted=accepted,
@@ -77,7 +77,8 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
     attempt: int
     kind: str
-    """new_call, other_arguments, new_record, missing_call, outcome, or outputs."""
+    """`new_call`: a call that the run did not make. `other_arguments`: a call with other arguments. `new_record`: a step or a question that
+    the run did not have. `missing_call`: a call that is not made any more. `outcome`: another end. `outputs`: other outputs."""
     message: str
 
 
@@ -90,9 +91,10 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
     """The package whose code was run now."""
     attempts: int
     receipts: int
-    """How many calls were answered by their receipts."""
+    """How many calls of the run the code made again, in all attempts."""
     differences: tuple[Difference, ...] = ()
     notes: tuple[str, ...] = ()
+    """What could not be compared, and why: one text for each attempt."""
 
     @property
     def matches(self) -> bool:
@@ -101,7 +103,7 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def replay(finished: Finished, worker: Worker, package: str, artifacts: Artifacts, policy: Policy) -> Replayed:
-    """Run every attempt of a finished run again."""
+    """Run every attempt of a finished run again with the code of `worker`, whose package is `package`, and compare."""
     whole = Calls(finished.accepted.limits)
     whole.read(finished.before, inherited=True)
     whole.read(finished.operations)
@@ -136,7 +138,7 @@ class _Departed(Exception):
 
 
 class _RecordsEnd(Exception):
-    """The run itself was interrupted at this point."""
+    """The run itself was interrupted at this point, so the rest of the attempt cannot be compared."""
 
 
 class _Records(Journal):
@@ -193,7 +195,7 @@ class _Receipts(Gateway):
         return None
 
     async def _intend(self, tool: Tool, intent: Intent) -> Try:
-        """Refuse what the budget refused in the run; any other call is new."""
+        """Raise ToolFailed if the run's budget refuses the call, as in the run. Otherwise the call is new: raise _Departed."""
         self.calls.check_calls(tool.name)
         self.calls.check_reservation(tool.reserve(intent.arguments, self.calls.remaining))
         verb = "changes the world" if tool.effect is Effect.WRITE else "leaves the sandbox"
@@ -202,7 +204,7 @@ class _Receipts(Gateway):
 
 
 class _Overlay(Artifacts):
-    """The run's artifacts, and in a folder beside them the artifacts that the replay stores."""
+    """The artifacts of the run, for reading, and a folder for the artifacts that the replay stores."""
 
     def __init__(self, real: Artifacts, folder: Path, most: int) -> None:
         super().__init__(Folder(folder), most)
@@ -240,7 +242,7 @@ class _Again:
         """The result of the attempt in the run. The last attempt's result is in the response."""
         found, response = self._records.find(self._at), self._finished.response
         if not last and found is not None:
-            return reading.decoded((found.result if found.error is None else found.error.data) or "{}", AttemptResult)
+            return json_structs.decoded((found.result if found.error is None else found.error.data) or "{}", AttemptResult)
         error = response.error
         if error is None:
             return AttemptResult(outputs=response.outputs)
@@ -352,7 +354,7 @@ def changes(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, str,
 
 
 class _Nothing:
-    """There is no value here."""
+    """Marks a place at which one of two JSON values has nothing."""
 
 
 _NOTHING = _Nothing()

@@ -1,4 +1,4 @@
-"""Which error a response shows, when a run met one failure and then had no budget left to go on."""
+"""Which error a response shows if a run failed first, and then had no budget left for another attempt or call."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ def is_day_cap(error: BodyError | None) -> bool:
 
 
 def error_shown(first: BodyError | None, last: BodyError | None, tries: Iterable[Try], attempt: int) -> BodyError | None:
-    """The error that the response shows. A spent budget hides neither the first attempt's failure nor the call that spent the budget."""
+    """The error that the response shows: `last`, the error of the last attempt. If `last` only says that a budget or a daily cap is spent,
+    and another error came before, then that error with `last` in its details: the error of the first attempt (`first`), or of a failed
+    call."""
     if last is None or not (last.error_code in _NO_BUDGET or is_day_cap(last)):
         return last
     cause = first or _lost_call(tries, attempt)
@@ -38,7 +40,8 @@ def error_shown(first: BodyError | None, last: BodyError | None, tries: Iterable
 
 
 def _lost_call(tries: Iterable[Try], attempt: int) -> BodyError | None:
-    """The first call of the attempt that failed with a retryable error and was charged all the same."""
+    """The error of the first call of this attempt that failed with a retryable error although it used tokens or money; None if there is
+    none."""
     for attempted in tries:
         receipt = attempted.receipt
         if attempted.inherited or attempted.intent.attempt != attempt or receipt is None or receipt.error is None:

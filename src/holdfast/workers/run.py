@@ -1,4 +1,4 @@
-"""A run: one durable function runs every worker. The engine may replay it, so everything it does is either recorded or pure.
+"""A run: the handler that every worker's durable function has. The engine may replay it, so everything it does is either recorded or pure.
 
 attempt → (wait as long as `backoff` says, attempt again)* → response
 """
@@ -26,7 +26,7 @@ from holdfast.durable.journal import Journal, started, succeeded
 from holdfast.hosts.evaluator.evaluator_pool import requester
 from holdfast.hosts.evaluator.schema_check import problems as problems_of
 from holdfast.hosts.sandbox.jail import BodyEnd
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.model.execution import Execution
 from holdfast.model.operations import OPEN, Action, Failure, Operation
@@ -51,9 +51,10 @@ from holdfast.workers.run_reporters import LiveRunReporter
 from holdfast.workers.tools.seam import Effect, Tool
 
 _OPENING = {at: started(at) for at in (CANCEL_AT, EFFECTS_AT)}
-"""What a run writes before anything else."""
+"""The updates that a run writes before all others."""
 _SECONDS_AFTER_WAIT = 5.0
-"""After an attempt has waited for a person, it has at least this many seconds to repeat its calls and to make the call that was decided."""
+"""After an attempt has waited for a person, it has at least this many seconds (or its whole time limit, if that is shorter) to repeat its
+calls and to make the call that was decided."""
 
 
 _CANCELLED = AttemptResult(error=BodyError(error_code="cancelled", message="The run was cancelled."))
@@ -62,7 +63,7 @@ _LONGEST_DELAY = 86_400.0
 
 
 Chance = Callable[[], float]
-"""Numbers from 0 up to 1 that are the same on every replay."""
+"""Returns a random number: at least 0, less than 1. A replay gets the same numbers."""
 
 
 class Worker(Protocol):
@@ -75,11 +76,11 @@ class Worker(Protocol):
     @property
     def approvals(self) -> frozenset[str]: ...
     async def turn(self, tenant: str, seconds: float) -> None:
-        """Wait until this tenant may start another body. Raises Overloaded when the time is over."""
+        """Wait until this tenant may start another body. Raises Overloaded if that takes longer than `seconds`."""
         ...
 
     async def body(self, limits: Limits, timeout: float, tenant: str) -> Body:
-        """Start a new body. Its time begins with this call."""
+        """Start a new body. Its time limit of `timeout` seconds begins with this call."""
         ...
 
 
@@ -94,15 +95,15 @@ class RunEnvironment(Protocol):
     def settlements(self) -> Settlements: ...
     async def worker(self, worker_id: str, package: str) -> Worker: ...
     def reporter(self, header: Execution, accepted: AcceptedRequest, contract: Contract) -> LiveRunReporter:
-        """The reporter of this run."""
+        """The object that reports this run to observers and followers."""
         ...
 
     def operations(self, run_id: str, tenant: str) -> Iterable[Operation] | None:
-        """The operations of an earlier run of this tenant; None if the run is not kept any more."""
+        """The operations of a run of this tenant: nothing for a run of another tenant, None for a run that the store has removed."""
         ...
 
     def waits(self, run_id: str) -> None:
-        """Say that the run waits for a person."""
+        """Tell the callers that wait for this run that it now waits for a person."""
         ...
 
 
@@ -124,10 +125,10 @@ class Run:
         self._logs: tuple[dict[str, Any], ...] = ()
 
     async def respond(self) -> Response:
-        """Make attempts until one succeeds or none is left, and return the response."""
+        """Make attempts until one succeeds, or until no further attempt is allowed. Returns the response."""
         if self._journal.header.epoch == 1:
             self._reporter.began()
-        gone = read_earlier(self._calls, self._accepted, self._journal, self._environment.operations)  # then the run's own, which are newer
+        gone = read_earlier(self._calls, self._accepted, self._journal, self._environment.operations)  # before the run's own calls
         self._calls.read(self._journal.operations)
         for at, update in _OPENING.items():
             if self._journal.find(at) is None:
@@ -159,7 +160,8 @@ class Run:
     # --- one attempt
 
     async def _attempt(self, number: int) -> AttemptResult:
-        """The result of an attempt: the recorded one, else the result of a body that runs now. The body runs again after each decision."""
+        """The result of an attempt: the recorded one, else the result of a body that runs now. After each decision of a person the body
+        runs again from its start."""
         at = attempt_at(number)
         known = self._journal.find(at)
         if known is not None and known.status not in OPEN:
@@ -178,7 +180,8 @@ class Run:
             await self._journal.until_closed(outcome.callback, CANCEL_AT)
 
     async def _worked(self, number: int, at: Identity) -> AttemptResult | ApprovalPlace:
-        """Run a body once, from its start, to its result or to an approval that it waits for."""
+        """Run a body once, from its start. Returns its result, or the approval that the attempt must wait for. If the body cannot start,
+        the result is an error."""
         limits, policy = self._accepted.limits, self._environment.policy
         requests = [request_of(op) for op in self._journal.operations if op.sub_type == REQUEST]
         used_ms = max((request.used_ms for request in requests if request.attempt == number), default=0)
@@ -253,8 +256,8 @@ class Run:
         )
 
     async def _closed(self, number: int, at: Identity, outcome: AttemptResult, began_at: int) -> AttemptResult:
-        """Write the end of an attempt. If the attempt failed, this waits until its body is certainly dead: only then may the next attempt
-        begin."""
+        """Check the outputs of an attempt, write its end, and return its result. If the attempt failed, this waits until its body is dead:
+        only then may the next attempt begin."""
         environment, tenant = self._environment, self._accepted.tenant
         checked = await checked_outputs(outcome, self._contract, environment.artifacts, tenant, environment.policy.inline_artifact_bytes)
         if checked.error is not None and self._dying is not None:  # the body had returned outputs, and they do not fit
@@ -265,7 +268,7 @@ class Run:
         if error is not None:
             text = msgspec.json.encode(checked).decode()
             await self._journal.write(at.update(Action.FAIL, error=Failure(error.message, error.error_code, text)))
-        elif self._journal.has_updates:  # this is written together with the run's end; a run that made no update leaves only its response
+        elif self._journal.has_updates:  # written together with the run's end; a run without any update leaves only its response
             self._journal.write_later(succeeded(at, msgspec.json.encode(checked).decode()))
         status = Status.OK if error is None else self._meaning(error).status
         told = None if error is None else (error.error_code, error.message)
@@ -275,7 +278,8 @@ class Run:
     # --- the response
 
     def _delay(self, number: int, retry_after: float | None) -> int:
-        """Seconds until the next attempt: at least the Retry-After of a server, and the contract's backoff with jitter."""
+        """The seconds until the next attempt: `retry_after` (at most a day), or the contract's backoff with jitter if that is longer; at
+        least 1."""
         wanted = max(min(retry_after or 0.0, _LONGEST_DELAY), backoff(self._contract.retries, number, self._chance()))
         return max(1, round(wanted))
 
@@ -293,7 +297,7 @@ class Run:
             meaning = self._meaning(error)
             status, message, details = meaning.status, error.message, error.details
             lost = sorted({attempted.intent.tool for attempted in self._calls.unresolved()})
-            if lost and error.error_code != "unknown_outcome":  # no person is asked about a run that was cancelled
+            if lost and error.error_code != "unknown_outcome":  # for example if the run was cancelled: then no person is asked
                 message = f"{message} It is unknown whether the last call of {', '.join(lost)} took place."
                 details = {"unknown_outcome": lost} if details is None else details
             told = ResponseError(
@@ -341,14 +345,16 @@ class Run:
 
 
 def backoff(retries: Retries, number: int, chance: float) -> float:
-    """Seconds to wait after an attempt. They grow up to a maximum, and have jitter, so that many runs do not retry at the same moment."""
+    """The seconds to wait after the attempt `number`, as the contract's retries say: at most `max_delay_seconds`. `chance` (from 0 to 1)
+    adds jitter: the result is between half of the delay and all of it, so that many runs do not retry at the same moment."""
     first, most = retries.initial_delay_seconds, retries.max_delay_seconds
     grown: float = {"exponential": first * 2 ** (number - 1), "linear": first * number, "fixed": first, "none": 0.0}[retries.backoff]
     return min(most, grown) * (0.5 + chance / 2)
 
 
 async def run(accepted: AcceptedRequest, context: AsyncDurableContext, journal: Journal, environment: RunEnvironment) -> Response:
-    """The handler of every worker: takes the accepted request, returns the response."""
+    """The handler of every worker: run the worker for the accepted request, and return the response. Raises InvalidParameter if the request
+    does not belong to this execution."""
     header = journal.header
     if (accepted.tenant, accepted.request.worker_id) != (header.tenant, header.function):
         raise InvalidParameter("This execution was not accepted as a run: its request is of another tenant, or for another worker.")
@@ -364,7 +370,7 @@ async def run(accepted: AcceptedRequest, context: AsyncDurableContext, journal: 
 
 
 def _not_run(header: Execution, accepted: AcceptedRequest, changed: WorkerChanged) -> Response:
-    """The response of a run whose code changed after it began. None of the code is run."""
+    """The response of a run whose code on disk changed after the run was accepted. The changed code is not run."""
     meaning = meaning_of(changed.code)
     return Response(
         run_id=header.id,
@@ -380,10 +386,10 @@ _responses = msgspec.json.Encoder()
 
 
 def text_of(response: Response) -> str:
-    """The response as its execution's result."""
+    """The response as JSON text: the result of the run's execution."""
     return _responses.encode(response).decode()
 
 
 def _recorded(known: Operation) -> AttemptResult:
     text = known.result if known.error is None else known.error.data
-    return reading.decoded(text or "{}", AttemptResult)
+    return json_structs.decoded(text or "{}", AttemptResult)

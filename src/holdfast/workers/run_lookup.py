@@ -1,4 +1,4 @@
-"""Runs and approvals as the store has them, for a caller who may see them: states, responses, calls, open questions.
+"""Runs and approvals as the store has them, for a caller who may see them: states, responses, calls, open approvals.
 
 This module reads only the store: it needs no engine, and it runs nothing.
 """
@@ -34,52 +34,55 @@ log = logging.getLogger("holdfast.workers")
 
 _PAGE = 100
 MOST_WAITING = 500
-"""The most approvals of one run that are listed or decided together."""
+"""The most approvals of one run, and of the runs below it, that are listed or decided together."""
 _RUNS = frozenset({Kind.WORKER, Kind.PIPELINE})
 """The kinds of functions whose executions are runs."""
 
 
 class Asker(msgspec.Struct, frozen=True, kw_only=True):
-    """The caller, as the credential names it. A name inside the request is never used."""
+    """The caller, as the login names it. A name inside a request is never used."""
 
     tenant: str = "default"
     principal: str = "local"
-    """The person, if the credential names one; else the id of the credential."""
+    """The person, if the credential names one; else the id of the credential. Without a login, `local` or `local:USER`."""
     credential: str | None = None
-    """The id of the credential, where the caller logs in with one."""
+    """The id of the credential; None if the caller did not log in with one."""
     logged_in: bool = False
+    """Whether the caller logged in, or opened a signed link."""
     everywhere: bool = False
     """Whether the caller belongs to no tenant, and so may see all tenants."""
     actor: Actor | None = None
-    """The name for the audit log; None where a program calls for itself."""
+    """Whom the audit log names; None if a program calls for itself, and nothing is written to the audit log."""
 
     def did(self, what: str, on: str, outcome: str, now: int) -> tuple[Note, ...]:
-        """The note of a decision for the audit log; nothing without an actor."""
+        """The note for the audit log that the caller did `what` on `on`; empty without an actor."""
         return () if self.actor is None else self.actor.did(what, on, outcome, now)
 
     def may_see(self, header: Execution) -> bool:
-        """A tenant sees its own executions. Where callers do not log in, every caller sees every execution."""
+        """Whether the caller may see this execution: it belongs to the caller's tenant, or the caller belongs to no tenant, or callers do
+        not log in here."""
         return not self.logged_in or self.everywhere or header.tenant == self.tenant
 
 
-class RunStanding(msgspec.Struct, frozen=True, kw_only=True):
-    """One run: what was accepted, its state, its response so far, and its calls."""
+class RunView(msgspec.Struct, frozen=True, kw_only=True):
+    """One run: its accepted request, its state, its response so far, and its calls."""
 
     header: Execution
     accepted: AcceptedRequest
     state: str
-    """queued, running, waiting or done."""
+    """queued, running, waiting or done (`state_of`)."""
     response: Response
     calls: tuple[Try, ...] = ()
+    """Every call that the run has made. Lists do not have it."""
     occurrence: Occurrence | None = None
-    """The occurrence of a schedule that started the run. It is read only when one run is looked up, not for lists."""
+    """The occurrence of a schedule that started the run; None for other runs, and in lists."""
 
 
 # --- one run
 
 
 def find_run(store: Store, run_id: str, asker: Asker) -> tuple[Execution, AcceptedRequest]:
-    """A run that the caller may see, and its accepted request."""
+    """A run that the caller may see, and its accepted request. Raises ExecutionNotFound if there is none."""
     header = store.find(run_id)
     if header is not None and asker.may_see(header):
         accepted = accepted_in(store, header)
@@ -102,7 +105,7 @@ def accepted_in(store: Store, header: Execution) -> AcceptedRequest | None:
 
 
 def response_of(store: Store, header: Execution, accepted: AcceptedRequest) -> Response:
-    """The response of a run; for a run that is not over, a response that says what it waits for."""
+    """The response of a run. For a run that has not ended, or ended without a response of its own, a response that says why."""
     if header.status is ExecutionStatus.SUCCEEDED:
         return response_from(store.result(header) or "{}")
     approvals = open_approvals(store, header)
@@ -124,7 +127,7 @@ def response_of(store: Store, header: Execution, accepted: AcceptedRequest) -> R
 
 
 def _observability(store: Store, header: Execution, accepted: AcceptedRequest, status: str, code: str) -> Observability:
-    """The observability part of a run that has no response of its own, from its operations."""
+    """The observability part of the response of a run that has no response of its own, from its operations."""
     operations = store.operations(header.id)
     calls = Calls(accepted.limits)
     calls.read(operations)
@@ -146,7 +149,7 @@ def _observability(store: Store, header: Execution, accepted: AcceptedRequest, s
 
 
 def state_of(header: Execution) -> str:
-    """queued, running, waiting or done. A run whose runners died waits for its next try, as long as it has one."""
+    """queued, running, waiting or done. A run that was put aside because its runners died is `waiting`; a quarantined run is `done`."""
     if next_try(header) is not None:
         return "waiting"
     if header.status is not ExecutionStatus.RUNNING or header.state is State.QUARANTINED:
@@ -159,7 +162,7 @@ def state_of(header: Execution) -> str:
 
 
 def _code_without_response(header: Execution) -> tuple[str, str]:
-    """The code and the message of a run that has no response of its own."""
+    """The error code and the message for a run that has no response of its own."""
     if header.state is State.QUARANTINED:
         return "worker_crashed", f"The run is quarantined ({reason_of(header)}); it waits until an operator releases it."
     if (aside := waits(header)) is not None:
@@ -174,14 +177,14 @@ def _code_without_response(header: Execution) -> tuple[str, str]:
 
 
 def calls_of(store: Store, header: Execution, accepted: AcceptedRequest) -> tuple[Try, ...]:
-    """Every call that a run has made."""
+    """Every call that a run has made, each try of it. Calls of earlier runs are left out."""
     calls = Calls(accepted.limits)
     calls.read(store.operations(header.id))
     return tuple(one for one in calls.tries if not one.inherited)
 
 
 def open_child(store: Store, parent: str, operation_id: str) -> str | None:
-    """The id of the child run that an operation of a run waits for; None if it is over."""
+    """The id of the child run under way that an operation of a run waits for; None if there is none."""
     beyond: str | None = None
     wanted = Filter(parent=parent, statuses=(ExecutionStatus.RUNNING,), limit=_PAGE)
     while page := store.list(msgspec.structs.replace(wanted, beyond=beyond)):
@@ -195,20 +198,21 @@ def open_child(store: Store, parent: str, operation_id: str) -> str | None:
 # --- runs for people
 
 
-def standing_of(store: Store, run_id: str, asker: Asker) -> RunStanding:
-    """A run with its calls."""
+def run_view(store: Store, run_id: str, asker: Asker) -> RunView:
+    """A run with its calls and its occurrence. Raises ExecutionNotFound if the caller can see no such run."""
     header, accepted = find_run(store, run_id, asker)
     occurrence = next((occurrence_in(line.event.detail) for line in store.history(header.id, 0, 1)), None)
-    return msgspec.structs.replace(_standing(store, header, accepted), calls=calls_of(store, header, accepted), occurrence=occurrence)
+    return msgspec.structs.replace(_run_view(store, header, accepted), calls=calls_of(store, header, accepted), occurrence=occurrence)
 
 
-def standings(
+def run_views(
     store: Store, asker: Asker, *, worker: str | None = None, limit: int, parent: str | None = None, queue: str | None = None
-) -> Iterator[RunStanding]:
-    """Runs, newest first, without their calls. Executions that are no runs are left out, with `queue` also runs of other queues.
+) -> Iterator[RunView]:
+    """At most `limit` runs that the caller may see, newest first, without their calls. With `worker` or `queue`, only runs of this worker
+    or queue.
 
-    With `parent` these are the runs that the nodes of a pipeline's run asked for, items of maps included. Without it and without `worker`
-    such runs are left out.
+    With `parent` these are the runs that the nodes of a pipeline's run asked for, items of maps included. Without `parent` and without
+    `worker`, runs that a pipeline asked for are left out.
     """
     beyond: str | None = None
     workers: set[str] = set()
@@ -229,28 +233,28 @@ def standings(
             workers.add(header.function)
             if accepted.is_shard:
                 if parent is not None:
-                    for standing in standings(store, asker, worker=worker, limit=limit, parent=header.id):
+                    for run_view in run_views(store, asker, worker=worker, limit=limit, parent=header.id):
                         limit -= 1
-                        yield standing
+                        yield run_view
                 continue
             if parent is None and worker is None and accepted.labels.pipeline is not None:
                 continue
             try:
-                standing = _standing(store, found, accepted)
+                run_view = _run_view(store, found, accepted)
             except (RowDamaged, CodecFailed) as unreadable:
                 _log_left_out(header, unreadable)
                 continue
             limit -= 1
-            yield standing
+            yield run_view
         beyond = page[-1].id
 
 
-def _standing(store: Store, header: Execution, accepted: AcceptedRequest) -> RunStanding:
-    return RunStanding(header=header, accepted=accepted, state=state_of(header), response=response_of(store, header, accepted))
+def _run_view(store: Store, header: Execution, accepted: AcceptedRequest) -> RunView:
+    return RunView(header=header, accepted=accepted, state=state_of(header), response=response_of(store, header, accepted))
 
 
 def _log_left_out(header: Execution, unreadable: HoldfastError) -> None:
-    """A run that cannot be read is left out; the others are listed."""
+    """Log that a run is left out of a list because it cannot be read."""
     log.error("run %s is left out of lists: %s", header.id, unreadable)
 
 
@@ -263,7 +267,7 @@ def _is_worker(store: Store, function: str) -> bool:
 
 
 def open_approvals(store: Store, header: Execution) -> list[Approval]:
-    """The approvals that a run waits for: its own, then those of the runs below it."""
+    """The open approvals of a run: its own, then those of the runs below it. The search ends when a hundred are found."""
     found: list[Approval] = []
     below = [header]
     while below and len(found) < _PAGE:
@@ -277,8 +281,8 @@ def open_approvals(store: Store, header: Execution) -> list[Approval]:
 
 
 def waiting_below(store: Store, run_id: str, asker: Asker, node: str | None = None) -> list[Approval]:
-    """The approvals that a run waits for, and those of all runs below it; with `node`, only those that this node of the run asks for,
-    or that runs below this node ask for, such as the items of a map."""
+    """The open approvals of a run and of all runs below it, at most MOST_WAITING. With `node`, only those that this node of the run asks
+    for, or that runs below this node ask for, such as the items of a map."""
     header, _ = find_run(store, run_id, asker)
     found: list[Approval] = []
     below: list[tuple[Execution, bool]] = [(header, node is None)]
@@ -302,13 +306,15 @@ def running_below(store: Store, parent: str) -> Iterator[Execution]:
 
 
 def find_approval(store: Store, approval_id: str, asker: Asker, *, spent: bool = True) -> Approval:
-    """One approval, decided or not, with what its run has spent so far unless the caller does not want that."""
+    """One approval, open or closed; with `spent`, also what its runs have spent so far. Raises ApprovalNotFound if the caller can see no
+    such approval."""
     found = approval_operations(store, approval_id, asker)[0]
     return Spending(store).with_spent(found) if spent else found
 
 
 def approval_operations(store: Store, approval_id: str, asker: Asker) -> tuple[Approval, Operation, Operation]:
-    """One approval with the operations of its callback and of its request."""
+    """One approval with the operations of its callback and of its request. Raises ApprovalNotFound if the caller can see no such
+    approval."""
     with contextlib.suppress(ExecutionNotFound):
         header, _ = find_run(store, run_of(approval_id), asker)
         for found in approvals_of(header, store.operations(header.id)):

@@ -24,18 +24,18 @@ CANCEL_AT = identity_of(Type.CALLBACK, CANCEL, "cancel")
 EFFECTS_AT = identity_of(Type.CONTEXT, EFFECTS, "effects")
 """The parent of every intent, receipt and approval. The run never closes it, so that a replay gets everything below it."""
 CARRIED_AT = identity_of(Type.STEP, INHERITED, "earlier-runs", parent=EFFECTS_AT)
-"""The step that says that the run keeps every call that it inherits."""
+"""The step that is written when the run has stored every call that it inherits."""
 
 
 @lru_cache(maxsize=_KEPT_NODES)
 def node_at(node: str, round: int) -> Identity:
-    """The context that begins and ends with a node of a pipeline, in one round."""
+    """The identity of the context that begins and ends with a node of a pipeline, in one round."""
     return identity_of(Type.CONTEXT, NODE, node, round)
 
 
 @lru_cache(maxsize=_KEPT_NODES)
 def undone_at(node: str, round: int) -> Identity:
-    """The step that records that a node of a pipeline was undone."""
+    """The identity of the step that records that a node of a pipeline was undone, in one round."""
     return identity_of(Type.STEP, NODE, node, "undone", round)
 
 

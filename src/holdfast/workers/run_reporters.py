@@ -4,7 +4,7 @@
     LiveRunReporter  one run: its attempts, calls, log lines and questions
     RunReporter      the same calls, and reports nothing: for a replay
 
-Ids are the same after a crash and in a replay. What is reported, when, and what is never reported twice: see `RunObserver`.
+The ids of spans are the same after a crash. What is reported, when, and what is never reported twice: see `RunObserver`.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ _MOST_ENDED: Final = 1_000
 
 
 class RunReporter:
-    """Reports nothing. A replay uses it, because observers have heard of the old run already. Each method is called when the event that its
-    docstring tells of has happened."""
+    """Reports nothing. A replay uses it, because observers were told of the run when it ran. Each method is called when the event that its
+    docstring describes has happened."""
 
     lines = 0
     """How many lines the body has logged since it began."""
@@ -62,8 +62,8 @@ class RunReporter:
         """An attempt begins for the first time."""
 
     def tool_began(self, tool: Tool, intent: Intent) -> AbstractAsyncContextManager[Hears | None]:
-        """The intent is on disk, and the gateway is about to make the call, in the block that this returns. Where the tool tells the text
-        of its result while it arrives, the block has a function that takes the text."""
+        """The intent is on disk, and the gateway is about to make the call, inside the block that this returns. If the tool passes on the
+        text of its result while it arrives, the block yields a function that takes the text; otherwise None."""
         return NO_TOKENS
 
     def tool_ended(self, attempted: Try) -> None:
@@ -79,19 +79,19 @@ class RunReporter:
         """The body reported its progress."""
 
     async def without_secrets(self, record: dict[str, Any]) -> dict[str, Any]:
-        """The line without the secrets of the inputs."""
+        """The log line without the secrets of the run's inputs."""
         return record
 
     def logged(self, record: dict[str, Any], *, clean: bool = False) -> dict[str, Any]:
-        """Report a log line, and return it as it may be kept. A `clean` line has no secrets any more."""
+        """Report a log line, and return it without secrets, as it may be stored. `clean`: the line has no secrets any more."""
         return record
 
     def traceparent(self, intent: Intent) -> str | None:
-        """The `traceparent` that a call sends, so that the callee's spans are below the call's span."""
+        """The `traceparent` header that a call sends, so that the callee's spans are below the call's span; None: it sends none."""
         return None
 
     def node_span(self, node: str, round: int) -> str | None:
-        """The span of a pipeline's node, so that the spans of its child runs are below it."""
+        """The id of the span of a pipeline's node, so that the spans of its child runs are below it; None: it has no span."""
         return None
 
     def node_ended(self, node: str, round: int, operation: Operation | None, state: str, error: tuple[str, str] | None) -> None:
@@ -146,7 +146,8 @@ class LiveRunReporter(RunReporter):
         self._live.wrote()
 
     def begins(self, number: int, requests: Iterable[Requested]) -> None:
-        """A body begins from the start. Lines that it logged before it waited for a person were reported then."""
+        """A body begins from its start. Lines that it logged before it waited for a person were reported then, and are not reported
+        again."""
         reported = max((request.logged for request in requests if request.attempt == number), default=0)
         self._reported = max(reported, self._reported if number == self._number else 0)
         self._number, self.lines = number, 0
@@ -155,7 +156,7 @@ class LiveRunReporter(RunReporter):
     def attempt_ended(
         self, number: int, began_at: int, duration_ms: int, status: str, error: tuple[str, str] | None, isolation: str | None
     ) -> None:
-        """An attempt is over. A failure is on disk; a success is written together with the run's end."""
+        """An attempt has ended. A failure is on disk; a success is written together with the run's end, and reported then."""
         self._live.wrote()
         if not self._observed:
             return
@@ -183,11 +184,11 @@ class LiveRunReporter(RunReporter):
         self._live.progressed(data)
 
     async def without_secrets(self, record: dict[str, Any]) -> dict[str, Any]:
-        """The line without the secrets of the inputs."""
+        """The log line without the secrets of the run's inputs."""
         return await self._secrets.line_in_thread(record)
 
     def logged(self, record: dict[str, Any], *, clean: bool = False) -> dict[str, Any]:
-        """Report a log line, and return it as it may be kept. A `clean` line has no secrets any more."""
+        """Report a log line, and return it without secrets, as it may be stored. `clean`: the line has no secrets any more."""
         self.lines += 1
         kept = record if clean else self._secrets.line(record)
         if kept.get("event") == "tool_refused" and len(self._refusals) < _MOST_REFUSALS:
@@ -202,7 +203,7 @@ class LiveRunReporter(RunReporter):
     # --- its tools
 
     def tool_began(self, tool: Tool, intent: Intent) -> AbstractAsyncContextManager[Hears | None]:
-        """The intent is on disk, and the gateway is about to make the call, in the block that this returns."""
+        """The intent is on disk, and the gateway is about to make the call, inside the block that this returns."""
         self._live.wrote()
         if self._observed:
             model_of = getattr(tool, "model_of", None)
@@ -253,7 +254,7 @@ class LiveRunReporter(RunReporter):
         )
 
     def traceparent(self, intent: Intent) -> str | None:
-        """The `traceparent` that a call sends, so that the callee's spans are below the call's span."""
+        """The `traceparent` header that a call sends, so that the callee's spans are below the call's span; None: it sends none."""
         return header_of(self.run.trace_id, self._span(intent), sampled=self.run.sampled)
 
     def _span(self, intent: Intent) -> str:
@@ -269,7 +270,7 @@ class LiveRunReporter(RunReporter):
     # --- the nodes of a pipeline
 
     def node_span(self, node: str, round: int) -> str | None:
-        """The span of a pipeline's node, so that the spans of its child runs are below it."""
+        """The id of the span of a pipeline's node, so that the spans of its child runs are below it; None: it has no span."""
         return below(self.run.span_id, "node", node, round)
 
     def node_ended(self, node: str, round: int, operation: Operation | None, state: str, error: tuple[str, str] | None) -> None:
@@ -305,16 +306,16 @@ class RunReporters:
         self._ended: OrderedDict[str, None] = OrderedDict()
 
     def observe(self, observer: RunObserver) -> None:
-        """Add an observer. It hears of the runs that begin from now on."""
+        """Add an observer. It is called for the runs that begin from now on in this process."""
         self._observer = RunObservers([observer] if self._observer is NO_OBSERVER else [self._observer, observer])
 
     def attach(self, engine: Engine) -> None:
-        """Listen to the ends that this engine writes."""
+        """Report the ends of runs that this engine writes."""
         self._engine = engine
         engine.endings.heard = self._heard
 
     def on(self, header: Execution, accepted: AcceptedRequest, contract: Contract, clock: Clock) -> LiveRunReporter:
-        """The reporter of a run; the same object as long as this process remembers it."""
+        """The reporter of a run. If there are observers, it is the same object each time, as long as this process remembers it."""
         found = self._reporters.get(header.id)
         if found is None:
             seen, store = seen_of(header, accepted), self._engine.store
@@ -363,7 +364,7 @@ class RunReporters:
         )
 
     def _heard(self, header: Execution, payload: str | None) -> None:
-        """An execution is over, and this engine wrote its end."""
+        """An execution has ended, and this engine wrote its end. `payload` is its result."""
         self._followers.nudge(header.id)
         if self._observer is NO_OBSERVER or header.state is not State.CLOSED or header.id in self._ended:
             return

@@ -1,4 +1,4 @@
-"""What runs have used so far: the calls of a run, and all runs below it. It is shown with every question to a person."""
+"""What runs have used so far: a run's own calls, and all runs below it. A person who decides an approval sees it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from holdfast.workers.calls import Calls, run_usage
 
 _PAGE: Final = 100
 _MOST_OPEN: Final = 300
-"""Below one run, at most this many runs under way are read. The usage of further ones is counted when they end."""
+"""Below one run, about this many runs under way are read at most. The usage of further ones is counted when they end."""
 _DEEPEST: Final = 20
 _NO_LIMITS: Final = Limits()
 
 
 class Spending:
-    """The usage of runs as the store has it now. Each run is read once."""
+    """The usage of runs as the store has it now. A run that was read once is not read again."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -33,7 +33,8 @@ class Spending:
         self._above: dict[str, tuple[SpentBy, ...]] = {}
 
     def with_spent(self, approval: Approval) -> Approval:
-        """The approval with what its run has used so far, and each run above it. A run that cannot be read is left out."""
+        """The approval, with what its run has used so far, and each run above it. If one of these runs cannot be read, it and the runs
+        above it are left out."""
         if approval.run_id not in self._above:
             self._above[approval.run_id] = tuple(self._upwards(approval.run_id))
         return msgspec.structs.replace(approval, spent=self._above[approval.run_id])
@@ -50,7 +51,7 @@ class Spending:
         return found
 
     def used(self, header: Execution) -> RunUsage:
-        """What an execution has used, with all runs below it."""
+        """What an execution has used, including all runs below it."""
         known = self._known.get(header.id)
         if known is None:
             known = self._known[header.id] = self._used(header, 0, _MOST_OPEN)
@@ -73,7 +74,7 @@ class Spending:
 
 
 def _told(operation: Operation) -> RunUsage:
-    """The usage in the response of a child run."""
+    """The usage in the response of a child run that has ended; zero if it left no response."""
     text = operation.result if operation.error is None else operation.error.data
     try:
         return response_from(text or "{}").observability.usage

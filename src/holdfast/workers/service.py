@@ -1,6 +1,6 @@
 """The worker service: the workers of this process, and everything that a caller can ask about them.
 
-A caller's request takes three methods to the store: `invoke` (or `ask`) → `begin` → `accept` → engine.start.
+A caller's request passes through these methods: `invoke` (or `ask`, or `begin_asked`) → `begin` → `accept` → engine.start.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from holdfast.durable.execution import DurableFunction
 from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import Journal
 from holdfast.engine.engine import Engine
-from holdfast.engine.enqueues import Item, of_input
+from holdfast.engine.enqueues import Item, indexed
 from holdfast.model import codec
 from holdfast.model.admission import Enqueue
 from holdfast.model.audit import principal
@@ -53,13 +53,13 @@ from holdfast.workers.run_reporters import LiveRunReporter, RunReporters
 from holdfast.workers.waiters import Waiters
 
 PipelineHandler = Callable[[AcceptedRequest, AsyncDurableContext, Journal, "WorkerService"], Awaitable[Response]]
-"""Runs a pipeline. The package above this one has it (pipelines.run.run)."""
+"""Runs a pipeline, and returns its response. The package above this one implements it (pipelines.run.run)."""
 _FREES_ITS_KEY = (Status.RETRYABLE_ERROR, Status.INVALID_REQUEST)
-"""If a run ended with one of these statuses, its key may start a new run, which inherits the receipts."""
+"""If a run ended with one of these statuses, another request with its key starts a new run, which inherits the receipts."""
 
 
 class WorkerService(PipelineParts):
-    """Accepts requests, and is the environment of their runs."""
+    """Accepts requests, answers questions about their runs, and gives the runs what they need (run.RunEnvironment)."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class WorkerService(PipelineParts):
         self._pipelines = pipelines
         self._served: dict[str, dict[str, Served]] = {}
         self.retention_days = Terms().retention_days
-        """How long runs stay after their end. holdfast.testing keeps them, however much time passes."""
+        """How many days the store keeps a run after its end."""
         self.estimates: RunEstimates | None = None  # the package above this one sets it (service.estimates)
         self.settlements = Settlements()
         self._waiters = Waiters()
@@ -84,7 +84,8 @@ class WorkerService(PipelineParts):
         self._reporters = RunReporters(observer, self.followed_runs)
 
     def serve(self, served: Served) -> None:
-        """Serve a worker. Runs that began with an earlier package of the same version go on with that package."""
+        """Serve one version of a worker to new runs, and make it the default version. Runs that began with an earlier package of the same
+        version continue with that package."""
         contract = served.worker.contract
         versions = self._served.setdefault(contract.worker_id, {})
         versions.pop(contract.version, None)  # the version that was served last is the default
@@ -100,7 +101,7 @@ class WorkerService(PipelineParts):
         async def handler(accepted: AcceptedRequest, context: AsyncDurableContext) -> Response:
             journal = Journal.of(context)
             if accepted_in(self._engine.store, journal.header) is None:
-                raise InvalidParameter("This execution was not accepted as a run: a worker is not a function.")
+                raise InvalidParameter("This execution is not a run: its function was started without a request to the worker.")
             if kind is Kind.PIPELINE and self._pipelines is not None:
                 return await self._pipelines(accepted, context, journal, self)
             return await run(accepted, context, journal, self)
@@ -114,7 +115,7 @@ class WorkerService(PipelineParts):
         return DurableFunction(handler, name=worker_id, version=LATEST, terms=terms, read=accepted_from, write=write, kind=kind)
 
     def attach(self, engine: Engine) -> None:
-        """Set the engine that runs the workers."""
+        """Set the engine that runs the workers, and register this service with it."""
         self._engine = engine
         self._gate = EstimateGate(engine, self.estimates)
         self._reporters.attach(engine)
@@ -124,8 +125,8 @@ class WorkerService(PipelineParts):
         engine.chores.append(self.follow_rates)
 
     async def follow_rates(self) -> None:
-        """Set the present rates of the served workers on the lanes of queued runs. A runner repeats this, because another process or a
-        redrive may have made a lane with an older rate or without one.
+        """Set the present rate limits of the served workers on the lanes of queued runs. A runner repeats this, because another process or
+        a redrive may have made a lane with an older rate limit or without one.
         """
         if await in_thread(Purpose.HOUSE, set_rates, self._engine.store, self._served, self.policy):
             self._engine.look()
@@ -143,19 +144,20 @@ class WorkerService(PipelineParts):
     # --- accepting a request
 
     async def ask(self, asked: Mapping[str, Any], tenant: str, wait: float | None) -> Response:
-        """Run a worker for the program itself, as `invoke` does. A request that does not fit is answered; nothing is raised."""
-        begun = await self.begin_asked(asked, tenant)
+        """Run a worker for the program itself, as `invoke` does. `asked` has the members of a WorkerRequest. If they do not form a valid
+        request, the response says so."""
+        request = accept.read_request(asked)
+        begun = request if isinstance(request, Response) else await self.begin(request, Asker(tenant=tenant, principal=principal()))
         return begun if isinstance(begun, Response) else await self._waiters.response(self._engine, *begun, wait)
 
     async def begin_asked(self, asked: Mapping[str, Any], tenant: str) -> Response | tuple[Execution, AcceptedRequest]:
-        """Start a run for the program itself, as `begin` does, and do not wait for it."""
+        """Start a run for the program itself, as `begin` does, and do not wait for its end. `asked` has the members of a WorkerRequest."""
         request = accept.read_request(asked)
         return request if isinstance(request, Response) else await self.begin(request, Asker(tenant=tenant, principal=principal()))
 
     async def invoke(self, request: WorkerRequest, asker: Asker, *, wait: float | None = None, sampled: bool | None = None) -> Response:
-        """Run a worker and wait until the run ends, needs a person, or `wait` seconds have passed.
-
-        `sampled` is the sampling flag of a `traceparent` (signals.traceparent).
+        """Run a worker, and wait until the run ends, waits for a person, or `wait` seconds have passed (None: no limit). If the run has not
+        ended, the response says what it waits for. `sampled` is the sampling flag of a `traceparent` (signals.traceparent).
         """
         begun = await self.begin(request, asker, sampled=sampled)
         return begun if isinstance(begun, Response) else await self._waiters.response(self._engine, *begun, wait)
@@ -163,7 +165,8 @@ class WorkerService(PipelineParts):
     async def begin(
         self, request: WorkerRequest, asker: Asker, *, sampled: bool | None = None
     ) -> Response | tuple[Execution, AcceptedRequest]:
-        """Start the run of a request and do not wait for it; a refused request gives the response that says why."""
+        """Start the run of a request, and do not wait for its end. Returns the run, or the response that says why the request is
+        refused."""
         request, began_at = accept.traced(request), self._engine.clock.now()
         try:
             return await self.accept(request, asker, sampled=sampled)
@@ -182,43 +185,50 @@ class WorkerService(PipelineParts):
     async def accept(
         self, request: WorkerRequest, asker: Asker, *, sampled: bool | None = None, queue: Enqueue | None = None
     ) -> tuple[Execution, AcceptedRequest]:
-        """The run of a request: the existing run of its key, else a new one, in a queue if one is given. Raises if the request is refused;
-        then nothing is written.
+        """The run of a request: the existing run of its idempotency key, else a new one, in `queue` if that is given. Raises InvalidRequest
+        or LimitReached if the request is refused, QueueFull if the queue is full; then nothing is written.
         """
         served = accept.served_version(self._served.get(request.worker_id), request, self._served)
-        contract = served.worker.contract
-        limits = accept.limits_of(request, contract)
+        contract, limits = served.worker.contract, accept.limits_of(request, served.worker.contract)
         inputs = await accept.checked_inputs(request, contract, asker.tenant, self.artifacts)
         accepted, again = accept.first_run(request, served, limits, asker, sampled), False
         await self._gate.check(served, accepted)
+        engine, worker_id, tenant, rate = self._engine, contract.worker_id, asker.tenant, accept.rate_of(self.policy, contract)
         while True:
-            name = accept.name_of(accepted)
+            name, payload = accept.name_of(accepted), msgspec.json.encode(accepted).decode()
+            order, same = Order(served.kind, payload, graph=served.graph_text), None if name is None else inputs
+            terms = accept.terms_of(accepted.limits, served.kind, self.retention_days)
+            charges = accept.charges_of(accepted, self.policy, rate if queue is None else None, engine.clock.now())
             try:
                 with accept.start_refusals(request.idempotency_key):
-                    header = await self._start(accepted, served, inputs, queue, again=again)
+                    if queue is None:
+                        header = await engine.start(
+                            worker_id, payload, name=name, tenant=tenant, terms=terms, charges=charges, same=same, order=order
+                        )
+                    else:
+                        placed = await self._gate.placed(queue, served, accepted, rate_now(self._served[worker_id], self.policy))
+                        header = await engine.enqueue_asked(
+                            worker_id,
+                            payload,
+                            placed,
+                            name=name,
+                            tenant=tenant,
+                            terms=terms,
+                            charges=charges,
+                            identity=same,
+                            order=order,
+                            again=again,
+                        )
             except InvalidRequest as conflict:
                 header = self._with_wrong_inputs(name, conflict, accepted)
             else:
                 if name is None:
                     return header, accepted
                 if self._end_of(header, accepted) not in _FREES_ITS_KEY:
-                    return find_run(self._engine.store, header.id, asker)  # with its own accepted request: the run may be an earlier one
+                    return find_run(self._engine.store, header.id, asker)  # with the run's own accepted request: the run may be older
             again = queue is not None and header.parked
             accepted = accept.after_run(accepted, accepted_in(self._engine.store, header))
             accepted = run_again(accepted, header.id) if again else accept.next_run(accepted, header.id)
-
-    async def _start(self, accepted: AcceptedRequest, served: Served, inputs: str, queue: Enqueue | None, *, again: bool) -> Execution:
-        name, payload, contract = accept.name_of(accepted), msgspec.json.encode(accepted).decode(), served.worker.contract
-        order, same = Order(served.kind, payload, graph=served.graph_text), None if name is None else inputs
-        terms, rate = accept.terms_of(accepted.limits, served.kind, self.retention_days), accept.rate_of(self.policy, contract)
-        charges = accept.charges_of(accepted, self.policy, rate if queue is None else None, self._engine.clock.now())
-        tenant, engine, worker_id = accepted.tenant, self._engine, contract.worker_id
-        if queue is None:
-            return await engine.start(worker_id, payload, name=name, tenant=tenant, terms=terms, charges=charges, same=same, order=order)
-        asked = await self._gate.placed(queue, served, accepted, rate_now(self._served[worker_id], self.policy))
-        return await engine.enqueue_asked(
-            worker_id, payload, asked, name=name, tenant=tenant, terms=terms, charges=charges, identity=same, order=order, again=again
-        )
 
     async def enqueue(self, request: WorkerRequest, asker: Asker, queue: Enqueue, *, sampled: bool | None = None) -> Execution:
         """Enqueue the run of a request. Raises for a refused request (InvalidRequest, LimitReached) and for a full queue (QueueFull)."""
@@ -226,44 +236,37 @@ class WorkerService(PipelineParts):
         return header
 
     async def enqueue_many(self, requests: Sequence[WorkerRequest], asker: Asker, queue: Enqueue) -> list[Execution | HoldfastError]:
-        """Enqueue the runs of many requests to one worker, a thousand in each commit. Returns for each request its run or its error. Raises
-        if a request does not fit, with its index; then nothing is written. If a commit has an error, no further commit follows, so there
-        are fewer results than requests.
-        """
+        """Enqueue the runs of many requests to one worker, at most a thousand in each commit. Returns for each request its run or its
+        error. Raises InvalidRequest, with the index, if a request is refused; then nothing is written. If an item of a commit has an error,
+        no further commit follows, and there are fewer results than requests."""
         items: list[Item] = []
-        try:
-            await self._check_all(requests, asker, queue, items)
-        except HoldfastError as wrong:
-            raise of_input(wrong, len(items)) from None
+        with indexed(items):
+            for request in map(accept.traced, requests):
+                served = accept.served_version(self._served.get(request.worker_id), request)
+                limits = accept.limits_of(request, served.worker.contract)
+                inputs = await accept.checked_inputs(request, served.worker.contract, asker.tenant, self.artifacts)
+                accepted = accept.first_run(request, served, limits, asker, None)
+                await self._gate.check(served, accepted)
+                items.append(
+                    Item(
+                        enqueue=await self._gate.placed(queue, served, accepted, rate_now(self._served[request.worker_id], self.policy)),
+                        input=msgspec.json.encode(accepted).decode(),
+                        name=accept.name_of(accepted),
+                        kind=served.kind,
+                        terms=accept.terms_of(limits, served.kind, self.retention_days),
+                        charges=accept.charges_of(accepted, self.policy, None, self._engine.clock.now()),
+                        identity=None if request.idempotency_key is None else inputs,
+                        graph=served.graph_text,
+                    )
+                )
         done = await self._engine.enqueue_many(requests[0].worker_id, items, queue, tenant=asker.tenant) if items else ()
         return [one if isinstance(one, HoldfastError) else one.header for one in done]
-
-    async def _check_all(self, requests: Sequence[WorkerRequest], asker: Asker, queue: Enqueue, items: list[Item]) -> None:
-        """Check each request, and add its run to the items."""
-        for request in map(accept.traced, requests):
-            served = accept.served_version(self._served.get(request.worker_id), request)
-            limits = accept.limits_of(request, served.worker.contract)
-            inputs = await accept.checked_inputs(request, served.worker.contract, asker.tenant, self.artifacts)
-            accepted = accept.first_run(request, served, limits, asker, None)
-            await self._gate.check(served, accepted)
-            items.append(
-                Item(
-                    enqueue=await self._gate.placed(queue, served, accepted, rate_now(self._served[request.worker_id], self.policy)),
-                    input=msgspec.json.encode(accepted).decode(),
-                    name=accept.name_of(accepted),
-                    kind=served.kind,
-                    terms=accept.terms_of(limits, served.kind, self.retention_days),
-                    charges=accept.charges_of(accepted, self.policy, None, self._engine.clock.now()),
-                    identity=None if request.idempotency_key is None else inputs,
-                    graph=served.graph_text,
-                )
-            )
 
     async def accept_child(
         self, parent: Execution, accepted: AcceptedRequest | None, at: Identity, request: ChildRequest, queued: Queued | None = None
     ) -> Order | Failure:
-        """Accept a run that an execution asks for or enqueues at one of its operations. Returns the order of the run, or the refusal as the
-        operation's failure. Starts and charges nothing.
+        """Accept a run that an execution asks for, or enqueues, at its operation `at`. Returns the order of the run, or the refusal as the
+        operation's failure. Starts and charges nothing: the order contains the charges.
 
         `accepted` is the parent's own accepted request if the parent is a run. Tenant, requester, trace and budgets come from the parent.
         """
@@ -300,7 +303,8 @@ class WorkerService(PipelineParts):
         return await self.accept_child(parent, None, at, request)
 
     async def accept_occurrence(self, asked: OccurrenceAsked) -> Ordered | Failure:
-        """Accept the run of a schedule's occurrence. Starts nothing and charges nothing: the schedule moves with the start."""
+        """Accept the run of a schedule's occurrence. Returns its order, or the refusal. Starts and charges nothing: the write that starts
+        the run does both, and moves the schedule on."""
         request = WorkerRequest(worker_id=asked.worker_id, version=asked.version, inputs=asked.inputs, idempotency_key=asked.key)
         request, began_at = accept.traced(request), self._engine.clock.now()
         asker = Asker(tenant=asked.tenant, principal=asked.requested_by)
@@ -320,7 +324,7 @@ class WorkerService(PipelineParts):
         return Ordered(order=order, name=accept.name_of(accepted) or "", same=inputs)
 
     def _with_wrong_inputs(self, name: str | None, conflict: InvalidRequest, accepted: AcceptedRequest) -> Execution:
-        """The run that used the key with other inputs, if its body refused those inputs: then the caller may send better ones under the
+        """The run that used the key with other inputs, if it ended with `invalid_request`: then the caller may send better inputs under the
         same key. Otherwise raises the conflict."""
         if name is not None and conflict.error_code == "idempotency_conflict":
             for taken in self._engine.store.list(Filter(function=accepted.request.worker_id, name=name, limit=1)):
@@ -329,13 +333,14 @@ class WorkerService(PipelineParts):
         raise conflict
 
     def _end_of(self, header: Execution, accepted: AcceptedRequest) -> Status | None:
-        """The status of a run that is over; None for one that is not."""
+        """The status of the response of a run that has ended; None for a run that has not."""
         return None if header.status is ExecutionStatus.RUNNING else response_of(self._engine.store, header, accepted).status
 
     # --- runs
 
     async def response(self, run_id: str, asker: Asker, *, wait: float | None = None) -> Response:
-        """The response of a run. Waits until the run ends or needs a person, for `wait` seconds or without limit."""
+        """The response of a run. Waits until the run ends, waits for a person, or `wait` seconds have passed (None: no limit). Raises
+        ExecutionNotFound if the caller can see no such run."""
         header, accepted = find_run(self._engine.store, run_id, asker)
         return await self._waiters.response(self._engine, header, accepted, wait)
 
@@ -344,37 +349,39 @@ class WorkerService(PipelineParts):
         return await self._waiters.response(self._engine, header, accepted, wait)
 
     def follow(self, run_id: str, asker: Asker, *, after: int | str = 0) -> AsyncGenerator[RunEvent | None, None]:
-        """The events of a run after an id, then new ones as they happen, until the run is done; None when nothing happened for a while."""
+        """The events of a run after the event `after`, then new events as they happen, until the run has ended. Yields None when nothing
+        has happened for a while."""
         header, accepted = find_run(self._engine.store, run_id, asker)
         return self.followed_runs.follow(self._engine.store, header, accepted, position_of(after))
 
     # --- people
 
     def approvals(self, asker: Asker) -> list[Approval]:
-        """Every approval that waits for a decision, oldest first."""
+        """Every approval that waits for a decision and that the caller may see, oldest run first."""
         return undecided(self._engine.store, asker)
 
     async def decide(self, approval_id: str, decision: Decision, asker: Asker, *, in_batch: bool = False) -> Approval:
-        """Write a decision, or a vote. The run goes on when the approval is closed."""
+        """Write the decision of a person, or a vote, and return the approval as it is then. The run continues when the approval is
+        closed."""
         write = await in_thread(Purpose.STORE, decision_write, self._engine.store, approval_id, decision, asker, in_batch=in_batch)
         await self._engine.wake(lambda by: msgspec.structs.replace(write, by=by), write.execution)
         return await in_thread(Purpose.STORE, find_approval, self._engine.store, approval_id, asker, spent=not in_batch)
 
     async def cancel(self, run_id: str, asker: Asker) -> Response:
-        """Cancel a run. A call in flight may still record its outcome."""
+        """Cancel a run, and wait for its response for some seconds. A call in flight may still record its outcome."""
         write = cancel_write(self._engine.store, run_id, asker, self._engine.clock.now())
         if write is not None:
             await self._engine.wake(lambda by: msgspec.structs.replace(write, by=by), run_id)
         return await self.response(run_id, asker, wait=self.policy.grace_seconds + 1)
 
     def observe(self, observer: RunObserver) -> None:
-        """Add an observer. It hears of the runs that begin from now on."""
+        """Add an observer. It is called for the runs that begin from now on in this process."""
         self._reporters.observe(observer)
 
     # --- the environment of a run (run.RunEnvironment)
 
     async def worker(self, worker_id: str, package: str) -> Worker:
-        """The worker that a run is pinned to, also when it is not served any more."""
+        """The worker with the package that a run is pinned to, even if that package is not served any more."""
         for served in self._served.get(worker_id, {}).values():
             if served.package == package:
                 return served.worker
@@ -382,16 +389,16 @@ class WorkerService(PipelineParts):
         return found
 
     def reporter(self, header: Execution, accepted: AcceptedRequest, contract: Contract) -> LiveRunReporter:
-        """The reporter of a run."""
+        """The object that reports this run to observers and followers."""
         return self._reporters.on(header, accepted, contract, self._engine.clock)
 
     def operations(self, run_id: str, tenant: str) -> Iterable[Operation] | None:
-        """The operations of a run of this tenant: nothing for a run of another tenant, None for a run that is not kept any more."""
+        """The operations of a run of this tenant: nothing for a run of another tenant, None for a run that the store has removed."""
         header = self._engine.store.find(run_id)
         if header is None:
             return None
         return () if header.tenant != tenant else self._engine.store.operations(run_id)
 
     def waits(self, run_id: str) -> None:
-        """A run waits for a person."""
+        """Tell the callers that wait for this run that it now waits for a person."""
         self._waiters.waits(run_id)

@@ -1,7 +1,7 @@
 """Token streams: the text of a model's answer while it arrives, gathered into few events and without secrets.
 
-A stream never delays the call that feeds it: `add` only keeps the text; a separate task takes the secrets out and sends the text to the
-followers. While the run has no follower, a stream keeps only the end of the text.
+A stream does not delay the call while text arrives: `add` only keeps the text; a separate task takes the secrets out and sends the text to
+the followers. While the run has no follower, a stream keeps only the end of the text.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from holdfast.workers.tools.secrets import Redactor
 log = logging.getLogger("holdfast.workers")
 
 EVERY_SECONDS: Final = 0.1
-"""At least this many seconds lie between two events of one call, unless there is enough text for a whole event before."""
+"""There are at least this many seconds between two events of one call, unless there is enough text for a full event earlier."""
 MOST_BYTES: Final = 4 * 1024
 """The most bytes of text in one event."""
 _AT_ONCE: Final = 1024
 """The most characters that are searched for secrets on the event loop."""
 _KEPT: Final = 8 * 1024
-"""The most characters that are kept while the run has no follower."""
+"""About how many characters are kept while the run has no follower: between this many and twice as many."""
 
 
 class TokenStream:
@@ -36,10 +36,10 @@ class TokenStream:
 
     def __init__(self, tell: Callable[[int, str], None], is_followed: Callable[[], bool], redactor: Callable[[], Redactor | None]) -> None:
         self._tell = tell
-        """Sends text to the followers. Its arguments are the number of characters that came before, and the text."""
+        """Sends text to the followers. Its arguments are the number of characters before this text, and the text."""
         self._is_followed = is_followed
         self._made = redactor
-        """Makes the redactor when the first text is sent. None if there are too many secrets, so that no text may be shown."""
+        """Makes the redactor, when the first text is sent. It returns None if there are too many secrets; then no text is shown."""
         self._redactor: Redactor | None = None
         self._has_redactor = False
         self._text = ""
@@ -47,15 +47,15 @@ class TokenStream:
         """How many characters were held back when the last part was sent, because they may be the beginning of a secret."""
         self._offset = 0
         self._skip: int | None = 0
-        """How many characters to leave out at the beginning. None: the text may begin inside a secret, so the length of the longest secret
-        is left out."""
+        """How many characters at the beginning of the text are not shown. None: the text may begin inside a secret, so as many characters
+        as the longest secret has are not shown."""
         self._task: asyncio.Task[None] | None = None
         self._is_new = False
         self._full = asyncio.Event()
         self._ended = False
 
     def add(self, text: str) -> None:
-        """The next part of the answer."""
+        """Take the next part of the answer. Returns at once."""
         self._text += text
         self._is_new = True
         is_idle = self._task is None or self._task.done()
@@ -68,7 +68,7 @@ class TokenStream:
             self._full.set()
 
     def _drop(self) -> None:
-        """Keep only the end of the text. It may begin inside a secret, so its beginning will not be shown either."""
+        """If the text is long, keep only its end. That end may begin inside a secret, so its first characters will not be shown either."""
         dropped = len(self._text) - _KEPT
         if dropped > _KEPT:
             self._text, self._offset, self._skip, self._waiting = self._text[dropped:], self._offset + dropped, None, 0
@@ -92,7 +92,7 @@ class TokenStream:
             log.warning("the text of a model's answer could not be sent to followers: %s: %s", type(wrong).__name__, wrong)
 
     async def _told(self) -> None:
-        """Send the text while it arrives, until nothing new comes."""
+        """Send the text while it arrives. Returns when no new text has come for EVERY_SECONDS."""
         while not self._ended:
             self._full.clear()
             self._is_new = False
@@ -104,7 +104,8 @@ class TokenStream:
                 return
 
     def _prepared(self) -> Redactor | None:
-        """The redactor, with everything that it makes once. The caller chooses how many secrets there are, so this is done in a thread."""
+        """Make the redactor, and prepare what it needs to search. This may take long, because the caller chooses how many secrets there
+        are, so it runs in a thread."""
         redactor = self._made()
         if redactor is not None:
             _ = redactor.beginnings
@@ -132,7 +133,7 @@ class TokenStream:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """The text in parts of at most `MOST_BYTES`. A lone half of a surrogate pair, which UTF-8 cannot say, is replaced."""
+    """The text in parts of at most `MOST_BYTES` bytes. A lone half of a surrogate pair, which UTF-8 cannot encode, is replaced."""
     if not text.isascii():
         text = text.encode(errors="replace").decode()
     size = MOST_BYTES if text.isascii() else MOST_BYTES // 4

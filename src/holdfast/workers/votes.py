@@ -1,10 +1,10 @@
 """N of M: the write of one vote. All votes of the question are counted inside the write, so two votes at the same time are both counted,
 and each once.
 
-- Each person has one vote, whichever key was used. A second vote of the same person is refused.
+- Each person has one vote, whichever credential the person uses. A second vote of the same person is refused.
 - One `reject` closes the question with `reject`.
-- The first approving vote fixes what is approved: the text as shown, the edited arguments, or the answer. Each further approving vote must
-approve the same, so that persons never approve different things.
+- The first approving vote fixes what is approved: the arguments as shown, the edited arguments, or the answer. Each further approving vote
+must approve the same, so that persons never approve different things.
 - When enough persons have approved, among them a member of the group that the operator demands, the last vote closes the question in the
 same write.
 """
@@ -31,8 +31,8 @@ from holdfast.workers.ballots import NO_BALLOT, Vote, ballots_in, vote_at
 
 REJECT: Final = "reject"
 _MOST: Final = 100
-"""The most votes on one question: persons may go on voting until a member of the demanded group votes. That member may always vote, so the
-votes of others cannot use up the member's vote."""
+"""The most votes on one question. There may be more votes than needed, as long as no member of the demanded group has voted. A member may
+vote even if there are this many votes."""
 _MOST_TEXT: Final = 4096
 
 
@@ -41,7 +41,7 @@ class Voting(msgspec.Struct, frozen=True, kw_only=True):
 
     execution: str
     operation_id: str
-    """The question's callback."""
+    """The id of the question's callback."""
     request: Requested
     decision: Decision
     """The decision of the person, checked already (deciders.checked)."""
@@ -51,7 +51,7 @@ class Voting(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[Note, ...] = ()
 
     def decide(self, view: View, now: int, seal: Seal) -> Verdict:
-        """Decide inside the write, with all votes that were written before it."""
+        """Add the vote inside the write, to all votes that were written before it. Raises ApprovalRefused if the vote is not allowed."""
         draft, callback = open_callback(view, self.operation_id, now)
         if callback.sub_type != APPROVAL:
             raise CallbackNotFound
@@ -88,9 +88,11 @@ class Voting(msgspec.Struct, frozen=True, kw_only=True):
     def _check(self, before: Sequence[Vote], mine: Vote) -> None:
         for vote in before:
             if vote.person in self.names:
-                raise VotedBefore(f"{mine.person} has voted on this before: {vote.verdict}. Each person has one vote.")
+                raise VotedBefore(f"{mine.person} has voted on this question before: {vote.verdict}. Each person has one vote.")
         if len(before) >= _MOST and not mine.member:
-            raise ApprovalRefused(f"There are {len(before)} votes on this; more are not taken.")
+            raise ApprovalRefused(
+                f"The question has {len(before)} votes, the most that are allowed. Only a member of the demanded group may still vote."
+            )
         first = next((vote for vote in before if vote.verdict != REJECT), None)
         if first is not None and mine.verdict != REJECT and (first.verdict, first.chose) != (mine.verdict, mine.chose):
             what = "what is shown" if first.chose is None else "other arguments" if first.verdict == "approve" else "another answer"

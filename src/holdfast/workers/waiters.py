@@ -15,8 +15,8 @@ from holdfast.workers.accepted_request import AcceptedRequest
 from holdfast.workers.run_lookup import open_approvals, response_of
 
 _POLL_SECONDS = 0.25
-"""How often a waiter asks the store. It must ask, because the run may be in another process, which does not report to this one that the run
-waits."""
+"""The seconds between two looks of a waiter at the store. It must look, because the run may be in another process, which does not tell this
+process that the run waits for a person."""
 _SOON_SECONDS = 0.005
 
 
@@ -32,7 +32,8 @@ class _Waiter:
         self.ending = engine.endings.watch(header.id, live=header.status is ExecutionStatus.RUNNING)
 
     def look(self, *, patient: bool = True) -> None:
-        """Look at the run in the store. Stop waiting if it is over, if it waits for a person, or if the caller's time is over."""
+        """Look at the run in the store. Stop waiting if the run has ended, is quarantined or waits for a person, and in any case if not
+        `patient`: then the caller's time is over."""
         if self.ending.done():
             return
         try:
@@ -49,7 +50,7 @@ class _Waiter:
             self.ending.set_result(Ending(header, None))
 
     def give_up(self) -> None:
-        """Stop listening to the engine."""
+        """Do not wait any more for the end that the engine reports."""
         self.engine.endings.give_up(self.ending)
 
 
@@ -59,11 +60,13 @@ class Waiters:
     def __init__(self) -> None:
         self._waiters: dict[str, list[_Waiter]] = {}
         self._polled: deque[tuple[float, _Waiter]] = deque()
-        """The waiters and when each is checked next. One timer serves all, because the engine answers most waiters before that."""
+        """When each waiter looks at the store next, and the waiter. One timer serves all of them, because the engine answers most waiters
+        before that time."""
         self._polling = False
 
     async def response(self, engine: Engine, header: Execution, accepted: AcceptedRequest, patience: float | None) -> Response:
-        """The response of a run that is over; else a response that says what the run waits for."""
+        """Wait until the run ends, waits for a person, or `patience` seconds have passed (None: no limit). Returns the response of a run
+        that has ended, else a response that says what the run waits for."""
         waiter = _Waiter(engine, header)
         waiters = self._waiters.setdefault(header.id, [])
         waiters.append(waiter)
@@ -107,6 +110,7 @@ class Waiters:
         self._poll_later(looked)
 
     def waits(self, run_id: str) -> None:
-        """A run begins to wait for a person: look after its waiters soon, when the run rests."""
+        """Let the callers that wait for this run look at the store in some milliseconds: the run begins to wait for a person now, and is
+        suspended by then."""
         for waiter in self._waiters.get(run_id, ()):
             asyncio.get_running_loop().call_later(_SOON_SECONDS, waiter.look)

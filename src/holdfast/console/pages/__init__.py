@@ -1,6 +1,6 @@
 """pages — one module for each group of pages: it reads its source, and renders a template.
 
-Belongs: handlers that take a visit and return a reply.
+Belongs: handlers that take a page request and return a reply.
 Does not: reads and actions themselves (sources), HTML (templates/).
 May import: the console's other modules; never the store.   Start reading at runs.py.
 """

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+from holdfast.console.page_request import PageRequest
 from holdfast.console.rendering import address
 from holdfast.console.site import Site, redirect
 from holdfast.console.sources.approvals import Card
-from holdfast.console.visit import Visit
 from holdfast.model.durations import HINT, parsed
 from holdfast.model.errors import CallbackClosed, InvalidParameter, Rejected
 from holdfast.web.form_fields import answer_of, choices_of, fields_of
@@ -22,7 +22,7 @@ from holdfast.workers.links import DEFAULT_SECONDS
 _MOST_COMMENT: Final = 4096
 _STATES: Final = ("open", "all")
 _CONFLICTS: Final = (CallbackClosed, ApproverRefused, VotedBefore)
-"""Errors that a person cannot mend by sending the form with other values."""
+"""For these errors the status of the reply is 409: the person cannot correct them by sending the form with other values."""
 
 
 class ApprovalsPages:
@@ -47,30 +47,30 @@ class ApprovalsPages:
 
     # --- looking
 
-    def list(self, visit: Visit) -> Reply:
+    def list(self, request: PageRequest) -> Reply:
         """The whole page."""
-        done = visit.text("done")
-        told = visit.source.approvals.card(done) if done else None
-        return self._page(visit, "approvals.html", told=told, **self._values(visit))
+        done = request.text("done")
+        told = request.source.approvals.card(done) if done else None
+        return self._page(request, "approvals.html", told=told, **self._values(request))
 
-    def inbox(self, visit: Visit) -> Reply:
-        """Only the list of approvals, with which an open page renews itself."""
-        return self._page(visit, "approvals_inbox.html", **self._values(visit))
+    def inbox(self, request: PageRequest) -> Reply:
+        """Only the list of approvals. An open page asks for it again when something has changed."""
+        return self._page(request, "approvals_inbox.html", **self._values(request))
 
-    def count(self, visit: Visit) -> Reply:
-        """How many runs wait for a person. The page renews this part also while a person types into it."""
-        return self._page(visit, "approvals_count.html", waiting=visit.source.approvals.waiting())
+    def count(self, request: PageRequest) -> Reply:
+        """How many runs wait for a person. An open page asks for this part again, also while the person types."""
+        return self._page(request, "approvals_count.html", waiting=request.source.approvals.waiting())
 
-    def one(self, visit: Visit) -> Reply:
+    def one(self, request: PageRequest) -> Reply:
         """The page of one approval."""
-        return self._one(visit, visit.label)
+        return self._one(request, request.label)
 
-    def _values(self, visit: Visit) -> dict[str, Any]:
-        run, state = visit.text("run") or None, visit.text("state") or "open"
+    def _values(self, request: PageRequest) -> dict[str, Any]:
+        run, state = request.text("run") or None, request.text("state") or "open"
         if state not in _STATES:
-            raise InvalidParameter(f"state: {state!r:.50} is none of {', '.join(_STATES)}.")
-        source = visit.source.approvals
-        after = visit.text("after") or None
+            raise InvalidParameter(f"state: {state!r:.50} is not a state of this page. Write {' or '.join(_STATES)}.")
+        source = request.source.approvals
+        after = request.text("after") or None
         decided = source.decided(run) if state == "all" else None
         return {
             "run": run,
@@ -81,104 +81,104 @@ class ApprovalsPages:
             "waiting": source.waiting(),
         }
 
-    def _one(self, visit: Visit, approval_id: str, status: int = 200, *, problem: str = "", **more: Any) -> Reply:
+    def _one(self, request: PageRequest, approval_id: str, status: int = 200, *, problem: str = "", **more: Any) -> Reply:
         """The page of one approval; after a refused form, also what the person sent and what is wrong with it."""
-        card = visit.source.approvals.card(approval_id)
-        return self._page(visit, "approvals_one.html", status, card=card, problem=problem, given=visit.form, **more)
+        card = request.source.approvals.card(approval_id)
+        return self._page(request, "approvals_one.html", status, card=card, problem=problem, given=request.form, **more)
 
-    def _page(self, visit: Visit, template: str, status: int = 200, **values: Any) -> Reply:
+    def _page(self, request: PageRequest, template: str, status: int = 200, **values: Any) -> Reply:
         usual: dict[str, Any] = {"problem": "", "given": {}, "link": None, "told": None, "run": None, "state": "open"}
         pieces = {"fields_of": fields_of, "choices_of": choices_of, "pretty": _pretty}
-        return self._site.rendering.page(visit, template, status, **(usual | pieces | values))
+        return self._site.rendering.page(request, template, status, **(usual | pieces | values))
 
     # --- deciding
 
-    def decide(self, visit: Visit) -> Reply:
+    def decide(self, request: PageRequest) -> Reply:
         """Approve, with the arguments that are shown or with edited ones, reject, or answer."""
-        verdict = visit.field("verdict")
+        verdict = request.field("verdict")
         try:
-            card = visit.source.approvals.card(visit.label)
+            card = request.source.approvals.card(request.label)
             if verdict not in ("approve", "reject", "answer"):
                 raise InvalidParameter("Choose one of the buttons.")
-            comment = _comment(visit)
+            comment = _comment(request)
             if verdict == "reject" and comment is None:
                 raise InvalidParameter("Say why you reject it: the run and the people who asked read it.")
-            edited = _edited(visit, card) if verdict == "approve" else None
-            result = answer_of(card.approval.schema, visit.form) if verdict == "answer" else None
-            visit.source.approvals.decide(visit.label, verdict, comment=comment, result=result, edited_arguments=edited)
+            edited = _edited(request, card) if verdict == "approve" else None
+            result = answer_of(card.approval.schema, request.form) if verdict == "answer" else None
+            request.source.approvals.decide(request.label, verdict, comment=comment, result=result, edited_arguments=edited)
         except Rejected as refused:
-            return self._refused(visit, refused)
-        return self._decided(visit)
+            return self._refused(request, refused)
+        return self._decided(request)
 
-    def settle(self, visit: Visit) -> Reply:
+    def settle(self, request: PageRequest) -> Reply:
         """Record whether a call of unknown outcome happened, or stop the run."""
-        verdict, text = visit.field("verdict"), visit.field("result")
+        verdict, text = request.field("verdict"), request.field("result")
         try:
             check_settles(verdict)
             result = _json(text, "The result") if text and verdict == "happened" else None
-            visit.source.approvals.decide(visit.label, verdict, comment=_comment(visit), result=result)
+            request.source.approvals.decide(request.label, verdict, comment=_comment(request), result=result)
         except Rejected as refused:
-            return self._refused(visit, refused)
-        return self._decided(visit)
+            return self._refused(request, refused)
+        return self._decided(request)
 
-    def _refused(self, visit: Visit, refused: Rejected) -> Reply:
+    def _refused(self, request: PageRequest, refused: Rejected) -> Reply:
         """Show the form again, with what is wrong. If the caller may not see the approval, the page does not say that it exists."""
-        return self._one(visit, visit.label, 409 if isinstance(refused, _CONFLICTS) else 422, problem=str(refused))
+        return self._one(request, request.label, 409 if isinstance(refused, _CONFLICTS) else 422, problem=str(refused))
 
-    def _decided(self, visit: Visit) -> Reply:
-        run, state = visit.field("run"), visit.field("state")
-        return redirect(visit, address("approvals", run=run, state="" if state == "open" else state, done=visit.label))
+    def _decided(self, request: PageRequest) -> Reply:
+        run, state = request.field("run"), request.field("state")
+        return redirect(request, address("approvals", run=run, state="" if state == "open" else state, done=request.label))
 
-    def batch(self, visit: Visit) -> Reply:
+    def batch(self, request: PageRequest) -> Reply:
         """Decide many approvals: the first form shows how many and which; the second one decides them, and the page shows the result of
         each."""
-        ids, verdict = visit.chosen.get("id", ()), visit.field("verdict")
+        ids, verdict = request.chosen.get("id", ()), request.field("verdict")
         if verdict not in ("approve", "reject"):
             raise InvalidParameter("Choose whether to approve or to reject.")
         if not ids:
             raise InvalidParameter("Select approvals first: tick the boxes of those that you mean.")
         if len(ids) > MOST:
             raise InvalidParameter(f"A batch decides at most {MOST} approvals, not {len(ids)}.")
-        cards = visit.source.approvals.chosen(ids)
-        values: dict[str, Any] = {"cards": cards, "verdict": verdict, "comment": visit.field("comment")}
+        cards = request.source.approvals.chosen(ids)
+        values: dict[str, Any] = {"cards": cards, "verdict": verdict, "comment": request.field("comment")}
         problem = ""
         try:
-            comment = _comment(visit)
+            comment = _comment(request)
         except InvalidParameter as wrong:
             comment, problem = None, str(wrong)
-        if visit.field("confirmed") and verdict == "reject" and comment is None:
+        if request.field("confirmed") and verdict == "reject" and comment is None:
             problem = problem or "Say why you reject them: the runs and the people who asked read it."
-        if problem or not visit.field("confirmed"):
-            return self._page(visit, "approvals_batch.html", 422 if problem else 200, results=None, **(values | {"problem": problem}))
-        results = visit.source.approvals.decide_many("approve" if verdict == "approve" else "reject", ids, comment)
-        return self._page(visit, "approvals_batch.html", results=results, **values)
+        if problem or not request.field("confirmed"):
+            return self._page(request, "approvals_batch.html", 422 if problem else 200, results=None, **(values | {"problem": problem}))
+        results = request.source.approvals.decide_many("approve" if verdict == "approve" else "reject", ids, comment)
+        return self._page(request, "approvals_batch.html", results=results, **values)
 
-    def link(self, visit: Visit) -> Reply:
+    def link(self, request: PageRequest) -> Reply:
         """Make a link by which one person may decide, and show it this once."""
-        valid = visit.field("valid")
+        valid = request.field("valid")
         seconds = parsed(valid) if valid else DEFAULT_SECONDS
         try:
             if seconds is None:
                 raise InvalidParameter(f"{valid!r:.50} is no duration. {HINT}")
-            made = visit.source.approvals.link(visit.label, visit.field("person"), seconds)
+            made = request.source.approvals.link(request.label, request.field("person"), seconds)
         except Rejected as refused:
-            return self._refused(visit, refused)
-        base = visit.source.approvals.link_base
-        reached = f"{visit.request.scope.get('scheme', 'http')}://{visit.request.header(b'host') or ''}"
+            return self._refused(request, refused)
+        base = request.source.approvals.link_base
+        reached = f"{request.http.scope.get('scheme', 'http')}://{request.http.header(b'host') or ''}"
         url = made.path if base is None else f"{(base or reached).rstrip('/')}{made.path}"
-        return self._one(visit, visit.label, link=made, url=url)
+        return self._one(request, request.label, link=made, url=url)
 
 
-def _comment(visit: Visit) -> str | None:
-    comment = visit.field("comment")
+def _comment(request: PageRequest) -> str | None:
+    comment = request.field("comment")
     if len(comment) > _MOST_COMMENT:
         raise InvalidParameter(f"A reason has at most {_MOST_COMMENT} characters.")
     return comment or None
 
 
-def _edited(visit: Visit, card: Card) -> dict[str, Any] | None:
-    """The arguments as a person edited them; None if nothing was changed."""
-    text = visit.field("arguments")
+def _edited(request: PageRequest, card: Card) -> dict[str, Any] | None:
+    """The arguments as a person edited them; None if nothing was changed. Raises InvalidParameter if they are not a JSON object."""
+    text = request.field("arguments")
     if not text or text == _pretty(card.approval.arguments).strip():
         return None
     edited = _json(text, "The edited text")

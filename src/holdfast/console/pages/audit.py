@@ -7,12 +7,12 @@ from typing import Any, Final
 
 import msgspec
 
+from holdfast.console.page_request import PageRequest
 from holdfast.console.pages.table_pages import csv_reply, shown
 from holdfast.console.query import moment_of
 from holdfast.console.rendering import address, iso
 from holdfast.console.site import Site
 from holdfast.console.tables import NOTHING, Age, Cell, Column, Field, Form, Link, Mark, Number, Page, Section, Table, Text
-from holdfast.console.visit import Visit
 from holdfast.model.audit import Noted, NoteFilter, NoteKind
 from holdfast.model.errors import InvalidParameter
 from holdfast.web.policy import Needs, Reach
@@ -40,16 +40,16 @@ class AuditPages:
         who: dict[str, Any] = {"needs": Needs.ADMINISTER, "reach": Reach.NONE}
         return [site.page("audit", self.list, "ListAuditPage", **who), site.page("audit.csv", self.file, "DownloadAudit", **who)]
 
-    def list(self, visit: Visit) -> Reply:
+    def list(self, request: PageRequest) -> Reply:
         """A page of notes."""
         problem = ""
         found: Sequence[Noted] = ()
         following: int | None = None
         try:
-            found, following = visit.source.audit.page(_wanted(visit))
+            found, following = request.source.audit.page(_wanted(request))
         except InvalidParameter as wrong:
             problem = str(wrong)
-        given = _given(visit)
+        given = _given(request)
         table = Table(
             columns=(
                 Column("When"),
@@ -63,37 +63,37 @@ class AuditPages:
             ),
             rows=tuple(_row(noted) for noted in found),
             empty="Nothing is noted." if not any(given.values()) else "No line matches.",
-            first=address("audit", **given) if visit.text("before") else "",
+            first=address("audit", **given) if request.text("before") else "",
             following=address("audit", before=following, **given) if following else "",
             following_label="Older",
         )
         page = Page(
             title="Audit",
-            path=address("audit", before=visit.text("before"), **given),
+            path=address("audit", before=request.text("before"), **given),
             lead=_LEAD,
             filters=_filters(given),
             csv=address("audit.csv", **given),
             problem=problem,
-            sections=(Section(id="notes", table=table, live=not visit.text("before")),),
+            sections=(Section(id="notes", table=table, live=not request.text("before")),),
         )
-        return shown(self._site.rendering, visit, page, 422 if problem else 200)
+        return shown(self._site.rendering, request, page, 422 if problem else 200)
 
-    def file(self, visit: Visit) -> Reply:
-        """The newest 10,000 notes that match, as CSV."""
-        return csv_reply("audit", _COLUMNS, map(_line, visit.source.audit.lines(_wanted(visit))))
-
-
-def _given(visit: Visit) -> dict[str, str]:
-    return {name: visit.text(name).strip() for name in ("who", "what", "outcome", "kind", "since")}
+    def file(self, request: PageRequest) -> Reply:
+        """The notes that match, as CSV: the newest, at most 10,000."""
+        return csv_reply("audit", _COLUMNS, map(_line, request.source.audit.lines(_wanted(request))))
 
 
-def _wanted(visit: Visit) -> NoteFilter:
-    given: dict[str, Any] = {name: value or None for name, value in _given(visit).items()}
-    kind, since, before = given.pop("kind"), given.pop("since"), visit.text("before")
+def _given(request: PageRequest) -> dict[str, str]:
+    return {name: request.text(name).strip() for name in ("who", "what", "outcome", "kind", "since")}
+
+
+def _wanted(request: PageRequest) -> NoteFilter:
+    given: dict[str, Any] = {name: value or None for name, value in _given(request).items()}
+    kind, since, before = given.pop("kind"), given.pop("since"), request.text("before")
     if kind is not None and kind not in set(NoteKind):
         raise InvalidParameter(f"{kind!r:.50} is not a kind: there are {' and '.join(NoteKind)}.")
     wanted = NoteFilter(
-        **given, kind=None if kind is None else NoteKind(kind), since=None if since is None else moment_of(since, visit.now)
+        **given, kind=None if kind is None else NoteKind(kind), since=None if since is None else moment_of(since, request.now)
     )
     if not before:
         return wanted

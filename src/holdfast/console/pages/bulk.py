@@ -7,13 +7,13 @@ import re
 from typing import Final
 
 from holdfast.console.bulk_jobs import KEPT, MOST_FAILURES, BulkJobs, Job
+from holdfast.console.page_request import PageRequest
 from holdfast.console.pages.table_pages import shown
 from holdfast.console.query import query_from
 from holdfast.console.rendering import address
 from holdfast.console.site import Site, redirect
 from holdfast.console.sources.bulk import EXAMPLES, MOST, SENTENCES, Item, Plan, Verb
 from holdfast.console.tables import Age, Bar, Button, Cell, Column, Field, Form, Link, Mark, Number, Page, Section, Table, Text
-from holdfast.console.visit import Visit
 from holdfast.model.errors import ExecutionNotFound, InvalidParameter
 from holdfast.web.policy import Needs
 from holdfast.web.replies import Reply
@@ -21,7 +21,7 @@ from holdfast.web.routing import Route
 
 _LONGEST_REASON: Final = 150
 _STATES: Final = {"running": "running", "cancelled": "stopped", "done": "ok"}
-_MEMORY = f"Jobs are in the memory of this console: when the console ends, a job does not go on. The console keeps the newest {KEPT} jobs."
+_MEMORY = f"Jobs are in the memory of this console: when the console ends, its jobs end too. The console keeps the newest {KEPT} jobs."
 _COUNT: Final = re.compile(r"[0-9]{1,9}")
 _JOB: Final = "runs/-/bulk/([^/]+)"
 
@@ -43,28 +43,28 @@ class BulkPages:
             *site.action(f"{_JOB}/cancel", self.cancel, "CancelBulk", needs=Needs.OPERATE),
         ]
 
-    def ask(self, visit: Visit) -> Reply:
-        """What the action would do with all runs that match."""
-        return self._ask(visit, visit.text("q"), visit.text("verb"))
+    def ask(self, request: PageRequest) -> Reply:
+        """The page that says what the action would do with all runs that match, with the form that starts it."""
+        return self._ask(request, request.text("q"), request.text("verb"))
 
-    def start(self, visit: Visit) -> Reply:
-        """Begin the job, if the caller gave a reason and typed the right number of runs."""
-        text, verb = visit.field("q"), _verb(visit.field("verb"))
-        reason, confirm = visit.field("reason"), visit.field("confirm")
+    def start(self, request: PageRequest) -> Reply:
+        """Start the job, if the caller gave a reason and typed the right number of runs. If not, show the form again with what is wrong."""
+        text, verb = request.field("q"), _verb(request.field("verb"))
+        reason, confirm = request.field("reason"), request.field("confirm")
         if not reason or len(reason) > _LONGEST_REASON:
-            return self._ask(visit, text, verb.value, f"Give a reason of 1 to {_LONGEST_REASON} characters: the audit log keeps it.")
-        source = visit.source.bulk
-        plan = source.plan(query_from(text), verb, visit.field("newest"))
+            return self._ask(request, text, verb.value, f"Give a reason of 1 to {_LONGEST_REASON} characters: the audit log keeps it.")
+        source = request.source.bulk
+        plan = source.plan(query_from(text), verb, request.field("newest"))
         if not plan.items:
-            return self._ask(visit, text, verb.value, "Nothing matches any more.")
-        if confirm != visit.field("count") or not _COUNT.fullmatch(confirm) or len(plan.items) > int(confirm):
-            return self._ask(visit, text, verb.value, "The number that you typed is not the number of runs.")
+            return self._ask(request, text, verb.value, "Nothing matches any more.")
+        if confirm != request.field("count") or not _COUNT.fullmatch(confirm) or len(plan.items) > int(confirm):
+            return self._ask(request, text, verb.value, "The number that you typed is not the number of runs.")
         job = self._jobs.start(source, verb, plan.items, question=text, reason=reason)
-        return redirect(visit, f"runs/-/bulk/{job.name}")
+        return redirect(request, f"runs/-/bulk/{job.name}")
 
-    def show(self, visit: Visit) -> Reply:
+    def show(self, request: PageRequest) -> Reply:
         """The progress of a job."""
-        job = self._found(visit)
+        job = self._found(request)
         above = (("Runs", "runs"), ("Act on all matches", address("runs/-/bulk", q=job.question)))
         stop = Button(label="Cancel", to=f"runs/-/bulk/{job.name}/cancel", needs="operate", style="small danger")
         page = Page(
@@ -74,31 +74,31 @@ class BulkPages:
             lead=_MEMORY,
             sections=(_progress(job, stop), _failures(job)),
         )
-        return shown(self._site.rendering, visit, page)
+        return shown(self._site.rendering, request, page)
 
-    def cancel(self, visit: Visit) -> Reply:
-        """Act on no further run."""
-        job = self._found(visit)
+    def cancel(self, request: PageRequest) -> Reply:
+        """Cancel the job: it acts on no further run."""
+        job = self._found(request)
         job.cancelled.set()
-        return redirect(visit, f"runs/-/bulk/{job.name}")
+        return redirect(request, f"runs/-/bulk/{job.name}")
 
-    def _found(self, visit: Visit) -> Job:
-        job = self._jobs.find(visit.label, visit.source.bulk.tenant)
+    def _found(self, request: PageRequest) -> Job:
+        job = self._jobs.find(request.label, request.source.bulk.tenant)
         if job is None:
             raise ExecutionNotFound(f"There is no such job. {_MEMORY}")
         return job
 
-    def _ask(self, visit: Visit, text: str, chosen: str, problem: str = "") -> Reply:
+    def _ask(self, request: PageRequest, text: str, chosen: str, problem: str = "") -> Reply:
         verb = _verb(chosen) if chosen else Verb.STOP
         plan = Plan(items=(), matched=0, bounded=False)
         try:
-            query, bulk = query_from(text), visit.source.bulk
+            query, bulk = query_from(text), request.source.bulk
             verb = verb if chosen else bulk.likely(query)
             plan = bulk.plan(query, verb)
         except InvalidParameter as wrong:
             problem = problem or str(wrong)
         here = address("runs", q=text)
-        jobs = self._jobs.all(visit.source.bulk.tenant)
+        jobs = self._jobs.all(request.source.bulk.tenant)
         page = Page(
             title="Act on all matches",
             path=address("runs/-/bulk", q=text, verb=verb.value),
@@ -106,9 +106,9 @@ class BulkPages:
             lead=f"Question: {text or 'everything'}",
             tabs=tuple((one.value.capitalize(), address("runs/-/bulk", q=text, verb=one.value), one is verb) for one in Verb),
             problem=problem,
-            sections=(_matches(plan, verb, text, here, visit.field("reason")), *((_all(jobs),) if jobs else ())),
+            sections=(_matches(plan, verb, text, here, request.field("reason")), *((_all(jobs),) if jobs else ())),
         )
-        return shown(self._site.rendering, visit, page, 422 if problem else 200)
+        return shown(self._site.rendering, request, page, 422 if problem else 200)
 
 
 def _verb(text: str) -> Verb:
@@ -132,7 +132,7 @@ def _matches(plan: Plan, verb: Verb, text: str, back: str, reason: str) -> Secti
         cut=cut,
         narrow=True,
     )
-    bounded = f" There may be more: an action counts at most {MOST:,}." if plan.bounded else ""
+    bounded = f" There may be more: an action acts on at most {MOST:,}." if plan.bounded else ""
     hidden = (("q", text), ("verb", verb.value), ("newest", plan.newest), ("count", str(count)))
     fields = (
         *(Field(name=name, label="", value=value, type="hidden") for name, value in hidden),
@@ -146,7 +146,7 @@ def _matches(plan: Plan, verb: Verb, text: str, back: str, reason: str) -> Secti
 
 
 def _row(item: Item) -> tuple[Cell, ...]:
-    return (Mark(item.standing.value), Link(item.name, f"runs/{item.id}", mono=True), Text(item.function), Age(item.started_at))
+    return (Mark(item.status.value), Link(item.name, f"runs/{item.id}", mono=True), Text(item.function), Age(item.started_at))
 
 
 def _progress(job: Job, stop: Button) -> Section:

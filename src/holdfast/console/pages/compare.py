@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from holdfast.console.page_request import PageRequest
 from holdfast.console.site import Site
-from holdfast.console.visit import Visit
 from holdfast.model.errors import InvalidParameter
 from holdfast.web.replies import Reply
 from holdfast.web.routing import Route
@@ -21,14 +21,14 @@ class ComparePages:
         """The routes of this page."""
         return [self._site.page("compare", self.show, "ComparePage")]
 
-    def show(self, visit: Visit) -> Reply:
+    def show(self, request: PageRequest) -> Reply:
         """The comparison of two runs; while the second is not chosen, the runs that a person can choose from."""
-        left, right = visit.text("left")[:_LONGEST], visit.text("right")[:_LONGEST]
+        left, right = request.text("left")[:_LONGEST], request.text("right")[:_LONGEST]
         if not left:
             raise InvalidParameter("Open a run, and choose Compare there: the address needs ?left=ID.")
         if right and right != left:
-            view = visit.source.compare.view(left, right)
-            return self._site.rendering.page(visit, "compare.html", view=view, everything=visit.text("all") == "1")
-        text = visit.text("q")[:_LONGEST].strip()
-        facts, rows = visit.source.compare.candidates(left, text)
-        return self._site.rendering.page(visit, "compare_choose.html", facts=facts, rows=rows, text=text)
+            view = request.source.compare.view(left, right)
+            return self._site.rendering.page(request, "compare.html", view=view, everything=request.text("all") == "1")
+        text = request.text("q")[:_LONGEST].strip()
+        facts, rows = request.source.compare.candidates(left, text)
+        return self._site.rendering.page(request, "compare_choose.html", facts=facts, rows=rows, text=text)

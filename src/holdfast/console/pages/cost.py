@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from holdfast.console.page_request import PageRequest
 from holdfast.console.pages.table_pages import csv_reply, runs_of, shown
 from holdfast.console.rendering import address, usd
 from holdfast.console.site import Site
 from holdfast.console.sources.cost import DIMENSIONS
 from holdfast.console.tables import MOST_ROWS, NOTHING, Bar, Cell, Column, Field, Form, Link, Money, Number, Page, Section, Table, Text
-from holdfast.console.visit import Visit
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.ledger import Dimension
 from holdfast.service.costs import CostLine, CostQuestion, CostReport
@@ -26,7 +26,7 @@ _QUALIFIERS: Final = {Dimension.PIPELINE: "pipeline", Dimension.WORKER: "worker"
 
 
 class CostPages:
-    """The page of costs. A tenant sees its own."""
+    """The page of costs. A caller of one tenant sees only the costs of that tenant."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -36,65 +36,65 @@ class CostPages:
         site = self._site
         return [site.page("cost", self.table, "ShowCostPage"), site.page("cost.csv", self.file, "DownloadCost")]
 
-    def table(self, visit: Visit) -> Reply:
+    def table(self, request: PageRequest) -> Reply:
         """The page with the sums. If a field of the question is wrong, the page shows the form again with what is wrong."""
-        by = self._by(visit)
+        by = self._by(request)
         problem, report = "", None
         try:
-            report = visit.source.cost.report(_question(visit, by))
+            report = request.source.cost.report(_question(request, by))
         except InvalidParameter as wrong:
             problem = str(wrong)
-        given = _given(visit)
+        given = _given(request)
         page = Page(
             title="Cost",
             path=address("cost", by=by.value, **given),
             lead=_LEAD,
-            tabs=tuple((f"By {one.value}", address("cost", by=one.value, **given), one is by) for one in self._tabs(visit)),
-            filters=self._filters(visit, by),
+            tabs=tuple((f"By {one.value}", address("cost", by=one.value, **given), one is by) for one in self._tabs(request)),
+            filters=self._filters(request, by),
             csv=address("cost.csv", by=by.value, **given),
             problem=problem,
             sections=() if report is None else (Section(id="sums", table=_sums(report, by), live=True),),
         )
-        return shown(self._site.rendering, visit, page, 422 if problem else 200)
+        return shown(self._site.rendering, request, page, 422 if problem else 200)
 
-    def file(self, visit: Visit) -> Reply:
+    def file(self, request: PageRequest) -> Reply:
         """The sums as CSV: at most 10,000 groups."""
-        by = self._by(visit)
-        columns, *rows = visit.source.cost.table(visit.source.cost.report(_question(visit, by)))
+        by = self._by(request)
+        columns, *rows = request.source.cost.table(request.source.cost.report(_question(request, by)))
         return csv_reply(f"cost-by-{by.value}", columns, rows)
 
     @staticmethod
-    def _tabs(visit: Visit) -> tuple[Dimension, ...]:
-        return DIMENSIONS if visit.source.viewer.tenant is None else tuple(one for one in DIMENSIONS if one is not Dimension.TENANT)
+    def _tabs(request: PageRequest) -> tuple[Dimension, ...]:
+        return DIMENSIONS if request.source.viewer.tenant is None else tuple(one for one in DIMENSIONS if one is not Dimension.TENANT)
 
     @staticmethod
-    def _by(visit: Visit) -> Dimension:
-        wanted = visit.text("by") or Dimension.PIPELINE.value
+    def _by(request: PageRequest) -> Dimension:
+        wanted = request.text("by") or Dimension.PIPELINE.value
         found = next((one for one in DIMENSIONS if one.value == wanted), None)
         if found is None:
             raise InvalidParameter(f"Costs are summed by {', '.join(DIMENSIONS)}, not by {wanted!r:.50}.")
         return found
 
     @staticmethod
-    def _filters(visit: Visit, by: Dimension) -> Form:
-        given = _given(visit)
+    def _filters(request: PageRequest, by: Dimension) -> Form:
+        given = _given(request)
         times = (
             Field(name="since", label="Since", value=given["since"], placeholder="30d or 2026-01-31"),
             Field(name="until", label="Until", value=given["until"], placeholder="today"),
         )
-        texts = [(name, label) for name, label in _FILTERS if name != "tenant" or visit.source.viewer.tenant is None]
+        texts = [(name, label) for name, label in _FILTERS if name != "tenant" or request.source.viewer.tenant is None]
         fields = tuple(Field(name=name, label=label, value=given[name]) for name, label in texts)
         hidden = Field(name="by", label="", value=by.value, type="hidden")
         return Form(to="cost", fields=(hidden, *times, *fields), submit="Show", get=True, back=address("cost", by=by.value))
 
 
-def _given(visit: Visit) -> dict[str, str]:
+def _given(request: PageRequest) -> dict[str, str]:
     names = ("since", "until", *(name for name, _ in _FILTERS))
-    return {name: visit.text(name).strip() for name in names} | {"since": visit.text("since").strip() or _USUAL}
+    return {name: request.text(name).strip() for name in names} | {"since": request.text("since").strip() or _USUAL}
 
 
-def _question(visit: Visit, by: Dimension) -> CostQuestion:
-    given = {name: value or None for name, value in _given(visit).items()}
+def _question(request: PageRequest, by: Dimension) -> CostQuestion:
+    given = {name: value or None for name, value in _given(request).items()}
     return CostQuestion(by=by.value, **given)
 
 
@@ -106,7 +106,7 @@ def _sums(report: CostReport, by: Dimension) -> Table:
         Column("Tokens out", number=True),
         Column("Settled", number=True),
         Column("Unknown", number=True, title="Calls whose answer was lost"),
-        Column("Reserved", number=True, title="Calls that go on"),
+        Column("Reserved", number=True, title="Calls that have not ended"),
         Column("Spent", number=True, title="Settled and unknown"),
         Column(""),
     )

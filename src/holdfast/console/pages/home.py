@@ -10,19 +10,19 @@ from typing import Any, Final
 from markupsafe import Markup
 
 from holdfast.console.charts import Slice, bars
+from holdfast.console.page_request import PageRequest
 from holdfast.console.rendering import usd
 from holdfast.console.site import Site
 from holdfast.console.sources.home import HOUR_MS, MOST_IN_PART, HomeSource, HomeView, Part
-from holdfast.console.visit import Visit
 from holdfast.model.clock import monotonic
 from holdfast.web.replies import Reply
 from holdfast.web.routing import Route
 
 _FRESH_SECONDS: Final = 4.0
 _PAST_SECONDS: Final = 60.0
-"""How long the counts of a past slice of time are kept, while some of its runs are not over."""
+"""How long the counts of a past slice of time are kept, if some of its runs have not ended."""
 _OVER_SECONDS: Final = 600.0
-"""How long the counts of a past slice of time are kept, if all its runs are over."""
+"""How long the counts of a past slice of time are kept, if all its runs have ended."""
 _MOST_KEPT: Final = 100
 _MOST_PARTS: Final = 5_000
 
@@ -48,43 +48,43 @@ class HomePages:
             site.page("home/-/body", self.body, "HomeBody"),
         ]
 
-    def home(self, visit: Visit) -> Reply:
+    def home(self, request: PageRequest) -> Reply:
         """The whole page without the charts of runs. A script asks for the charts afterwards, because their counts may take a second."""
-        return self._site.rendering.page(visit, "home.html", needs=visit.source.home.needs(), **self._values(visit))
+        return self._site.rendering.page(request, "home.html", needs=request.source.home.needs(), **self._values(request))
 
-    def needs(self, visit: Visit) -> Reply:
+    def needs(self, request: PageRequest) -> Reply:
         """Only the part that says what needs a person. An open page asks for it again at every tick."""
-        return self._site.rendering.page(visit, "home_needs.html", needs=visit.source.home.needs())
+        return self._site.rendering.page(request, "home_needs.html", needs=request.source.home.needs())
 
-    def runs(self, visit: Visit) -> Reply:
+    def runs(self, request: PageRequest) -> Reply:
         """Only the charts of runs."""
-        source, now = visit.source.home, visit.source.home.now
+        source, now = request.source.home, request.source.home.now
         told = []
         for name, query, unit, count, length in (("hour", "1h", "5 minutes", 12, HOUR_MS // 12), ("day", "24h", "1 hour", 24, HOUR_MS)):
             parts = [self._part(source, since, length, now) for since in _slices(now, count, length)]
             told.append(
                 {"name": name, "query": query, "unit": unit, "parts": parts, "chart": _throughput(parts, f"Runs of the last {name}")}
             )
-        return self._site.rendering.page(visit, "home_runs.html", charts=told, most=MOST_IN_PART)
+        return self._site.rendering.page(request, "home_runs.html", charts=told, most=MOST_IN_PART)
 
-    def body(self, visit: Visit) -> Reply:
-        """Only the rest of the page."""
-        return self._site.rendering.page(visit, "home_body.html", **self._values(visit))
+    def body(self, request: PageRequest) -> Reply:
+        """Only the part of the page below what needs a person, without the charts of runs."""
+        return self._site.rendering.page(request, "home_body.html", **self._values(request))
 
-    def _values(self, visit: Visit) -> dict[str, Any]:
-        view = self._view(visit)
+    def _values(self, request: PageRequest) -> dict[str, Any]:
+        view = self._view(request)
         days = [Slice(f"{day}: {usd(nanos)}", (("cost", nanos),)) for day, nanos in view.spent.days]
         return {
             "view": view,
-            "commands": _first_commands(visit.source.home.place),
+            "commands": _first_commands(request.source.home.place),
             "cost_chart": bars(days, "Spent on models by day"),
         }
 
-    def _view(self, visit: Visit) -> HomeView:
-        tenant, now = visit.source.home.tenant, self._tick()
+    def _view(self, request: PageRequest) -> HomeView:
+        tenant, now = request.source.home.tenant, self._tick()
         at, view = self._kept.get(tenant, (None, None))
         if at is None or view is None or now - at > _FRESH_SECONDS or view.is_new:
-            view = visit.source.home.view()
+            view = request.source.home.view()
             if len(self._kept) >= _MOST_KEPT:
                 self._kept.clear()
             self._kept[tenant] = (now, view)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from holdfast.console.page_request import PageRequest
 from holdfast.console.pages.table_pages import missing_is_no_page, part_of_path, shown
 from holdfast.console.site import Site, redirect
 from holdfast.console.sources.keys import KeyNotFound, TokenAsked
@@ -29,7 +30,6 @@ from holdfast.console.tables import (
     Text,
     Until,
 )
-from holdfast.console.visit import Visit
 from holdfast.model.credentials import Credential, Role
 from holdfast.model.errors import InvalidParameter
 from holdfast.web.auth.keys import Issued
@@ -69,47 +69,47 @@ class KeysPages:
             *site.action(f"{_ID}/assign", self.assign, "AssignKeyPage", **who),
         ]
 
-    def list(self, visit: Visit) -> Reply:
+    def list(self, request: PageRequest) -> Reply:
         """All credentials, and the form for a new token."""
-        return self._page(visit)
+        return self._page(request)
 
-    def make(self, visit: Visit) -> Reply:
+    def make(self, request: PageRequest) -> Reply:
         """Make a token and show it this one time. If a field is wrong, the form is shown again with what is wrong."""
         asked = TokenAsked(
-            roles=visit.chosen.get("role", ()),
-            **{name: visit.field(name) for name in ("tenant", "person", "note", "days")},
+            roles=request.chosen.get("role", ()),
+            **{name: request.field(name) for name in ("tenant", "person", "note", "days")},
         )
         try:
-            issued = visit.source.keys.make(asked)
+            issued = request.source.keys.make(asked)
         except InvalidParameter as wrong:
-            return self._page(visit, asked, str(wrong))
-        return shown(self._site.rendering, visit, _made(visit, issued))
+            return self._page(request, asked, str(wrong))
+        return shown(self._site.rendering, request, _made(request, issued))
 
     @missing_is_no_page(KeyNotFound)
-    def show(self, visit: Visit) -> Reply:
+    def show(self, request: PageRequest) -> Reply:
         """One credential: who holds it, and what happens when it is revoked."""
-        return self._credential(visit)
+        return self._credential(request)
 
     @missing_is_no_page(KeyNotFound)
-    def revoke(self, visit: Visit) -> Reply:
+    def revoke(self, request: PageRequest) -> Reply:
         """Remove a credential and its sessions."""
-        visit.source.keys.revoke(visit.label)
-        return redirect(visit, "keys")
+        request.source.keys.revoke(request.label)
+        return redirect(request, "keys")
 
     @missing_is_no_page(KeyNotFound)
-    def assign(self, visit: Visit) -> Reply:
-        """Say who holds a credential."""
+    def assign(self, request: PageRequest) -> Reply:
+        """Write to a credential which person holds it."""
         try:
-            visit.source.keys.assign(visit.label, visit.field("person"))
+            request.source.keys.assign(request.label, request.field("person"))
         except InvalidParameter as wrong:
-            return self._credential(visit, str(wrong))
-        return redirect(visit, "keys")
+            return self._credential(request, str(wrong))
+        return redirect(request, "keys")
 
-    def _credential(self, visit: Visit, problem: str = "") -> Reply:
-        found = visit.source.keys.find(visit.label)
-        own = found.id == visit.request.identity.name
+    def _credential(self, request: PageRequest, problem: str = "") -> Reply:
+        found = request.source.keys.find(request.label)
+        own = found.id == request.http.identity.name
         note = "The server refuses it within about a second, and every browser that logged in with it is logged out. This cannot be undone."
-        person = Field(name="person", label="Person", value=visit.field("person") or found.person or "", required=True, hint=_HOLDS)
+        person = Field(name="person", label="Person", value=request.field("person") or found.person or "", required=True, hint=_HOLDS)
         held = Form(to=f"keys/{found.id}/assign", fields=(person,), submit="Assign", needs="administer", style="")
         gone = Form(to=f"keys/{found.id}/revoke", submit="Revoke", needs="administer", style="danger", back="keys")
         page = Page(
@@ -119,38 +119,38 @@ class KeysPages:
             notice="You are logged in with this credential: if you revoke it, you lose your access." if own else "",
             problem=problem,
             sections=(
-                Section(id="facts", facts=_facts(found, visit.now)),
+                Section(id="facts", facts=_facts(found, request.now)),
                 Section(id="held", title="Held by", form=held),
                 Section(id="revoke", title="Revoke", note=note, form=gone),
             ),
         )
-        return shown(self._site.rendering, visit, page, 422 if problem else 200)
+        return shown(self._site.rendering, request, page, 422 if problem else 200)
 
-    def _page(self, visit: Visit, asked: TokenAsked | None = None, problem: str = "") -> Reply:
-        found = visit.source.keys.all()
+    def _page(self, request: PageRequest, asked: TokenAsked | None = None, problem: str = "") -> Reply:
+        found = request.source.keys.all()
         page = Page(
             title="Keys",
             path="keys",
             lead=_LEAD,
-            notice=_OPEN if visit.request.identity == ANYBODY and found else "",
+            notice=_OPEN if request.http.identity == ANYBODY and found else "",
             problem=problem,
-            sections=(Section(id="keys", table=_table(found, visit)), _new(asked or TokenAsked())),
+            sections=(Section(id="keys", table=_table(found, request)), _new(asked or TokenAsked())),
         )
-        return shown(self._site.rendering, visit, page, 422 if problem else 200)
+        return shown(self._site.rendering, request, page, 422 if problem else 200)
 
 
-def _table(found: Sequence[Credential], visit: Visit) -> Table:
+def _table(found: Sequence[Credential], request: PageRequest) -> Table:
     columns = ("Credential", "Kind", "Roles", "Tenant", "Person", "Note", "Made", "Expires", "")
     rows = tuple(
         (
-            _named(one, visit),
+            _named(one, request),
             Text(one.kind.value, muted=True),
             Chips(tuple(role.value for role in one.roles)),
             Text("all tenants", muted=True) if one.tenant is None else Text(one.tenant),
             NOTHING if one.person is None else Text(one.person),
             Text(one.note, muted=True),
             Age(one.created_at),
-            _end(one, visit.now),
+            _end(one, request.now),
             Actions((Button(label="Assign, revoke…", to=f"keys/{one.id}", needs="administer", is_link=True),)),
         )
         for one in found[:MOST_ROWS]
@@ -164,9 +164,9 @@ def _table(found: Sequence[Credential], visit: Visit) -> Table:
     )
 
 
-def _named(one: Credential, visit: Visit) -> Cell:
+def _named(one: Credential, request: PageRequest) -> Cell:
     link = Link(one.id, f"keys/{part_of_path(one.id)}", mono=True)
-    return Pile((link, Text("you are logged in with it", muted=True))) if one.id == visit.request.identity.name else link
+    return Pile((link, Text("you are logged in with it", muted=True))) if one.id == request.http.identity.name else link
 
 
 def _end(one: Credential, now: int) -> Cell:
@@ -191,9 +191,9 @@ def _new(asked: TokenAsked) -> Section:
     return Section(id="new", title="New token", form=form)
 
 
-def _made(visit: Visit, issued: Issued) -> Page:
+def _made(request: PageRequest, issued: Issued) -> Page:
     note = "Copy it now: it is shown this once, and the store keeps only its hash."
-    section = Section(id="made", note=note, secret=issued.secret, facts=_facts(issued.credential, visit.now))
+    section = Section(id="made", note=note, secret=issued.secret, facts=_facts(issued.credential, request.now))
     back = Button(label="To all keys", to="keys", is_link=True, style="")
     return Page(title="New token", path="keys", above=(("Keys", "keys"),), buttons=(back,), sections=(section,))
 

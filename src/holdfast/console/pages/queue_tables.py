@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from holdfast.console.page_request import PageRequest
 from holdfast.console.pages.table_pages import part_of_path, runs_of
 from holdfast.console.rendering import address
 from holdfast.console.sources.queues import LanePage, ParkedPage, settings_of
@@ -29,10 +30,9 @@ from holdfast.console.tables import (
     Text,
     Until,
 )
-from holdfast.console.visit import Visit
 from holdfast.model.error_text import brief_class
 from holdfast.model.queues import UNLIMITED, Mode, QueueRow
-from holdfast.service.queue_desk import QueueView
+from holdfast.service.store_queues import QueueView
 from holdfast.workers.accept import called
 
 _SPARK: Final = "Admissions in each ten seconds of the last five minutes, as this console saw them"
@@ -54,21 +54,22 @@ _MEANINGS: Final[Mapping[str, str]] = {
 }
 
 
-def queues(found: Sequence[QueueView], sparks: Mapping[str, tuple[int, ...]], visit: Visit) -> Table:
-    """All queues."""
-    whole = visit.source.viewer.tenant is None
+def queues(found: Sequence[QueueView], sparks: Mapping[str, tuple[int, ...]], request: PageRequest) -> Table:
+    """The table of queues, at most MOST_ROWS. `sparks` has the admissions of each queue, by span. The columns with admissions are left out
+    for a caller of one tenant."""
+    whole = request.source.viewer.tenant is None
     columns = [Column("Queue"), Column("Mode"), Column("Waiting", number=True), Column("Oldest"), Column("Held", number=True)]
     columns += [Column("Drains", number=True, title="Admissions in a minute, of late"), Column("Admissions")] if whole else []
     columns += [Column("Parked", number=True), Column("Limits"), Column("")]
     rows = []
     for view in found[:MOST_ROWS]:
         name, here = view.row.name, f"queues/{part_of_path(view.row.name)}"
-        stands = view.standing
-        cells: list[Cell] = [Link(name, here), Mark(_MODES[view.row.mode], view.row.mode.value), _waiting(view), Age(stands.oldest_at)]
-        cells.append(Number(stands.held, of=view.settings.limits.at_once))
+        state = view.state
+        cells: list[Cell] = [Link(name, here), Mark(_MODES[view.row.mode], view.row.mode.value), _waiting(view), Age(state.oldest_at)]
+        cells.append(Number(state.held, of=view.settings.limits.at_once))
         if whole:
-            cells += [Number(round(stands.per_minute, 1), unit="/min"), Spark(sparks.get(name, ()), _SPARK)]
-        cells += [Number(stands.parked), _limits(view.row), Actions(_turns(view.row.mode, here) if whole else ())]
+            cells += [Number(round(state.per_minute, 1), unit="/min"), Spark(sparks.get(name, ()), _SPARK)]
+        cells += [Number(state.parked), _limits(view.row), Actions(_turns(view.row.mode, here) if whole else ())]
         rows.append(tuple(cells))
     return Table(
         columns=tuple(columns),
@@ -80,9 +81,9 @@ def queues(found: Sequence[QueueView], sparks: Mapping[str, tuple[int, ...]], vi
 
 
 def _waiting(view: QueueView) -> Cell:
-    if not view.standing.delayed:
-        return Number(view.standing.waiting)
-    return Pile((Number(view.standing.waiting), Text(f"+{view.standing.delayed:,} delayed", muted=True)))
+    if not view.state.delayed:
+        return Number(view.state.waiting)
+    return Pile((Number(view.state.waiting), Text(f"+{view.state.delayed:,} delayed", muted=True)))
 
 
 def _turns(mode: Mode, here: str) -> tuple[Button, ...]:
@@ -91,7 +92,7 @@ def _turns(mode: Mode, here: str) -> tuple[Button, ...]:
 
 
 def _limits(row: QueueRow) -> Cell:
-    """The limits that code or an operator has set, and which of them."""
+    """The first three settings that code or an operator has set. A value of an operator is marked."""
     told = [one for one in settings_of(row) if one.setter != "default"]
     if not told:
         return Text("none set", muted=True)
@@ -99,29 +100,30 @@ def _limits(row: QueueRow) -> Cell:
     return Chips((*shown, *([f"+{len(told) - 3}"] if len(told) > 3 else ())))
 
 
-def standing(view: QueueView, spark: tuple[int, ...] | None, visit: Visit) -> Section:
-    """The counts of one queue: what waits, what holds slots, what is parked, and when the next run is admitted."""
-    stands = view.standing
+def counts(view: QueueView, spark: tuple[int, ...] | None, request: PageRequest) -> Section:
+    """The section with the counts of one queue: what waits, what holds slots, what is parked, and when the next run is admitted. Without
+    `spark`, admissions are left out."""
+    state = view.state
     facts: list[tuple[str, Cell]] = [
-        ("Waiting", Number(stands.waiting, quiet=False)),
-        ("Delayed", Number(stands.delayed, quiet=False)),
-        ("Oldest", Age(stands.oldest_at)),
-        ("Slots held", Number(stands.held, of=view.settings.limits.at_once, quiet=False)),
+        ("Waiting", Number(state.waiting, quiet=False)),
+        ("Delayed", Number(state.delayed, quiet=False)),
+        ("Oldest", Age(state.oldest_at)),
+        ("Slots held", Number(state.held, of=view.settings.limits.at_once, quiet=False)),
     ]
     if spark is not None:
         facts += [
-            ("Drains", Number(round(stands.per_minute, 1), unit=" a minute", quiet=False)),
-            ("Admitted in all", Number(stands.admitted, quiet=False)),
+            ("Drains", Number(round(state.per_minute, 1), unit=" a minute", quiet=False)),
+            ("Admitted in all", Number(state.admitted, quiet=False)),
         ]
-    facts += [("Parked", Number(stands.parked, quiet=False)), ("Next admission", Text(view.next_admission))]
+    facts += [("Parked", Number(state.parked, quiet=False)), ("Next admission", Text(view.next_admission))]
     if spark is not None:
         facts.append(("Admissions, last five minutes", Spark(spark, _SPARK)))
     facts.append(("Runs", Link("All runs of this queue", runs_of("queue", view.row.name))))
-    return Section(id="standing", facts=tuple(facts), live=True)
+    return Section(id="counts", facts=tuple(facts), live=True)
 
 
 def parked(page: ParkedPage, here: str, count: int) -> Section:
-    """The parked runs of a queue."""
+    """The section with the parked runs of a queue. `count` is how many there are."""
     columns = (Column("Run"), Column("Function"), Column("Parked"), Column("Error"), Column("Message", fill=True), Column(""))
     rows = tuple(
         (
@@ -146,7 +148,8 @@ def parked(page: ParkedPage, here: str, count: int) -> Section:
 
 
 def settings(row: QueueRow, here: str, said: Mapping[str, str] | None, *, may_set: bool) -> Section:
-    """The settings of a queue: for each the value of the code, the value of the operator, and the one that is in force."""
+    """The section with the settings of a queue: for each the value of the code, the value of the operator, and the value that is in force.
+    `said` has the values of a form that was refused. Without `may_set` the section has no form."""
     columns = (Column("Setting"), Column("Code says"), Column("Operator says"), Column("Counts"), Column("Set by"))
     rows = []
     for one in settings_of(row):
@@ -168,8 +171,8 @@ def settings(row: QueueRow, here: str, said: Mapping[str, str] | None, *, may_se
     return Section(id="settings", title="Limits", note=note if may_set else "", table=table, form=form, wraps=form is not None)
 
 
-def lanes(page: LanePage, here: str, visit: Visit) -> Section:
-    """The lanes of a queue."""
+def lanes(page: LanePage, here: str, request: PageRequest) -> Section:
+    """The section with one page of the lanes of a queue."""
     columns = (Column("Lane", fill=True), Column("Level"), Column("Waiting", number=True), Column("Held", number=True), Column("Opens"))
     rows = tuple(
         (
@@ -177,15 +180,15 @@ def lanes(page: LanePage, here: str, visit: Visit) -> Section:
             Text(lane.level, muted=True),
             Number(lane.waiting),
             Number(lane.held, of=None if lane.at_once is None or lane.at_once >= UNLIMITED else lane.at_once),
-            Until(lane.closed_until) if lane.closed_until is not None and lane.closed_until > visit.now else Text("open", muted=True),
+            Until(lane.closed_until) if lane.closed_until is not None and lane.closed_until > request.now else Text("open", muted=True),
         )
         for lane in page.lanes
     )
     table = Table(
         columns=columns,
         rows=rows,
-        empty="No run has gone through this queue yet." if visit.source.viewer.tenant is None else "No run of your tenant waits here.",
-        first=here if visit.text("lane") else "",
+        empty="No run has gone through this queue yet." if request.source.viewer.tenant is None else "No run of your tenant waits here.",
+        first=here if request.text("lane") else "",
         following=address(here, lane=page.beyond) if page.beyond else "",
     )
     return Section(

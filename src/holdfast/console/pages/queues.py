@@ -8,17 +8,17 @@ from functools import partial
 from typing import Any, Final
 
 from holdfast.console.admission_counts import AdmissionCounts
-from holdfast.console.pages.queue_tables import lanes, parked, queues, settings, standing
+from holdfast.console.page_request import PageRequest
+from holdfast.console.pages.queue_tables import counts, lanes, parked, queues, settings
 from holdfast.console.pages.table_pages import missing_is_no_page, part_asked, part_of_path, shown
 from holdfast.console.rendering import address
 from holdfast.console.site import Site, redirect
 from holdfast.console.sources.queues import MOST_REDRIVEN
 from holdfast.console.tables import MOST_ROWS, Button, Field, Form, Mark, Page, Section
-from holdfast.console.visit import Visit
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.queues import Mode
-from holdfast.service.queue_desk import QueueNotFound, QueueView
 from holdfast.service.queue_settings import MEMBERS
+from holdfast.service.store_queues import QueueNotFound, QueueView
 from holdfast.web.policy import Needs, Reach
 from holdfast.web.replies import Reply
 from holdfast.web.routing import Route
@@ -54,68 +54,68 @@ class QueuesPages:
             *(route for turn in turns for route in site.action(*turn, **changes)),
         ]
 
-    def list(self, visit: Visit) -> Reply:
-        """All queues."""
-        found = visit.source.queues.list(MOST_ROWS + 1)
+    def list(self, request: PageRequest) -> Reply:
+        """The page with the queues, at most MOST_ROWS."""
+        found = request.source.queues.list(MOST_ROWS + 1)
         sparks = (
             {}
-            if visit.source.viewer.tenant
-            else {x.row.name: self._admissions.look(x.row.name, x.standing.admitted, visit.now) for x in found}
+            if request.source.viewer.tenant
+            else {x.row.name: self._admissions.look(x.row.name, x.state.admitted, request.now) for x in found}
         )
         lead = "A queue accepts runs, and admits them as its limits allow."
         if sparks:
             lead += " The small bars are admissions in the last five minutes, as this console saw them while a person looked."
         page = Page(
-            title="Queues", path="queues", lead=lead, sections=(Section(id="queues", table=queues(found, sparks, visit), live=True),)
+            title="Queues", path="queues", lead=lead, sections=(Section(id="queues", table=queues(found, sparks, request), live=True),)
         )
-        return shown(self._site.rendering, visit, page)
+        return shown(self._site.rendering, request, page)
 
     @missing_is_no_page(QueueNotFound)
-    def show(self, visit: Visit) -> Reply:
-        """One queue."""
-        return self._queue(visit)
+    def show(self, request: PageRequest) -> Reply:
+        """The page of one queue."""
+        return self._queue(request)
 
     @missing_is_no_page(QueueNotFound)
-    def turn(self, visit: Visit, verb: str) -> Reply:
-        """Pause, resume or drain."""
-        visit.source.queues.set_mode(visit.label, verb)
-        return redirect(visit, f"queues/{part_of_path(visit.label)}")
+    def turn(self, request: PageRequest, verb: str) -> Reply:
+        """Pause, resume or drain the queue."""
+        request.source.queues.set_mode(request.label, verb)
+        return redirect(request, f"queues/{part_of_path(request.label)}")
 
     @missing_is_no_page(QueueNotFound)
-    def set(self, visit: Visit) -> Reply:
+    def set(self, request: PageRequest) -> Reply:
         """Set limits. If a value is wrong, the form is shown again with what is wrong."""
-        said = {name: visit.field(name) for name in MEMBERS if name in visit.form}
+        said = {name: request.field(name) for name in MEMBERS if name in request.form}
         try:
-            visit.source.queues.set(visit.label, said)
+            request.source.queues.set(request.label, said)
         except InvalidParameter as wrong:
-            return self._queue(visit, str(wrong), said)
-        return redirect(visit, f"queues/{part_of_path(visit.label)}")
+            return self._queue(request, str(wrong), said)
+        return redirect(request, f"queues/{part_of_path(request.label)}")
 
     @missing_is_no_page(QueueNotFound)
-    def ask_redrive(self, visit: Visit) -> Reply:
+    def ask_redrive(self, request: PageRequest) -> Reply:
         """Ask the person before all parked runs start again: the page says how many there are."""
-        return self._ask_redrive(visit)
+        return self._ask_redrive(request)
 
     @missing_is_no_page(QueueNotFound)
-    def redrive(self, visit: Visit) -> Reply:
+    def redrive(self, request: PageRequest) -> Reply:
         """Start one parked run again (the form's field `run`), or all of them, if the caller typed their number."""
-        source, here = visit.source.queues, f"queues/{part_of_path(visit.label)}"
-        if visit.field("run"):
-            done = source.redrive(visit.label, visit.field("run"))
+        source, here = request.source.queues, f"queues/{part_of_path(request.label)}"
+        if request.field("run"):
+            done = source.redrive(request.label, request.field("run"))
             if done.error is not None:
                 raise done.error
-            return redirect(visit, f"runs/{done.started}")
-        if visit.field("confirm") != str(source.count_parked(visit.label)):
-            return self._ask_redrive(visit, "The number that you typed is not the number of parked runs.")
-        refused = [one for one in source.redrive_all(visit.label) if one.error is not None]
+            return redirect(request, f"runs/{done.started}")
+        if request.field("confirm") != str(source.count_parked(request.label)):
+            return self._ask_redrive(request, "The number that you typed is not the number of parked runs.")
+        refused = [one for one in source.redrive_all(request.label) if one.error is not None]
         if refused:
             first = refused[0]
             raise InvalidParameter(f"{len(refused):,} runs were not started again. The first of them is {first.parked}: {first.error}")
-        return redirect(visit, here)
+        return redirect(request, here)
 
-    def _ask_redrive(self, visit: Visit, problem: str = "") -> Reply:
-        name = visit.label
-        count = visit.source.queues.count_parked(name)
+    def _ask_redrive(self, request: PageRequest, problem: str = "") -> Reply:
+        name = request.label
+        count = request.source.queues.count_parked(name)
         bounded = " The console starts at most this many at once." if count >= MOST_REDRIVEN else ""
         note = f"{count:,} {'run is' if count == 1 else 'runs are'} parked. Each starts again under its key, in this queue.{bounded}"
         here = f"queues/{part_of_path(name)}"
@@ -124,39 +124,39 @@ class QueuesPages:
         section = Section(id="redrive", note=note, form=form if count else None)
         above = (("Queues", "queues"), (name, here))
         page = Page(title="Redrive all parked runs", path=f"{here}/redrive", above=above, problem=problem, sections=(section,))
-        return shown(self._site.rendering, visit, page, 422 if problem else 200)
+        return shown(self._site.rendering, request, page, 422 if problem else 200)
 
-    def _queue(self, visit: Visit, problem: str = "", said: dict[str, str] | None = None) -> Reply:
-        source, name = visit.source.queues, visit.label
+    def _queue(self, request: PageRequest, problem: str = "", said: dict[str, str] | None = None) -> Reply:
+        source, name = request.source.queues, request.label
         view = source.show(name)
         here = f"queues/{part_of_path(name)}"
-        path = address(here, lane=visit.text("lane"), parked=visit.text("parked"))
-        may_set = visit.may("operate") and visit.source.viewer.tenant is None
+        path = address(here, lane=request.text("lane"), parked=request.text("parked"))
+        may_set = request.may("operate") and request.source.viewer.tenant is None
         made: dict[str, Callable[[], Section]] = {
-            "standing": lambda: standing(view, self._spark(visit, view), visit),
-            "parked": lambda: parked(source.parked(name, visit.text("parked")), here, view.standing.parked),
+            "counts": lambda: counts(view, self._spark(request, view), request),
+            "parked": lambda: parked(source.parked(name, request.text("parked")), here, view.state.parked),
             "settings": lambda: settings(view.row, here, said, may_set=may_set),
-            "lanes": lambda: lanes(source.lanes(name, visit.text("lane")), here, visit),
+            "lanes": lambda: lanes(source.lanes(name, request.text("lane")), here, request),
         }
         page = Page(
             title=name,
             path=path,
             above=(("Queues", "queues"),),
             mark=_MARKS[view.row.mode],
-            buttons=self._buttons(visit, view, here),
+            buttons=self._buttons(request, view, here),
             problem=problem,
-            sections=tuple(make() for part, make in made.items() if part == (part_asked(visit) or part)),
+            sections=tuple(make() for part, make in made.items() if part == (part_asked(request) or part)),
         )
-        return shown(self._site.rendering, visit, page, 422 if problem else 200)
+        return shown(self._site.rendering, request, page, 422 if problem else 200)
 
-    def _spark(self, visit: Visit, view: QueueView) -> tuple[int, ...] | None:
-        if visit.source.viewer.tenant is not None:
+    def _spark(self, request: PageRequest, view: QueueView) -> tuple[int, ...] | None:
+        if request.source.viewer.tenant is not None:
             return None
-        return self._admissions.look(view.row.name, view.standing.admitted, visit.now)
+        return self._admissions.look(view.row.name, view.state.admitted, request.now)
 
     @staticmethod
-    def _buttons(visit: Visit, view: QueueView, here: str) -> tuple[Button, ...]:
-        if visit.source.viewer.tenant is not None:
+    def _buttons(request: PageRequest, view: QueueView, here: str) -> tuple[Button, ...]:
+        if request.source.viewer.tenant is not None:
             return ()
         wanted = ("pause", "drain") if view.row.mode is Mode.OPEN else ("resume",)
         return tuple(Button(label=verb.title(), to=f"{here}/{verb}", needs="operate", style="") for verb in wanted)

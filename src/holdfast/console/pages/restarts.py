@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hashlib import sha256
 
+from holdfast.console.page_request import PageRequest
 from holdfast.console.site import Site, redirect
 from holdfast.console.sources.restarts import Choice, RestartView
-from holdfast.console.visit import Visit
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.model.errors import Rejected
 from holdfast.web.policy import Needs
@@ -32,41 +32,41 @@ class RestartPages:
             *site.action("runs/([^/]+)/restart", self.start, "RestartFromConsole", needs=Needs.OPERATE),
         ]
 
-    def show(self, visit: Visit) -> Reply:
+    def show(self, request: PageRequest) -> Reply:
         """The page: `?from=` chooses a node or an operation."""
-        place = visit.text("from")[:1000]
-        return self._shown(visit, visit.source.restarts.view(visit.label, Choice(place=place) if place else None))
+        place = request.text("from")[:1000]
+        return self._shown(request, request.source.restarts.view(request.label, Choice(place=place) if place else None))
 
-    def plan(self, visit: Visit) -> Reply:
+    def plan(self, request: PageRequest) -> Reply:
         """What the restart in the form would do. Nothing is started."""
-        view = visit.source.restarts.view(visit.label, _choice(visit))
-        if visit.is_fragment:
-            return self._site.rendering.page(visit, "restart_plan.html", view=view, planned=_mark(view), notice="")
-        return self._shown(visit, view)
+        view = request.source.restarts.view(request.label, _choice(request))
+        if request.is_fragment:
+            return self._site.rendering.page(request, "restart_plan.html", view=view, planned=_mark(view), notice="")
+        return self._shown(request, view)
 
-    def start(self, visit: Visit) -> Reply:
-        """Start the restart whose plan the person has read."""
-        choice = _choice(visit)
-        view = visit.source.restarts.view(visit.label, choice)
+    def start(self, request: PageRequest) -> Reply:
+        """Start the restart whose plan the person has read. If the plan is another one now, show it, and start nothing."""
+        choice = _choice(request)
+        view = request.source.restarts.view(request.label, choice)
         if not view.is_ready:
-            return self._shown(visit, view, status=422)
-        if visit.field("planned") != _mark(view):
-            return self._shown(visit, view, notice=_CHANGED, status=422)
+            return self._shown(request, view, status=422)
+        if request.field("planned") != _mark(view):
+            return self._shown(request, view, notice=_CHANGED, status=422)
         try:
-            made = visit.source.restarts.start(visit.label, choice)
+            made = request.source.restarts.start(request.label, choice)
         except InvalidRequest as refused:
-            return self._shown(visit, view, notice=str(refused), status=422)
+            return self._shown(request, view, notice=str(refused), status=422)
         except Rejected as refused:
-            return self._shown(visit, visit.source.restarts.view(visit.label, choice), notice=str(refused), status=422)
-        return redirect(visit, f"runs/{made}")
+            return self._shown(request, request.source.restarts.view(request.label, choice), notice=str(refused), status=422)
+        return redirect(request, f"runs/{made}")
 
-    def _shown(self, visit: Visit, view: RestartView, *, notice: str = "", status: int = 200) -> Reply:
-        return self._site.rendering.page(visit, "restart.html", status, view=view, planned=_mark(view), notice=notice)
+    def _shown(self, request: PageRequest, view: RestartView, *, notice: str = "", status: int = 200) -> Reply:
+        return self._site.rendering.page(request, "restart.html", status, view=view, planned=_mark(view), notice=notice)
 
 
-def _choice(visit: Visit) -> Choice:
-    resend = tuple(visit.chosen.get("resend", ()))[:_MOST_RESEND]
-    return Choice(place=visit.field("from"), text=visit.form.get("input"), resend=resend)
+def _choice(request: PageRequest) -> Choice:
+    resend = tuple(request.chosen.get("resend", ()))[:_MOST_RESEND]
+    return Choice(place=request.field("from"), text=request.form.get("input"), resend=resend)
 
 
 def _mark(view: RestartView) -> str:

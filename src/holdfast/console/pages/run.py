@@ -7,13 +7,13 @@ import os
 from typing import Any, Final
 from urllib.parse import quote
 
+from holdfast.console.page_request import PageRequest
 from holdfast.console.pages.run_wire import picture_html, slice_json
 from holdfast.console.rendering import address
 from holdfast.console.site import Site, redirect
 from holdfast.console.sources.run_operation import IMAGES, MOST_IMAGE
 from holdfast.console.sources.timeline import PAGE, Trees
 from holdfast.console.sources.timeline_tree import Choice
-from holdfast.console.visit import Visit
 from holdfast.model.errors import HoldfastError, InvalidParameter, Rejected
 from holdfast.model.execution import Execution
 from holdfast.web.policy import Needs
@@ -38,7 +38,7 @@ _JSON: Final[Header] = (b"content-type", b"application/json")
 
 
 class RunPages:
-    """The pages of one run. They keep the timelines' trees of the runs that people look at now."""
+    """The pages of one run. They keep the trees of the timelines that people look at now."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -63,135 +63,137 @@ class RunPages:
 
     # --- reading
 
-    def show(self, visit: Visit) -> Reply:
+    def show(self, request: PageRequest) -> Reply:
         """The whole page, or the part that a script asks for (`?part=`). A part has the same address as its page, so a link in it leads to
         the same place."""
-        header = visit.source.run.find(visit.label)
-        part = visit.text("part")
+        header = request.source.run.find(request.label)
+        part = request.text("part")
         if part in _PARTS:
-            return self._site.rendering.page(visit, _PARTS[part], **self._part(visit, header, part))
-        return self._page(visit, header)
+            return self._site.rendering.page(request, _PARTS[part], **self._part(request, header, part))
+        return self._page(request, header)
 
-    def _page(self, visit: Visit, header: Execution, status: int = 200, **more: Any) -> Reply:
-        tab = visit.text("tab") if visit.text("tab") in _TABS else "timeline"
+    def _page(self, request: PageRequest, header: Execution, status: int = 200, **more: Any) -> Reply:
+        tab = request.text("tab") if request.text("tab") in _TABS else "timeline"
         values: dict[str, Any] = {"tab": tab, "panel": None, "problem": "", "given": {}, "picture": None, "header": header}
-        values |= self._part(visit, header, "head")
+        values |= self._part(request, header, "head")
         if tab == "timeline":
-            values |= self._part(visit, header, "graph")
-            choice = _choice(visit)
-            wanted = visit.text("op") or more.get("wanted")
-            values["slice"] = visit.source.timeline.slice(header, self._trees, choice, _number(visit, "from"), wanted or None)
+            values |= self._part(request, header, "graph")
+            choice = _choice(request)
+            wanted = request.text("op") or more.get("wanted")
+            values["slice"] = request.source.timeline.slice(header, self._trees, choice, _number(request, "from"), wanted or None)
             values |= {"choice": choice, "page": PAGE}
             if wanted:
-                values |= self._panel(visit, header, wanted)
+                values |= self._panel(request, header, wanted)
         elif tab == "data":
-            values |= {"payloads": visit.source.run.payloads(header), "artifacts": visit.source.operations.artifacts(header)}
+            values |= {"payloads": request.source.run.payloads(header), "artifacts": request.source.operations.artifacts(header)}
         else:
-            after = _number(visit, "after")
-            rows, is_more = visit.source.run.events(header, after)
+            after = _number(request, "after")
+            rows, is_more = request.source.run.events(header, after)
             values |= {"events": rows, "is_more": is_more, "after": after}
-        return self._site.rendering.page(visit, "run.html", status, **(values | more))
+        return self._site.rendering.page(request, "run.html", status, **(values | more))
 
-    def _part(self, visit: Visit, header: Execution, part: str) -> dict[str, Any]:
+    def _part(self, request: PageRequest, header: Execution, part: str) -> dict[str, Any]:
         if part == "head":
-            head = visit.source.run.head(header)
+            head = request.source.run.head(header)
             return {"head": head, "row": head, "header": header}
         if part == "graph":
-            picture = visit.source.run.picture(header)
-            return {"header": header, "picture": None if picture is None else picture_html(picture, header.id, visit.root)}
-        return {"header": header, "problem": "", "given": {}} | self._panel(visit, header, visit.text("op"))
+            picture = request.source.run.picture(header)
+            return {"header": header, "picture": None if picture is None else picture_html(picture, header.id, request.root)}
+        return {"header": header, "problem": "", "given": {}} | self._panel(request, header, request.text("op"))
 
-    def _panel(self, visit: Visit, header: Execution, operation: str) -> dict[str, Any]:
-        return {"panel": visit.source.operations.detail(header, self._trees, operation, _number(visit, "items"))}
+    def _panel(self, request: PageRequest, header: Execution, operation: str) -> dict[str, Any]:
+        return {"panel": request.source.operations.detail(header, self._trees, operation, _number(request, "items"))}
 
-    def timeline(self, visit: Visit) -> Reply:
+    def timeline(self, request: PageRequest) -> Reply:
         """A slice of the rows, as JSON."""
-        header = visit.source.run.find(visit.label)
-        wanted = visit.text("op") or None
-        found = visit.source.timeline.slice(header, self._trees, _choice(visit), _number(visit, "from"), wanted)
+        header = request.source.run.find(request.label)
+        wanted = request.text("op") or None
+        found = request.source.timeline.slice(header, self._trees, _choice(request), _number(request, "from"), wanted)
         return Reply(200, slice_json(found), (_JSON, *_PLAIN))
 
-    def raw(self, visit: Visit) -> Reply:
+    def raw(self, request: PageRequest) -> Reply:
         """One operation as a JSON file."""
-        execution, operation = visit.labels
-        header = visit.source.run.find(execution)
-        body = visit.source.operations.raw(header, self._trees, operation)
+        execution, operation = request.labels
+        header = request.source.run.find(execution)
+        body = request.source.operations.raw(header, self._trees, operation)
         return Reply(200, body, (_JSON, *_PLAIN, _saved(f"{header.id}-{operation[:12]}.json")))
 
-    def export(self, visit: Visit) -> Reply:
+    def export(self, request: PageRequest) -> Reply:
         """The whole execution as a JSON file."""
-        header = visit.source.run.find(visit.label)
-        return Reply(200, visit.source.run.export(header), (_JSON, *_PLAIN, _saved(f"{header.id}.json")))
+        header = request.source.run.find(request.label)
+        return Reply(200, request.source.run.export(header), (_JSON, *_PLAIN, _saved(f"{header.id}.json")))
 
-    def artifact(self, visit: Visit) -> Reply:
+    def artifact(self, request: PageRequest) -> Reply:
         """The bytes of an artifact. The browser shows a small picture (`?view=1`), and saves everything else as a file."""
-        execution, artifact = visit.labels
-        header = visit.source.run.find(execution)
-        ref, descriptor = visit.source.operations.artifact(header, artifact)
+        execution, artifact = request.labels
+        header = request.source.run.find(execution)
+        ref, descriptor = request.source.operations.artifact(header, artifact)
         with os.fdopen(descriptor, "rb") as file:
             if ref.size_bytes > _MOST_FILE:
-                raise InvalidParameter(f"The artifact has {ref.size_bytes:,} bytes: get it with `holdfast artifacts` or over HTTP.")
+                raise InvalidParameter(
+                    f"The artifact has {ref.size_bytes:,} bytes, too many for a page. Get it over HTTP: GET /v1/artifacts/{ref.artifact_id}"
+                )
             body = file.read()
-        if visit.text("view") and ref.media_type in IMAGES and ref.size_bytes <= MOST_IMAGE:
+        if request.text("view") and ref.media_type in IMAGES and ref.size_bytes <= MOST_IMAGE:
             return Reply(200, body, ((b"content-type", ref.media_type.encode()), *_PLAIN))
         return Reply(200, body, ((b"content-type", b"application/octet-stream"), *_PLAIN, _saved(ref.name)))
 
     # --- acting
 
-    def stop(self, visit: Visit) -> Reply:
+    def stop(self, request: PageRequest) -> Reply:
         """Stop the run."""
-        header = visit.source.run.find(visit.label)
-        visit.source.run.stop(header, visit.field("reason"))
-        return redirect(visit, f"runs/{header.id}")
+        header = request.source.run.find(request.label)
+        request.source.run.stop(header, request.field("reason"))
+        return redirect(request, f"runs/{header.id}")
 
-    def release(self, visit: Visit) -> Reply:
+    def release(self, request: PageRequest) -> Reply:
         """Release the run from quarantine."""
-        header = visit.source.run.find(visit.label)
-        visit.source.run.release(header)
-        return redirect(visit, f"runs/{header.id}")
+        header = request.source.run.find(request.label)
+        request.source.run.release(header)
+        return redirect(request, f"runs/{header.id}")
 
-    def redrive(self, visit: Visit) -> Reply:
+    def redrive(self, request: PageRequest) -> Reply:
         """Start the parked run again, and show the new one."""
-        header = visit.source.run.find(visit.label)
-        return redirect(visit, f"runs/{visit.source.run.redrive(header)}")
+        header = request.source.run.find(request.label)
+        return redirect(request, f"runs/{request.source.run.redrive(header)}")
 
-    def succeed(self, visit: Visit) -> Reply:
+    def succeed(self, request: PageRequest) -> Reply:
         """Answer a callback with a result."""
-        return self._answered(visit, "succeed")
+        return self._answered(request, "succeed")
 
-    def fail(self, visit: Visit) -> Reply:
+    def fail(self, request: PageRequest) -> Reply:
         """Answer a callback with an error."""
-        return self._answered(visit, "fail")
+        return self._answered(request, "fail")
 
-    def heartbeat(self, visit: Visit) -> Reply:
+    def heartbeat(self, request: PageRequest) -> Reply:
         """Send a heartbeat for a callback: its heartbeat timeout begins again."""
-        return self._answered(visit, "heartbeat")
+        return self._answered(request, "heartbeat")
 
-    def _answered(self, visit: Visit, how: str) -> Reply:
-        """Answer a callback. If the store refuses the answer, the page shows it again, with what is wrong."""
-        execution, wanted = visit.labels
-        header = visit.source.run.find(execution)
-        operation = visit.source.operations.operation(header, wanted)
+    def _answered(self, request: PageRequest, how: str) -> Reply:
+        """Answer a callback, or send a heartbeat. If this is refused, show the page of the run again, with what is wrong."""
+        execution, wanted = request.labels
+        header = request.source.run.find(execution)
+        operation = request.source.operations.operation(header, wanted)
         try:
             if how == "succeed":
-                visit.source.run.succeed(header, operation, visit.field("result"))
+                request.source.run.succeed(header, operation, request.field("result"))
             elif how == "fail":
-                visit.source.run.fail(header, operation, visit.field("type"), visit.field("message"))
+                request.source.run.fail(header, operation, request.field("type"), request.field("message"))
             else:
-                visit.source.run.heartbeat(header, operation)
+                request.source.run.heartbeat(header, operation)
         except (Rejected, HoldfastError) as wrong:
-            return self._page(visit, header, 422, wanted=wanted, problem=str(wrong), given=dict(visit.form))
-        return redirect(visit, address(f"runs/{header.id}", op=wanted))
+            return self._page(request, header, 422, wanted=wanted, problem=str(wrong), given=dict(request.form))
+        return redirect(request, address(f"runs/{header.id}", op=wanted))
 
 
-def _choice(visit: Visit) -> Choice:
-    places = visit.text("toggled").split(",")[:_MOST_TOGGLED]
+def _choice(request: PageRequest) -> Choice:
+    places = request.text("toggled").split(",")[:_MOST_TOGGLED]
     toggled = frozenset(int(place) for place in places if place.isascii() and place.isdigit() and len(place) < 12)
-    return Choice(errors=bool(visit.text("errors")), text=visit.text("q").strip()[:_MOST_TEXT], toggled=toggled)
+    return Choice(errors=bool(request.text("errors")), text=request.text("q").strip()[:_MOST_TEXT], toggled=toggled)
 
 
-def _number(visit: Visit, name: str) -> int:
-    text = visit.text(name)
+def _number(request: PageRequest, name: str) -> int:
+    text = request.text(name)
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from holdfast.console.page_request import PageRequest
 from holdfast.console.run_as_test import RecordedRun, written
 from holdfast.console.site import Site
-from holdfast.console.visit import Visit
 from holdfast.model.errors import InvalidParameter
 from holdfast.web.page_errors import SAFE_HEADERS
 from holdfast.web.replies import Reply
@@ -27,20 +27,20 @@ class RunTestPages:
             self._site.page("runs/([^/]+)/test/file", self.file, "RunAsTestFile"),
         ]
 
-    def show(self, visit: Visit) -> Reply:
+    def show(self, request: PageRequest) -> Reply:
         """The page with the test."""
-        header = visit.source.viewer.find(visit.label)
+        header = request.source.viewer.find(request.label)
         try:
-            recorded: RecordedRun | None = visit.source.run_tests.recorded(visit.label)
+            recorded: RecordedRun | None = request.source.run_tests.recorded(request.label)
             problem = ""
         except InvalidParameter as refused:
             recorded, problem = None, str(refused)
         text = "" if recorded is None else written(recorded)
-        return self._site.rendering.page(visit, "run_test.html", header=header, recorded=recorded, text=text, problem=problem)
+        return self._site.rendering.page(request, "run_test.html", header=header, recorded=recorded, text=text, problem=problem)
 
-    def file(self, visit: Visit) -> Reply:
+    def file(self, request: PageRequest) -> Reply:
         """The test as a file."""
-        recorded = visit.source.run_tests.recorded(visit.label)
+        recorded = request.source.run_tests.recorded(request.label)
         name = f"test_{recorded.run}.py".replace("-", "_")
         disposition = (b"content-disposition", f'attachment; filename="{name}"'.encode())
         return Reply(200, written(recorded).encode("utf-8", "backslashreplace"), (_PLAIN, *SAFE_HEADERS[1:], _LOCKED, disposition))

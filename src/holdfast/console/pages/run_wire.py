@@ -19,7 +19,7 @@ _NODE: Final = re.compile(r'<g class="hf-node[^>]*? data-node="([^"]*)">.*?</g>'
 
 
 def slice_json(found: Slice) -> bytes:
-    """A slice, as the script reads it."""
+    """A slice of rows as JSON, as the timeline's script reads it."""
     document = {
         "revision": found.revision,
         "total": found.total,
@@ -39,7 +39,7 @@ def slice_json(found: Slice) -> bytes:
 
 
 def _row(row: Row) -> dict[str, Any]:
-    wire: dict[str, Any] = {"p": row.place, "i": row.id, "d": row.depth, "v": row.verb, "n": row.name, "t": row.tail, "s": row.standing}
+    wire: dict[str, Any] = {"p": row.place, "i": row.id, "d": row.depth, "v": row.verb, "n": row.name, "t": row.tail, "s": row.status}
     wire |= {"x": row.x0, "y": row.x1, "b": row.bar, "u": span(row.took)}
     if row.kids:
         wire |= {"k": row.kids, "c": row.closed}
@@ -53,7 +53,7 @@ def _row(row: Row) -> dict[str, Any]:
 
 
 def spent(row: Row) -> str | None:
-    """The tokens and the money of a row, in words: what was settled; while the call is open, what is reserved."""
+    """The tokens and the money of a row, in words: what was settled; while the call is open, what is reserved. None if there is neither."""
     if row.held or row.held_tokens:
         return " · ".join([f"≤ {row.held_tokens:,} tok"] * bool(row.held_tokens) + [f"≤ {usd(row.held)}"] * bool(row.held))
     parts = [f"{row.tokens:,} tok"] if row.tokens else []
@@ -62,7 +62,8 @@ def spent(row: Row) -> str | None:
 
 
 def marks(ticks: Sequence[tuple[int, int]]) -> list[tuple[int, str]]:
-    """The marks of the axis. Where two would say the same, the later one says how much later it is."""
+    """The marks of the axis, each as (position, label). If a mark would have the same label as an earlier one, its label is the time since
+    that one."""
     found: list[tuple[int, str]] = []
     first = 0
     for place, passed in ticks:
@@ -88,7 +89,7 @@ def since(ms: int) -> str:
 
 
 def idle(ms: int) -> str:
-    """How long a fold is, as a number and a unit."""
+    """The length of a fold, as a number and a unit."""
     for size, unit in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m")):
         if ms >= 0.95 * size:
             return f"{ms / size:.2g} {unit}" if ms < 10 * size else f"{ms / size:.0f} {unit}"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from holdfast.console.page_request import PageRequest
 from holdfast.console.pages.table_pages import part_of_path, runs_of, shown
 from holdfast.console.site import Site
 from holdfast.console.sources.runners import RunnersView
 from holdfast.console.tables import MOST_ROWS, NOTHING, Cell, Column, Link, Mark, Number, Page, Section, Table, Text, Until
-from holdfast.console.visit import Visit
 from holdfast.model.operations import Kind
 from holdfast.web.policy import Reach
 from holdfast.web.replies import Reply
@@ -27,11 +27,11 @@ class RunnersPages:
         """The routes of this page."""
         return [self._site.page("runners", self.list, "ListRunnersPage", reach=Reach.NONE)]
 
-    def list(self, visit: Visit) -> Reply:
+    def list(self, request: PageRequest) -> Reply:
         """The runners and what they host."""
-        view = visit.source.runners.all()
-        sections = (_runners(view, visit.now), _hosted(view))
-        return shown(self._site.rendering, visit, Page(title="Runners", path="runners", lead=_LEAD, sections=sections))
+        view = request.source.runners.all()
+        sections = (_runners(view, request.now), _hosted(view))
+        return shown(self._site.rendering, request, Page(title="Runners", path="runners", lead=_LEAD, sections=sections))
 
 
 def _runners(view: RunnersView, now: int) -> Section:

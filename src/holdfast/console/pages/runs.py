@@ -1,14 +1,14 @@
-"""The list of runs and executions: facets, search, rows; the address is the view."""
+"""The list of runs and executions: facets, search, rows. The address of the page contains the whole question."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+from holdfast.console.page_request import PageRequest
 from holdfast.console.query import FACETS, TIMES, Query, query_from
 from holdfast.console.rendering import address
 from holdfast.console.site import Site, redirect
-from holdfast.console.visit import Visit
 from holdfast.model.errors import InvalidParameter
 from holdfast.web.page_errors import SAFE_HEADERS
 from holdfast.web.policy import Needs
@@ -36,51 +36,51 @@ class RunsPages:
             *site.action("runs/-/views/remove", self.remove_view, "RemoveView", needs=Needs.VIEW),
         ]
 
-    def list(self, visit: Visit) -> Reply:
+    def list(self, request: PageRequest) -> Reply:
         """The whole page. A question that cannot be read is shown again, with what is wrong."""
         problem, asked = "", Query()
         try:
-            asked = query_from(visit.text("q"))
+            asked = query_from(request.text("q"))
         except InvalidParameter as wrong:
             problem = str(wrong)
         return self._site.rendering.page(
-            visit, "runs.html", 422 if problem else 200, problem=problem, ranges=RANGES, **self._values(visit, asked)
+            request, "runs.html", 422 if problem else 200, problem=problem, ranges=RANGES, **self._values(request, asked)
         )
 
-    def rows(self, visit: Visit) -> Reply:
-        """The rows alone, for a page that is open."""
-        return self._site.rendering.page(visit, "runs_rows.html", **self._values(visit, query_from(visit.text("q"))))
+    def rows(self, request: PageRequest) -> Reply:
+        """Only the rows. An open page asks for them again."""
+        return self._site.rendering.page(request, "runs_rows.html", **self._values(request, query_from(request.text("q"))))
 
-    def facets(self, visit: Visit) -> Reply:
-        """The counts alone: they are read after the rows are shown."""
-        asked = query_from(visit.text("q"))
-        counts = visit.source.runs.facets(asked)
-        return self._site.rendering.page(visit, "runs_facets.html", query=asked, counts=counts)
+    def facets(self, request: PageRequest) -> Reply:
+        """Only the counts. A script asks for them after the rows are shown."""
+        asked = query_from(request.text("q"))
+        counts = request.source.runs.facets(asked)
+        return self._site.rendering.page(request, "runs_facets.html", query=asked, counts=counts)
 
-    def complete(self, visit: Visit) -> Reply:
-        """Values for a qualifier that a person types."""
-        key, prefix = visit.text("key"), visit.text("prefix")[:200]
+    def complete(self, request: PageRequest) -> Reply:
+        """Completions for what a person types, as a JSON list: values of a qualifier, or, without `key`, names of qualifiers."""
+        key, prefix = request.text("key"), request.text("prefix")[:200]
         if not key:
             return _words([f"{name}:" for name in (*FACETS, *TIMES, "is") if name.startswith(prefix)])
-        return _words([f"{key}:{value}" for value in visit.source.runs.complete(key, prefix)])
+        return _words([f"{key}:{value}" for value in request.source.runs.complete(key, prefix)])
 
-    def save_view(self, visit: Visit) -> Reply:
-        """Keep the question under a name."""
-        name, asked = visit.field("name"), query_from(visit.field("q"))
+    def save_view(self, request: PageRequest) -> Reply:
+        """Save the question under a name."""
+        name, asked = request.field("name"), query_from(request.field("q"))
         if not name or len(name) > 100:
             raise InvalidParameter("Give the view a name of 1 to 100 characters.")
-        visit.source.runs.save_view(name, asked)
-        return redirect(visit, address("runs", q=asked))
+        request.source.runs.save_view(name, asked)
+        return redirect(request, address("runs", q=asked))
 
-    def remove_view(self, visit: Visit) -> Reply:
-        """Forget a view."""
-        visit.source.runs.remove_view(visit.field("name"))
-        return redirect(visit, "runs")
+    def remove_view(self, request: PageRequest) -> Reply:
+        """Remove a saved view of the caller."""
+        request.source.runs.remove_view(request.field("name"))
+        return redirect(request, "runs")
 
-    def _values(self, visit: Visit, asked: Query) -> dict[str, Any]:
-        beyond = visit.text("beyond") or None
-        page = visit.source.runs.page(asked, beyond)
-        return {"query": asked, "page": page, "beyond": beyond, "views": visit.source.runs.views()}
+    def _values(self, request: PageRequest, asked: Query) -> dict[str, Any]:
+        beyond = request.text("beyond") or None
+        page = request.source.runs.page(asked, beyond)
+        return {"query": asked, "page": page, "beyond": beyond, "views": request.source.runs.views()}
 
 
 def _words(found: Sequence[str]) -> Reply:

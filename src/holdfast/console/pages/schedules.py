@@ -1,4 +1,4 @@
-"""Schedules: in words, with their next times and what became of the last ones; pause, resume, run now, backfill."""
+"""Schedules: in words, with their next times and the outcomes of the last ones. The actions are pause, resume, run now and backfill."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
+from holdfast.console.page_request import PageRequest
 from holdfast.console.pages.table_pages import missing_is_no_page, part_of_path, runs_of, shown
 from holdfast.console.rendering import address, moment
 from holdfast.console.site import Site, redirect
@@ -30,11 +31,10 @@ from holdfast.console.tables import (
     Time,
     Until,
 )
-from holdfast.console.visit import Visit
 from holdfast.model.errors import InvalidParameter, Rejected
 from holdfast.model.schedule_errors import ScheduleNotFound
 from holdfast.model.schedules import Handled, ScheduleState
-from holdfast.model.standing import Standing
+from holdfast.model.shown_status import ShownStatus
 from holdfast.model.timing import Timing, in_words
 from holdfast.service.schedule_descriptions import expression, in_zone, next_times
 from holdfast.web.policy import Needs
@@ -45,12 +45,12 @@ _LEAD = "A schedule starts a function, a worker or a pipeline at its times. A ru
 _FORM = "Times are UTC."
 _LOCAL: Final = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2})?")
 _WORDS: Final = {"waiting": "waiting", "skipped": "waiting", "replaced": "stopped", "missed": "failed", "refused": "failed"}
-"""The standing that looks like what became of an occurrence which started nothing."""
+"""For each outcome of an occurrence that started nothing: the status whose shape and colour the page shows."""
 _EXAMPLES: Final = 10
 
 
 class SchedulesPages:
-    """The pages of schedules. A tenant sees and changes only its own."""
+    """The pages of schedules. A caller of one tenant sees and changes only the schedules of that tenant."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -68,14 +68,14 @@ class SchedulesPages:
             *site.action(f"{one}/backfill", self.backfill, "BackfillSchedulePage", needs=Needs.OPERATE),
         ]
 
-    def list(self, visit: Visit) -> Reply:
-        """A page of schedules, by name."""
-        beyond = visit.text("beyond")
-        found, following = visit.source.schedules.page(beyond)
+    def list(self, request: PageRequest) -> Reply:
+        """A page of schedules, in the order of their names."""
+        beyond = request.text("beyond")
+        found, following = request.source.schedules.page(beyond)
         columns = (Column("Schedule"), Column("When"), Column("Runs"), Column("Next"), Column("Last"), Column("State"), Column(""))
         table = Table(
             columns=columns,
-            rows=tuple(_row(state, visit) for state in found),
+            rows=tuple(_row(state, request) for state in found),
             empty="There are no schedules.",
             hint="Declare one in code with `holdfast.Schedule(…)`, or add one with `holdfast schedules add`.",
             first="schedules" if beyond else "",
@@ -87,12 +87,12 @@ class SchedulesPages:
             lead=_LEAD,
             sections=(Section(id="schedules", table=table, live=True),),
         )
-        return shown(self._site.rendering, visit, page)
+        return shown(self._site.rendering, request, page)
 
     @missing_is_no_page(ScheduleNotFound)
-    def show(self, visit: Visit) -> Reply:
-        """One schedule."""
-        state = visit.source.schedules.get(visit.label)
+    def show(self, request: PageRequest) -> Reply:
+        """The page of one schedule."""
+        state = request.source.schedules.get(request.label)
         here = f"schedules/{part_of_path(state.name)}"
         buttons = (*_turns(state, ""), Button(label="Backfill…", to=f"{here}/backfill", needs="operate", style="", is_link=True))
         page = Page(
@@ -102,48 +102,53 @@ class SchedulesPages:
             lead=in_words(state.definition.timing) + ".",
             mark=_mark(state),
             buttons=buttons,
-            sections=(_facts(state), _coming(state, visit.now), _history(state, visit.source.schedules.standings(state)), _input(state)),
+            sections=(
+                _facts(state),
+                _coming(state, request.now),
+                _history(state, request.source.schedules.statuses(state)),
+                _input(state),
+            ),
         )
-        return shown(self._site.rendering, visit, page)
+        return shown(self._site.rendering, request, page)
 
     @missing_is_no_page(ScheduleNotFound)
-    def pause(self, visit: Visit) -> Reply:
-        """Start nothing until it is resumed."""
-        visit.source.schedules.pause(visit.label)
-        return redirect(visit, f"schedules/{part_of_path(visit.label)}")
+    def pause(self, request: PageRequest) -> Reply:
+        """Pause the schedule: it starts nothing until a person resumes it."""
+        request.source.schedules.pause(request.label)
+        return redirect(request, f"schedules/{part_of_path(request.label)}")
 
     @missing_is_no_page(ScheduleNotFound)
-    def resume(self, visit: Visit) -> Reply:
-        """Go on."""
-        visit.source.schedules.resume(visit.label)
-        return redirect(visit, f"schedules/{part_of_path(visit.label)}")
+    def resume(self, request: PageRequest) -> Reply:
+        """Resume the schedule. It does not start what was due during the pause."""
+        request.source.schedules.resume(request.label)
+        return redirect(request, f"schedules/{part_of_path(request.label)}")
 
     @missing_is_no_page(ScheduleNotFound)
-    def run_now(self, visit: Visit) -> Reply:
+    def run_now(self, request: PageRequest) -> Reply:
         """Ask for one occurrence now."""
-        visit.source.schedules.run_now(visit.label)
-        return redirect(visit, f"schedules/{part_of_path(visit.label)}")
+        request.source.schedules.run_now(request.label)
+        return redirect(request, f"schedules/{part_of_path(request.label)}")
 
     # --- backfill
 
     @missing_is_no_page(ScheduleNotFound)
-    def ask_backfill(self, visit: Visit) -> Reply:
-        """The form of a backfill; with its times, how many occurrences it would start."""
-        begin, end = visit.text("begin"), visit.text("end")
-        return self._backfill(visit, begin, end)
+    def ask_backfill(self, request: PageRequest) -> Reply:
+        """The form of a backfill. If its times are given, the page also says how many occurrences would start."""
+        begin, end = request.text("begin"), request.text("end")
+        return self._backfill(request, begin, end)
 
     @missing_is_no_page(ScheduleNotFound)
-    def backfill(self, visit: Visit) -> Reply:
-        """Start what was due, if the caller typed how many that is."""
-        begin, end = visit.field("begin"), visit.field("end")
-        plan = visit.source.schedules.backfill_plan(visit.label, _moment(begin), _moment(end))
-        if visit.field("confirm") != str(plan.count):
-            return self._backfill(visit, begin, end, "The number that you typed is not the number of occurrences.")
-        visit.source.schedules.backfill(visit.label, plan.begin, plan.end)
-        return redirect(visit, f"schedules/{part_of_path(visit.label)}")
+    def backfill(self, request: PageRequest) -> Reply:
+        """Start the occurrences that were due, if the caller typed the right number of them."""
+        begin, end = request.field("begin"), request.field("end")
+        plan = request.source.schedules.backfill_plan(request.label, _moment(begin), _moment(end))
+        if request.field("confirm") != str(plan.count):
+            return self._backfill(request, begin, end, "The number that you typed is not the number of occurrences.")
+        request.source.schedules.backfill(request.label, plan.begin, plan.end)
+        return redirect(request, f"schedules/{part_of_path(request.label)}")
 
-    def _backfill(self, visit: Visit, begin: str, end: str, problem: str = "") -> Reply:
-        name = visit.source.schedules.get(visit.label).name
+    def _backfill(self, request: PageRequest, begin: str, end: str, problem: str = "") -> Reply:
+        name = request.source.schedules.get(request.label).name
         here = f"schedules/{part_of_path(name)}"
         fields = tuple(
             Field(name=key, label=label, value=value, type="datetime-local", required=True, hint=_FORM)
@@ -153,7 +158,7 @@ class SchedulesPages:
         sections = [times]
         if begin or end:
             try:
-                sections.append(self._planned(visit, here, begin, end))
+                sections.append(self._planned(request, here, begin, end))
             except Rejected as wrong:
                 problem = str(wrong)
         page = Page(
@@ -164,10 +169,10 @@ class SchedulesPages:
             problem=problem,
             sections=tuple(sections),
         )
-        return shown(self._site.rendering, visit, page, 422 if problem else 200)
+        return shown(self._site.rendering, request, page, 422 if problem else 200)
 
-    def _planned(self, visit: Visit, here: str, begin: str, end: str) -> Section:
-        plan = visit.source.schedules.backfill_plan(visit.label, _moment(begin), _moment(end))
+    def _planned(self, request: PageRequest, here: str, begin: str, end: str) -> Section:
+        plan = request.source.schedules.backfill_plan(request.label, _moment(begin), _moment(end))
         count = plan.count
         title = f"{count:,} {'occurrence' if count == 1 else 'occurrences'} would start"
         cut = f"The first {_EXAMPLES} of {count:,}." if count > _EXAMPLES else ""
@@ -193,8 +198,8 @@ def _moment(text: str) -> int:
         raise InvalidParameter(f"{text!r:.50} is not a time such as 2026-01-31T12:00.") from None
 
 
-def _row(state: ScheduleState, visit: Visit) -> tuple[Cell, ...]:
-    coming = next_times(state, visit.now, 1)
+def _row(state: ScheduleState, request: PageRequest) -> tuple[Cell, ...]:
+    coming = next_times(state, request.now, 1)
     timing = state.definition.timing
     return (
         Link(state.name, f"schedules/{part_of_path(state.name)}"),
@@ -251,7 +256,7 @@ def _facts(state: ScheduleState) -> Section:
     if state.changed_by is not None:
         facts.append(("Changed by", Text(f"{state.changed_by}, {moment(state.changed_at)} UTC")))
     if state.declared is not None:
-        facts.append(("The declaration says", Text(f"{in_words(state.declared.timing)}, which does not count", wraps=True)))
+        facts.append(("The declaration says", Text(f"{in_words(state.declared.timing)}, which is not in force", wraps=True)))
     return Section(id="facts", facts=tuple(facts), live=True)
 
 
@@ -264,12 +269,12 @@ def _coming(state: ScheduleState, now: int) -> Section:
     return Section(id="next", title="Next five", table=Table(columns=columns, rows=rows, empty=empty, narrow=True), live=True)
 
 
-def _history(state: ScheduleState, standings: Mapping[str, Standing]) -> Section:
+def _history(state: ScheduleState, statuses: Mapping[str, ShownStatus]) -> Section:
     columns = (Column("Due"), Column("Outcome"), Column("How"), Column("Run"), Column("Why", fill=True))
     rows = tuple(
         (
             Pile((Age(line.at), Text(moment(line.at), muted=True))),
-            _outcome(line, standings),
+            _outcome(line, statuses),
             Text(line.how.value, muted=True),
             NOTHING if line.execution is None else Link(line.execution, f"runs/{line.execution}", mono=True),
             Text(line.why or "", muted=True),
@@ -285,9 +290,9 @@ def _history(state: ScheduleState, standings: Mapping[str, Standing]) -> Section
     return Section(id="history", title="Last occurrences", table=table, live=True)
 
 
-def _outcome(line: Handled, standings: Mapping[str, Standing]) -> Cell:
-    if line.execution is not None and line.execution in standings:
-        return Mark(standings[line.execution].value)
+def _outcome(line: Handled, statuses: Mapping[str, ShownStatus]) -> Cell:
+    if line.execution is not None and line.execution in statuses:
+        return Mark(statuses[line.execution].value)
     return Mark(_WORDS.get(line.outcome, "waiting"), line.outcome)
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from holdfast.console.page_request import PageRequest
 from holdfast.console.pages.table_pages import shown
 from holdfast.console.rendering import address
 from holdfast.console.site import Site
 from holdfast.console.sources.signals import DeadLetter, SignalsView
 from holdfast.console.tables import Age, Cell, Column, Link, Mark, Number, Page, Section, Table, Text
-from holdfast.console.visit import Visit
 from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.model.execution import ExecutionStatus
 from holdfast.model.ids import Arn
@@ -47,19 +47,19 @@ class SignalsPages:
         """The routes of this page."""
         return [self._site.page("signals", self.list, "ListSignalsPage", reach=Reach.NONE)]
 
-    def list(self, visit: Visit) -> Reply:
+    def list(self, request: PageRequest) -> Reply:
         """Subscribers and signals."""
-        text = visit.text("before")
+        text = request.text("before")
         if text and (not text.isascii() or not text.isdecimal() or len(text) > 18):
             raise InvalidParameter(f"before: {text!r:.50} is not the number of a signal.")
-        view = visit.source.signals.page(int(text) if text else None)
+        view = request.source.signals.page(int(text) if text else None)
         page = Page(
             title="Signals",
             path=address("signals", before=text),
             lead=_LEAD,
             sections=(_subscribers(view), _letters(view), _signals(view, first=bool(text))),
         )
-        return shown(self._site.rendering, visit, page)
+        return shown(self._site.rendering, request, page)
 
 
 def _subscribers(view: SignalsView) -> Section:
@@ -116,7 +116,7 @@ def _signals(view: SignalsView, *, first: bool) -> Section:
         columns=columns,
         rows=tuple(map(_row, view.signals)),
         empty="The store keeps no signals now.",
-        hint="Signals go when every subscriber has had them.",
+        hint="The store removes a signal when every subscriber has had it.",
         first="signals" if first else "",
         following=address("signals", before=view.before) if view.before else "",
         following_label="Older",

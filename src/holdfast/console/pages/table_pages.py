@@ -6,33 +6,34 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import quote
 
+from holdfast.console.page_request import PageRequest
 from holdfast.console.query import Query
 from holdfast.console.rendering import Rendering, address
 from holdfast.console.tables import Page, csv_text
-from holdfast.console.visit import Visit
 from holdfast.web.page_errors import SAFE_HEADERS
 from holdfast.web.refusals import Refused
 from holdfast.web.replies import Reply
 
 
-def shown(rendering: Rendering, visit: Visit, page: Page, status: int = 200) -> Reply:
-    """The page, or only its part `?part=` for a script."""
-    wanted = part_asked(visit)
+def shown(rendering: Rendering, request: PageRequest, page: Page, status: int = 200) -> Reply:
+    """The reply with the page. If a script asks for one part (`?part=`), the reply has only that section. Raises Refused (status 404) if
+    the page has no such section."""
+    wanted = part_asked(request)
     if not wanted:
-        return rendering.page(visit, "table.html", status, page=page)
+        return rendering.page(request, "table.html", status, page=page)
     section = page.section(wanted)
     if section is None:
         raise Refused(404, "NotFound", "There is no such part of this page.")
-    return rendering.page(visit, "table_part.html", page=page, section=section)
+    return rendering.page(request, "table_part.html", page=page, section=section)
 
 
-def part_asked(visit: Visit) -> str:
+def part_asked(request: PageRequest) -> str:
     """The part of the page that a script asks for; empty for the whole page."""
-    return visit.text("part") if visit.is_fragment else ""
+    return request.text("part") if request.is_fragment else ""
 
 
 def csv_reply(name: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Reply:
-    """A file that the browser keeps."""
+    """The reply with a CSV file, which the browser saves as `name`.csv."""
     kind = ((b"content-type", b"text/csv; charset=utf-8"), (b"content-disposition", f'attachment; filename="{name}.csv"'.encode()))
     safe = tuple(header for header in SAFE_HEADERS if header[0] != b"content-type")
     return Reply(200, csv_text(columns, rows), (*kind, *safe))
@@ -40,7 +41,7 @@ def csv_reply(name: str, columns: Sequence[str], rows: Iterable[Sequence[object]
 
 @contextlib.contextmanager
 def missing_is_no_page(*kinds: type[Exception]) -> Iterator[None]:
-    """What these errors say is not there has no page: the answer is 404."""
+    """Raise Refused with status 404 instead of an error of these kinds. For pages whose subject may not exist."""
     try:
         yield
     except kinds as missing:
@@ -53,5 +54,5 @@ def runs_of(key: str, value: str) -> str:
 
 
 def part_of_path(text: str) -> str:
-    """A name as one part of a path."""
+    """A name, percent-encoded, so that it is one part of a path."""
     return quote(text, safe="")

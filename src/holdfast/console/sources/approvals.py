@@ -16,8 +16,8 @@ from holdfast.console.sources.viewer import Viewer
 from holdfast.model.audit import NoteFilter, NoteKind
 from holdfast.model.credentials import Credential
 from holdfast.model.errors import CodecFailed, ExecutionNotFound, RowDamaged
-from holdfast.service.approval_desk import ApprovalDesk
 from holdfast.service.estimates import Estimates, rest_in_words, without_workers
+from holdfast.service.store_approvals import StoreApprovals
 from holdfast.store.seam import Filter
 from holdfast.workers.approval_pages import approval_page
 from holdfast.workers.approvals import Approval, ApprovalNotFound, ApproverRefused, approvals_of, is_approval_id, run_of
@@ -43,7 +43,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
 
     approval: Approval
     refusal: str = ""
-    """Why the caller may not decide it; empty if the caller may."""
+    """Why the caller may not decide it; empty if the caller may, and if it is not open."""
     rest: str = ""
     """What the rest of the run may cost, in words; empty if that is not known."""
 
@@ -71,7 +71,7 @@ class Inbox(msgspec.Struct, frozen=True, kw_only=True):
 
     cards: tuple[Card, ...]
     next: str | None = None
-    """The approval after which the next page begins."""
+    """The id of the approval after which the next page begins; None if this is the last page."""
 
 
 class Decided(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,7 +89,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     worker: str
     state: str | None
-    """None: the decision was refused."""
+    """The state of the approval after the decision; None if the decision was refused."""
     problem: str = ""
 
 
@@ -108,7 +108,7 @@ class ApprovalsSource:
         return Inbox(cards=tuple(self._cards(page.approvals)), next=page.next)
 
     def waiting(self) -> tuple[int, bool]:
-        """How many runs wait for a person, and whether there may be more than were counted."""
+        """How many runs wait for a person; and True if there may be more than were counted."""
         found = self._viewer.store.undecided("", MOST_COUNTED, self._viewer.tenant)
         return len(found), len(found) >= MOST_COUNTED
 
@@ -118,7 +118,7 @@ class ApprovalsSource:
         return self._decided_lately() if run is None else self._decided_below(run)
 
     def card(self, approval_id: str) -> Card:
-        """One approval, decided or not. An approval of another tenant is answered as if it did not exist."""
+        """One approval, decided or not. Raises ExecutionNotFound if there is none, and the same error if it belongs to another tenant."""
         return self._cards([self._one(approval_id)])[0]
 
     def _one(self, approval_id: str) -> Approval:
@@ -173,8 +173,7 @@ class ApprovalsSource:
         return 0 if header is None or not self._viewer.may_see(header) else max(header.operations, header.stored // 1_000)
 
     def _of_run(self, run: str) -> Sequence[Approval]:
-        """All approvals of a run that the caller may see. If the run cannot be read, it has none here, and the page still shows the other
-        runs."""
+        """All approvals of a run that the caller may see. Empty if the run cannot be read, so that the page still shows the other runs."""
         store = self._viewer.store
         with contextlib.suppress(ExecutionNotFound, RowDamaged, CodecFailed):
             header, _ = find_run(store, run, self._viewer.asker)
@@ -195,7 +194,8 @@ class ApprovalsSource:
         return known if isinstance(known, Estimates) and known.store is not None else without_workers(self._viewer.store)
 
     def _refusal(self, approval: Approval) -> str:
-        """Why the caller may not decide; empty if the caller may. The write of the decision checks it again."""
+        """Why the caller may not decide; empty if the caller may, and if the approval is not open. The write of the decision checks this
+        again."""
         if approval.state != "open":
             return ""
         asker = self._viewer.asker
@@ -215,8 +215,8 @@ class ApprovalsSource:
     # --- deciding
 
     @cached_property
-    def _desk(self) -> ApprovalDesk:
-        return ApprovalDesk(self._viewer.store, self._viewer.clock, self._viewer.actor, self._viewer.asker)
+    def _approvals(self) -> StoreApprovals:
+        return StoreApprovals(self._viewer.store, self._viewer.clock, self._viewer.actor, self._viewer.asker)
 
     def decide(
         self,
@@ -227,15 +227,15 @@ class ApprovalsSource:
         result: Any = None,
         edited_arguments: dict[str, Any] | None = None,
     ) -> Approval:
-        """Decide in the name of the caller, or vote where several persons must approve."""
-        decided = self._desk.decide(approval_id, verdict, comment=comment, result=result, edited_arguments=edited_arguments)
+        """Decide in the name of the caller, or vote where several persons must approve. Returns the approval as it is afterwards."""
+        decided = self._approvals.decide(approval_id, verdict, comment=comment, result=result, edited_arguments=edited_arguments)
         self._look()
         return decided
 
     def decide_many(self, verdict: BatchVerdict, approvals: Sequence[str], comment: str | None) -> list[Told]:
         """Decide many approvals, one by one. If one is refused, the others are still decided."""
         titles = {card.id: card for card in self.chosen(approvals)}
-        results = self._desk.decide_many(verdict, list(titles), comment=comment) if titles else ()
+        results = self._approvals.decide_many(verdict, list(titles), comment=comment) if titles else ()
         self._look()
         return [
             Told(
@@ -261,7 +261,7 @@ class ApprovalsSource:
         return found
 
     def _look(self) -> None:
-        """Tell the console's server to look at the store now, so that a run that got its answer goes on at once."""
+        """Tell the console's server to look at the store now, so that a run that got its answer continues at once."""
         if self._viewer.served is not None:
             self._viewer.served.look()
 
@@ -269,11 +269,11 @@ class ApprovalsSource:
 
     @property
     def link_base(self) -> str | None:
-        """The address with which links begin, as the operator set it. Empty: the operator set none, so it is the address of this server.
-        None: this process serves no links."""
+        """The address with which links begin, as the operator set it. Empty if the operator set none: then links begin with the address of
+        this server. None if this process serves no links."""
         workers = None if self._viewer.served is None else self._viewer.served.workers
         return None if workers is None else workers.policy.link_base or ""
 
     def link(self, approval_id: str, person: str, seconds: int) -> MadeLink:
-        """A link by which a person may decide an approval, once."""
-        return self._desk.link(approval_id, person, seconds)
+        """Make a link by which this person may decide an approval, once. The link is valid for this many seconds."""
+        return self._approvals.link(approval_id, person, seconds)

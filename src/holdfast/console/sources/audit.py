@@ -12,7 +12,7 @@ from holdfast.model.audit import Noted, NoteFilter
 
 PAGE: Final = 100
 MOST_LINES: Final = 10_000
-"""A file has at most this many lines."""
+"""The file with the audit log has at most this many notes."""
 
 
 class AuditSource:
@@ -22,7 +22,8 @@ class AuditSource:
         self._viewer = viewer
 
     def page(self, wanted: NoteFilter) -> tuple[Sequence[Noted], int | None]:
-        """Notes, newest first, and where the next page begins."""
+        """A page of notes, newest first; and the number of the last note, before which the next page begins. The number is None on the last
+        page."""
         found = list(self._viewer.client.audit(msgspec.structs.replace(wanted, limit=PAGE + 1)))
         return found[:PAGE], found[PAGE - 1].number if len(found) > PAGE else None
 

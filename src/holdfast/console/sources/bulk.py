@@ -1,4 +1,5 @@
-"""Actions on many runs at once: it finds the runs on which a verb can act, and acts on each. It finds only runs of the caller's tenant."""
+"""Actions on many runs at once: finds the runs on which a verb can act, and acts on each of them. A caller of one tenant reaches only the
+runs of that tenant."""
 
 from __future__ import annotations
 
@@ -14,15 +15,15 @@ from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.model.life import next_try
 from holdfast.model.operations import Failure, Word
-from holdfast.model.standing import Standing
+from holdfast.model.shown_status import ShownStatus
 from holdfast.model.starts import Restart
 from holdfast.service.run_restarts import RETRY, prepare, restart_in_store
-from holdfast.store.browsing import BrowsedRow
+from holdfast.store.browse import BrowsedRow
 from holdfast.workers.accept import called
 from holdfast.workers.run_lookup import accepted_in
 
 MOST: Final = 10_000
-"""The most runs that one action counts and acts on."""
+"""One action acts on at most this many runs."""
 EXAMPLES: Final = 10
 _PAGE: Final = 200
 
@@ -38,15 +39,15 @@ class Verb(Word):
 
 SENTENCES: Final = {
     Verb.STOP: "Stops the runs that are open. A run of a worker or pipeline is cancelled, and may undo what it did.",
-    Verb.RETRY: "Starts the runs that failed or were stopped again, each under its name. The new run reuses what succeeded in the old one.",
-    Verb.RELEASE: "Lets quarantined runs go on.",
+    Verb.RETRY: "Starts a new run for each run that failed or was stopped, under its name. It reuses what succeeded in the old one.",
+    Verb.RELEASE: "Releases runs that are quarantined, or that wait for a later try, so that they run again.",
     Verb.REDRIVE: "Starts the parked runs again, each in its queue.",
 }
-_STANDINGS: Final = {
-    Verb.STOP: (Standing.RUNNING, Standing.WAITING, Standing.PERSON, Standing.RETRYING, Standing.QUARANTINED),
-    Verb.RETRY: (Standing.FAILED, Standing.PARTIAL, Standing.STOPPED),
-    Verb.RELEASE: (Standing.QUARANTINED, Standing.RETRYING, Standing.WAITING),
-    Verb.REDRIVE: (Standing.FAILED,),
+_STATUSES: Final = {
+    Verb.STOP: (ShownStatus.RUNNING, ShownStatus.WAITING, ShownStatus.PERSON, ShownStatus.RETRYING, ShownStatus.QUARANTINED),
+    Verb.RETRY: (ShownStatus.FAILED, ShownStatus.PARTIAL, ShownStatus.STOPPED),
+    Verb.RELEASE: (ShownStatus.QUARANTINED, ShownStatus.RETRYING, ShownStatus.WAITING),
+    Verb.REDRIVE: (ShownStatus.FAILED,),
 }
 
 
@@ -56,7 +57,7 @@ class Item(msgspec.Struct, frozen=True):
     id: str
     name: str
     function: str
-    standing: Standing
+    status: ShownStatus
     started_at: int
 
 
@@ -65,13 +66,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     items: tuple[Item, ...]
     matched: int
-    """How many runs matched the question, whether the verb can act on them or not."""
+    """How many runs the search found: they match the question, and have a status that fits the verb. The verb may not be able to act on
+    each of them."""
     bounded: bool
     """Whether there may be more runs than these."""
 
     @property
     def newest(self) -> str:
-        """The id of the newest run of the plan. The action does not act on runs that start later."""
+        """The id of the newest run of the plan; empty if the plan has no run. The action does not act on runs that start later."""
         return self.items[0].id if self.items else ""
 
 
@@ -83,28 +85,28 @@ class BulkSource:
 
     @property
     def tenant(self) -> str | None:
-        """The tenant that the caller is kept to."""
+        """The tenant that the caller belongs to; None if the caller sees all tenants."""
         return self._viewer.tenant
 
     @property
     def owner(self) -> str:
-        """Who acts."""
+        """The name of the caller who acts."""
         return self._viewer.owner
 
     def likely(self, query: Query) -> Verb:
-        """The first verb that can act on what the question asks for, by its status."""
-        chosen = {Standing(value) for value in query.of("status")}
-        return next((verb for verb in Verb if chosen.intersection(_STANDINGS[verb])), Verb.STOP)
+        """The first verb that fits a status in the question; STOP if none fits, or if the question has no status."""
+        chosen = {ShownStatus(value) for value in query.of("status")}
+        return next((verb for verb in Verb if chosen.intersection(_STATUSES[verb])), Verb.STOP)
 
     def plan(self, query: Query, verb: Verb, newest: str = "") -> Plan:
         """The runs on which the action will act, at most `MOST`. With `newest`, runs that began after that one are left out."""
-        chosen = {Standing(value) for value in query.of("status")}
-        standings = tuple(one for one in _STANDINGS[verb] if not chosen or one in chosen)
-        if not standings:
+        chosen = {ShownStatus(value) for value in query.of("status")}
+        statuses = tuple(one for one in _STATUSES[verb] if not chosen or one in chosen)
+        if not statuses:
             return Plan(items=(), matched=0, bounded=False)
         items: list[Item] = []
         matched, bounded = 0, False
-        for row in self._matches(query, standings):
+        for row in self._matches(query, statuses):
             if row is None or len(items) == MOST:
                 bounded = True
                 break
@@ -114,9 +116,9 @@ class BulkSource:
                     items.append(_item(row))
         return Plan(items=tuple(items), matched=matched, bounded=bounded)
 
-    def _matches(self, query: Query, standings: tuple[Standing, ...]) -> Iterator[BrowsedRow | None]:
-        """The runs that match, newest first. If the search stopped before it had looked at all, the last value is None."""
-        wanted = msgspec.structs.replace(query.browse(self._viewer.now), tenant=self._viewer.tenant, standings=standings, limit=_PAGE)
+    def _matches(self, query: Query, statuses: tuple[ShownStatus, ...]) -> Iterator[BrowsedRow | None]:
+        """The runs that match, newest first. If the search stopped before it had looked at all runs, the last value is None."""
+        wanted = msgspec.structs.replace(query.browse(self._viewer.now), tenant=self._viewer.tenant, statuses=statuses, limit=_PAGE)
         while True:
             found = self._viewer.store.browse(wanted, READ_SECONDS)
             yield from found.rows
@@ -127,7 +129,8 @@ class BulkSource:
             wanted = msgspec.structs.replace(wanted, beyond=found.rows[-1].header.id)
 
     def act(self, verb: Verb, item: Item, reason: str) -> None:
-        """Act on one run, and write it with the reason into the audit log. If the action is not possible, its error is raised."""
+        """Act on one run, and write a line with the reason to the audit log. Raises the error of the action if the action is not
+        possible."""
         header = self._viewer.find(item.id)
         match verb:
             case Verb.STOP:
@@ -145,7 +148,8 @@ class BulkSource:
         self.note(verb, header.id, f"done: {reason}")
 
     def note(self, verb: Verb, on: str, outcome: str) -> None:
-        """Write into the audit log what was done with many runs."""
+        """Write a line about a bulk action to the audit log. Does nothing if the console does not know who acts (`Viewer.actor` is
+        None)."""
         actor = self._viewer.actor
         if actor is not None:
             self._viewer.store.note(actor.did(f"bulk {verb.value}", on, outcome, self._viewer.now))
@@ -156,7 +160,7 @@ class BulkSource:
         else:
             done = self._viewer.client.cancel(header.id)[1]
         if not done:
-            raise InvalidParameter("It was over already.")
+            raise InvalidParameter("The run had ended already.")
 
     def _retry(self, header: Execution) -> None:
         viewer = self._viewer
@@ -191,4 +195,4 @@ def _can(verb: Verb, header: Execution) -> bool:
 
 def _item(row: BrowsedRow) -> Item:
     header = row.header
-    return Item(header.id, called(header), header.function, row.standing, header.started_at)
+    return Item(header.id, called(header), header.function, row.status, header.started_at)

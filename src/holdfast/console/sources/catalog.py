@@ -25,7 +25,7 @@ from holdfast.pipelines.graph.graph import GateNode, Graph
 from holdfast.pipelines.graph.refusals import PipelineInvalid
 from holdfast.pipelines.graph.text import graph_from
 from holdfast.pipelines.page.writer import page_of
-from holdfast.store.browsing import Browse, Browsed, BrowsedRow
+from holdfast.store.browse import Browse, Browsed, BrowsedRow
 
 PAGE: Final = 50
 _RECENT: Final = 20
@@ -41,9 +41,9 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     versions: tuple[str, ...]
     purpose: str = ""
     served: bool = False
-    """Whether this server runs it."""
+    """Whether this server serves it; False for every function."""
     figures: Figures | None = None
-    """None if the figures could not be read in time."""
+    """The figures of the last day; None if they could not be read."""
 
 
 class CatalogPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ class CatalogPage(msgspec.Struct, frozen=True, kw_only=True):
 
     entries: tuple[Entry, ...]
     counts: dict[str, int]
-    """How many workers, pipelines and functions match the text."""
+    """How many workers, pipelines and functions match the text, by kind."""
     number: int = 1
     more: bool = False
     bounded: bool = False
@@ -67,7 +67,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     served: bool
     contract: Contract | None = None
     contracts: tuple[Contract, ...] = ()
-    """The contract of each version that this server serves."""
+    """The contract of each version that this server serves; empty for a function."""
     graph: Graph | None = None
     terms: dict[str, Terms] = {}
     """The terms of each version that a runner has published."""
@@ -82,7 +82,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recent(msgspec.Struct, frozen=True, kw_only=True):
-    """The newest runs, and the figures of the last day."""
+    """The newest runs of one worker, pipeline or function, and the figures of the last day."""
 
     rows: tuple[RunRow, ...]
     figures: Figures
@@ -96,7 +96,8 @@ class CatalogSource:
         self._viewer = viewer
 
     def page(self, kind: Kind | None, text: str, number: int) -> CatalogPage:
-        """A page of the list, by name."""
+        """A page of the list, in the order of names: what has `text` in its name. `kind` None means all kinds. `number` counts pages from
+        1."""
         found = [entry for entry in self._entries() if text.lower() in entry.name.lower()]
         counts = {one.value: sum(entry.kind is one for entry in found) for one in (Kind.WORKER, Kind.PIPELINE, Kind.FUNCTION)}
         chosen = [entry for entry in found if kind in (None, entry.kind)]
@@ -110,7 +111,7 @@ class CatalogSource:
         return CatalogPage(entries=entries, counts=counts, number=number, more=len(chosen) > number * PAGE, bounded=bounded)
 
     def find(self, name: str) -> Subject:
-        """One worker, pipeline or function by its name."""
+        """One worker, pipeline or function by its name. Raises FunctionNotFound if the store and this server do not have it."""
         hosted = list(self._viewer.store.hosted(name))
         served = self._viewer.served
         contracts = () if served is None else tuple(served.contracts(name))
@@ -141,7 +142,8 @@ class CatalogSource:
         return Recent(rows=rows, figures=Figures() if day is None else figures_of(_whole(day)), bounded=day is not None and day.more)
 
     def gates(self, subject: Subject) -> tuple[Sequence[GateVerdicts], int]:
-        """The verdicts of a pipeline's gates in its newest runs, with what people decided after them; and how many runs were read."""
+        """The verdicts of a pipeline's gates in its newest runs, with what people decided after them; and how many runs were read. Very
+        large runs are left out."""
         if subject.graph is None:
             return (), 0
         wanted = Browse(functions=(subject.name,), tenant=self._viewer.tenant, limit=_JUDGED)
@@ -176,7 +178,7 @@ class CatalogSource:
         return [found[name] for name in sorted(found)]
 
     def _day(self, names: Sequence[str]) -> Browsed | None:
-        """The runs of the last day, the newest first; None if they cannot be read in time."""
+        """The runs of the last day, the newest first; None if they cannot be read."""
         if not names:
             return Browsed((), False, None)
         since = self._viewer.now - DAY_MS
@@ -187,8 +189,7 @@ class CatalogSource:
             return None
 
     def _graph(self, name: str, kind: Kind) -> Graph | None:
-        """The graph in the newest run of a pipeline that this server does not serve. The run may be of any tenant: a graph is written by
-        the author and holds nothing of a tenant."""
+        """The graph in the newest run that the caller may see, for a pipeline that this server does not serve; None if there is none."""
         if kind is not Kind.PIPELINE:
             return None
         for row in self._viewer.store.browse(Browse(functions=(name,), tenant=self._viewer.tenant, limit=1), READ_SECONDS).rows:

@@ -17,7 +17,7 @@ from holdfast.model import codec
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import Execution
 from holdfast.model.operations import Operation, Type
-from holdfast.model.standing import Standing
+from holdfast.model.shown_status import ShownStatus
 from holdfast.pipelines.restart.compare import Difference, NodeComparison, Side, differences
 from holdfast.service.run_comparisons import compare_runs
 from holdfast.workers.accepted_request import AcceptedRequest
@@ -25,7 +25,7 @@ from holdfast.workers.calls import Try
 from holdfast.workers.run_lookup import accepted_in, calls_of, response_of
 
 MOST_PARTS: Final = 1_000
-"""At most this many operations of each run are compared."""
+"""At most this many operations, or calls of tools, of each run are compared."""
 _CANDIDATES: Final = 20
 _NANO: Final = Decimal(1_000_000_000)
 Clean = Callable[[str], str]
@@ -35,7 +35,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """The facts that the top of the page shows of one run."""
 
     header: Execution
-    standing: Standing
+    status: ShownStatus
     version: str
     took: int | None
     cost: int | None
@@ -52,7 +52,8 @@ class PartSide(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """A node, a call or an operation, as it was in both runs."""
+    """A node, a call or an operation of the two runs. A side is None if that run does not have it. `differs` says in what the two sides
+    differ."""
 
     name: str
     kind: str
@@ -64,7 +65,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CompareView(msgspec.Struct, frozen=True, kw_only=True):
-    """Two runs."""
+    """The comparison of two runs."""
 
     left: Facts
     right: Facts
@@ -79,8 +80,8 @@ class CompareView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_same(self) -> bool:
-        """Whether nothing differs but time and cost."""
-        return not (self.inputs or self.outputs or any(one.differs for one in self.parts)) and self.left.standing is self.right.standing
+        """Whether the statuses, the inputs and the results are equal, and no part differs. Time and cost may differ."""
+        return not (self.inputs or self.outputs or any(one.differs for one in self.parts)) and self.left.status is self.right.status
 
 
 class CompareSource:
@@ -90,7 +91,7 @@ class CompareSource:
         self._viewer = viewer
 
     def view(self, left: str, right: str) -> CompareView:
-        """Both runs, part by part."""
+        """Compare two runs. Raises ExecutionNotFound if there is no such run, or if the caller may not see it."""
         viewer = self._viewer
         headers = viewer.find(left), viewer.find(right)
         orders = accepted_in(viewer.store, headers[0]), accepted_in(viewer.store, headers[1])
@@ -104,7 +105,8 @@ class CompareSource:
         return view if blank.other else self._operations(headers[0], headers[1], view)
 
     def candidates(self, left: str, text: str) -> tuple[Facts, tuple[RunRow, ...]]:
-        """Runs with which a run can be compared: the newest of the same function, or those whose name or id begins with a text."""
+        """The facts of a run, and runs with which it can be compared: the newest of the same function. If `text` is not empty, only runs
+        whose name or id begins with it."""
         header = self._viewer.find(left)
         asked = Query(values=(("worker", header.function),), text=text)
         page = RunsSource(self._viewer).page(asked, limit=_CANDIDATES + 1)
@@ -115,7 +117,7 @@ class CompareSource:
         ended, summary = header.ended_at, header.summary
         return Facts(
             header=header,
-            standing=self._viewer.standing(header),
+            status=self._viewer.status(header),
             version=header.version if accepted is None else accepted.version,
             took=None if ended is None else ended - header.started_at,
             cost=None if summary is None else summary.cost,
@@ -141,7 +143,7 @@ class CompareSource:
         return msgspec.structs.replace(view, what="calls", parts=tuple(_calls(calls[0], calls[1], clean)))
 
     def _clean(self, headers: tuple[Execution, Execution]) -> Clean:
-        """Takes the secrets in the inputs of both runs out of a text."""
+        """A function that takes the secrets in the inputs of both runs out of a text."""
         found = [Veil(self._viewer, header) for header in headers]
 
         def clean(text: str) -> str:
@@ -154,7 +156,8 @@ class CompareSource:
     # --- executions
 
     def _values(self, header: Execution) -> tuple[Any, Any]:
-        """The input and the result of an execution without its secrets. It may also be a run that is compared with an execution."""
+        """The input and the result of an execution, without secrets. If it is a run that is compared with an execution, the input is its
+        inputs."""
         store, veil = self._viewer.store, Veil(self._viewer, header)
         accepted = accepted_in(store, header)
         given = _value(store.history(header.id, 0, 1)[0].event.payload) if accepted is None else veil.inputs(accepted.request.inputs)

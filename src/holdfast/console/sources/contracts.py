@@ -1,4 +1,7 @@
-"""The contract of a run, if this console knows it: the one that the console's server serves now, else the one in the graph of the run."""
+"""The contract of a run, if this console knows it; and how the secrets in inputs are hidden.
+
+The contract of a pipeline's run is in the graph of the run. The contract of a worker is known if the console's server serves the worker.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ _MOST_DEPTH: Final = 100
 _PREFIX: Final = 60
 """A text that has this many first characters of a longer secret is taken out as a whole."""
 _SHORT: Final = 4
-"""A shorter text is not looked for: the same letters occur in too many other texts."""
+"""Shorter texts are not looked for, if the contract is not known or if a secret was cut: the same letters occur in too many other texts."""
 _MOST_LEAVES: Final = 100
 _MOST_CHARACTERS: Final = 64 * 1024
 _MOST_TOGETHER: Final = 200
@@ -34,14 +37,14 @@ _CUT: Final = "…"
 
 
 def graph_of(viewer: Viewer, header: Execution) -> Graph | None:
-    """The graph that an execution runs; None if it runs none."""
+    """The graph that an execution runs; None if it has no graph."""
     text = None if header.graph is None else viewer.store.graph(header.graph)
     return None if text is None else graph_from(text)
 
 
 def contract_of(viewer: Viewer, header: Execution, accepted: AcceptedRequest, *, now: bool = False) -> Contract | None:
-    """The contract of a run. It is that of the run's own version if the console knows it, else that of the version which a restart would
-    run. With `now` the second is tried first."""
+    """The contract of the run's own version, else that of the version which a restart would run. With `now`, the version of a restart is
+    tried first. None if the console knows neither."""
     served = [] if viewer.served is None else list(viewer.served.contracts(header.function))
     own = next((one for one in served if one.version == accepted.version), None)
     graph = graph_of(viewer, header)
@@ -55,8 +58,8 @@ def contract_of(viewer: Viewer, header: Execution, accepted: AcceptedRequest, *,
 
 
 def without_secrets(value: Any, contract: Contract | None) -> Any:
-    """Inputs as a page shows them: the places that the contract marks as secret are hidden. If the contract is not known, every value is
-    hidden, and only the names of the properties are left."""
+    """Inputs as a page shows them: the places that the contract marks as secret are hidden. If the contract is not known, every text and
+    number is hidden."""
     return blank(value) if contract is None else redacted(value, contract.input_schema)
 
 
@@ -72,7 +75,8 @@ def blank(value: Any, depth: int = 0) -> Any:
 
 
 def with_secrets(edited: Any, shown: Any, original: Any, depth: int = 0) -> Any:
-    """The inputs that a person edited. Where the person left a placeholder, the old secret is put back."""
+    """The inputs that a person edited. `shown` is what the person saw, `original` has the secrets. Where the person left a placeholder, the
+    old secret is put back."""
     if depth > _MOST_DEPTH:
         return edited
     if shown == REDACTED and edited == REDACTED:
@@ -103,11 +107,14 @@ def encoded(value: Any, *, ordered: bool = False) -> str:
 
 class Cleaner:
     """Takes the secrets of inputs out of texts that are made from JSON. It finds a secret as it is, as JSON escapes it, and the beginning
-    of a long secret in a text that was cut. If the contract is not known, all texts and numbers of the inputs count as secrets, but not
-    very short ones."""
+    of a long secret in a text that was cut.
+
+    If the contract is not known, all texts and numbers of the inputs are treated as secrets, except very short ones. If there are too many
+    secrets to look for, every text is replaced by a placeholder.
+    """
 
     def __init__(self, inputs: Any, contract: Contract | None, below: Sequence[tuple[Any, Contract]] | None = ()) -> None:
-        """`below`: the inputs and contracts of the runs that the run asked for. None: they are not all known, so no text is shown."""
+        """`below`: the inputs and contracts of the runs that the run asked for. None: they are not all known, so every text is replaced."""
         found = [_leaves(inputs) if contract is None else _marked(inputs, contract), *(_marked(*one) for one in below or ())]
         texts = {text for some in found for text in some or ()}
         self._all = below is None or None in found or len(texts) > _MOST_TOGETHER
@@ -135,7 +142,7 @@ class Cleaner:
         return text
 
     def value(self, value: Any, depth: int = 0) -> Any:
-        """A JSON value without the secrets, in all its texts and names."""
+        """A JSON value without the secrets in its texts, its numbers and its names."""
         if self._all or depth > _MOST_DEPTH:
             return REDACTED
         if isinstance(value, dict):
@@ -155,7 +162,7 @@ def _marked(inputs: Any, contract: Contract) -> list[str] | None:
 
 
 def _leaves(inputs: Any) -> list[str] | None:
-    """All texts and numbers of the inputs; None if there are too many."""
+    """The texts and numbers of the inputs, without very short ones; None if there are too many."""
     found: dict[str, None] = {}
     waiting, characters = [inputs], 0
     while waiting:

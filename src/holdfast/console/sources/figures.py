@@ -8,13 +8,13 @@ from typing import Final
 
 import msgspec
 
-from holdfast.model.standing import Standing
-from holdfast.store.browsing import BrowsedRow
+from holdfast.model.shown_status import ShownStatus
+from holdfast.store.browse import BrowsedRow
 
 MOST_ROWS: Final = 10_000
 """Figures count at most this many runs, the newest ones."""
-_GOOD: Final = frozenset({Standing.OK, Standing.PARTIAL})
-ENDED: Final = (Standing.OK, Standing.PARTIAL, Standing.FAILED, Standing.STOPPED)
+_GOOD: Final = frozenset({ShownStatus.OK, ShownStatus.PARTIAL})
+ENDED: Final = (ShownStatus.OK, ShownStatus.PARTIAL, ShownStatus.FAILED, ShownStatus.STOPPED)
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,9 +22,9 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
     runs: int = 0
     ended: Mapping[str, int] = {}
-    """How many runs ended with each standing."""
+    """How many runs ended with each status."""
     p50: int | None = None
-    """Half of the runs that ended took at most this many milliseconds."""
+    """Half of the runs that ended took at most this many milliseconds; None if no run ended."""
     p95: int | None = None
     cost: int | None = None
     """Billionths of a dollar; None if nothing was spent."""
@@ -45,7 +45,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
         return ", ".join(f"{count:,} {word}" for word, count in self.ended.items()) or "none ended"
 
     def bars(self, width: int) -> list[tuple[str, float, float]]:
-        """The parts of a bar, one for each standing: the word, where the part begins, and how wide it is."""
+        """The parts of a bar, one for each status: the word, where the part begins, and how wide it is."""
         parts, at = [], 0.0
         for word, count in self.ended.items():
             wide = width * count / self.over
@@ -56,18 +56,18 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
 def figures_of(rows: Iterable[BrowsedRow]) -> Figures:
     """The figures of some runs."""
-    standings: dict[str, int] = {}
+    statuses: dict[str, int] = {}
     took: list[int] = []
     count, cost, spent = 0, 0, False
     for row in rows:
         count += 1
         header, summary = row.header, row.header.summary
-        if header.ended_at is not None and row.standing in ENDED:
-            standings[row.standing.value] = standings.get(row.standing.value, 0) + 1
+        if header.ended_at is not None and row.status in ENDED:
+            statuses[row.status.value] = statuses.get(row.status.value, 0) + 1
             took.append(header.ended_at - header.started_at)
         if summary is not None and summary.cost:
             cost, spent = cost + summary.cost, True
-    ended = {one.value: standings[one.value] for one in ENDED if one.value in standings}
+    ended = {one.value: statuses[one.value] for one in ENDED if one.value in statuses}
     took.sort()
     return Figures(runs=count, ended=ended, p50=_part(took, 0.5), p95=_part(took, 0.95), cost=cost if spent else None)
 

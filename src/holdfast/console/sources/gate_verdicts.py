@@ -30,9 +30,9 @@ class GateVerdicts(msgspec.Struct, frozen=True, kw_only=True):
 
     gate: str
     shadow: bool
-    """Whether the gate is only a trial: its verdict is recorded, and the run goes on in any case."""
+    """Whether the gate is only a trial: its verdict is recorded, and the run continues with any verdict."""
     counts: dict[str, dict[str, int]]
-    """How often, by verdict and then by what a person decided after it."""
+    """How often each verdict was given, by verdict and then by what a person decided after it."""
 
     @property
     def judged(self) -> int:
@@ -55,7 +55,8 @@ class GateVerdicts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def few_enough(runs: Iterable[Execution]) -> list[Execution]:
-    """The runs that can be read for one page: runs with very many operations are left out, and it stops when all together have too many."""
+    """The runs that can be read for one page. Runs with very many operations are left out. The list ends before all runs together have too
+    many operations or characters."""
     found, operations, characters = [], 0, 0
     for header in runs:
         if header.operations > _MOST_OPERATIONS:
@@ -68,7 +69,7 @@ def few_enough(runs: Iterable[Execution]) -> list[Execution]:
 
 
 def gate_verdicts(store: Store, graph: Graph, runs: Iterable[Execution]) -> Sequence[GateVerdicts]:
-    """The verdicts of each gate of a graph in these runs. Each round of a gate counts."""
+    """The verdicts of each gate of a graph in these runs. Each round of a gate is counted."""
     gates = {node.name: node for node in graph.nodes if isinstance(node, GateNode)}
     counts: dict[str, dict[str, dict[str, int]]] = {name: {} for name in gates}
     for header in runs if gates else ():
@@ -94,7 +95,8 @@ def _verdict(op: Operation) -> str | None:
 
 
 def _decided(gate: Operation, operations: Sequence[Operation], asked: Sequence[Approval]) -> str:
-    """What a person decided after a round of a gate, in the first approval that was requested before the gate's next round."""
+    """What a person decided after a round of a gate, in the first approval that was requested before the gate's next round; `no person
+    asked` if there is no such approval."""
     later = [op.started_at for op in operations if op.name == gate.name and op.sub_type == NODE and op.place > gate.place]
     until = min(later, default=None)
     for approval in asked:

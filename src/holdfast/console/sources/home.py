@@ -20,13 +20,13 @@ from holdfast.model.ledger import DAY_MS
 from holdfast.model.operations import Kind
 from holdfast.model.queues import Mode
 from holdfast.model.schedules import ScheduleState
-from holdfast.model.standing import Standing
+from holdfast.model.shown_status import ShownStatus
 from holdfast.model.timing import in_words
 from holdfast.service.costs import CostQuestion, cost_report, day_text
-from holdfast.service.queue_desk import QueueDesk, QueueView
 from holdfast.service.schedules import Schedules
+from holdfast.service.store_queues import QueueView, StoreQueues
 from holdfast.service.why import MOST_OPERATIONS, why
-from holdfast.store.browsing import Browse, Facet, Facets
+from holdfast.store.browse import Browse, Facet, Facets
 
 HOUR_MS: Final = 3_600_000
 MOST_COUNTED: Final = 1_000
@@ -42,7 +42,7 @@ _DETAIL: Final = re.compile(r" until \d{4}-[^,.]*UTC| '(?:[^'\\]|\\.)*'")
 
 
 class Count(msgspec.Struct, frozen=True):
-    """How many there are."""
+    """A number, and whether counting stopped at a bound."""
 
     number: int
     bounded: bool = False
@@ -60,7 +60,8 @@ class PersonNeeds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Failing(msgspec.Struct, frozen=True):
-    """One thing that fails, and how often."""
+    """A worker, a function, a pipeline or an error code; and how many runs with it failed, of those that started in the last hour, and in
+    the last day."""
 
     name: str
     hour: int
@@ -79,7 +80,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Coming(msgspec.Struct, frozen=True):
-    """A schedule that comes next."""
+    """The next occurrence of a schedule: its time, the function that it starts, and the timing of the schedule in words."""
 
     name: str
     at: int
@@ -88,7 +89,7 @@ class Coming(msgspec.Struct, frozen=True):
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """The runs that were started in one slice of time, counted by how they stand now."""
+    """The runs that were started in one slice of time, counted by their status now."""
 
     since: int
     until: int
@@ -119,7 +120,7 @@ class HomeView(msgspec.Struct, frozen=True, kw_only=True):
     """The first page without two parts: what needs a person, and the charts of runs."""
 
     is_new: bool
-    """Whether no execution has been started in this store yet."""
+    """Whether the store has no execution that the caller may see."""
     errors: tuple[Failing, ...]
     failing: tuple[Failing, ...]
     counted: int
@@ -132,7 +133,7 @@ class HomeView(msgspec.Struct, frozen=True, kw_only=True):
     spent: Spent
     runners: int
     held: int
-    """Executions that runners hold now."""
+    """How many executions the runners hold now; 0 for a caller of one tenant."""
     coming: tuple[Coming, ...]
 
 
@@ -144,7 +145,7 @@ class HomeSource:
 
     @property
     def now(self) -> int:
-        """The present time, by the store's clock."""
+        """The present time, in milliseconds."""
         return self._viewer.now
 
     @property
@@ -154,7 +155,7 @@ class HomeSource:
 
     @property
     def place(self) -> str | None:
-        """The address of the store, which the page shows in commands. A caller of one tenant does not see it."""
+        """The address of the store, which the page shows in commands. None for a caller of one tenant."""
         where = self._viewer.where
         if self._viewer.tenant is not None:
             return None
@@ -163,8 +164,8 @@ class HomeSource:
     def needs(self) -> PersonNeeds:
         """What needs a person now: a few indexed counts."""
         asked = self._viewer.store.undecided("", MOST_COUNTED, self._viewer.tenant)
-        quarantined = self._counts(Browse(standings=(Standing.QUARANTINED,)), MOST_COUNTED)
-        failed = self._counts(Browse(standings=(Standing.FAILED,), since=self._viewer.now - HOUR_MS, roots=True), MOST_COUNTED)
+        quarantined = self._counts(Browse(statuses=(ShownStatus.QUARANTINED,)), MOST_COUNTED)
+        failed = self._counts(Browse(statuses=(ShownStatus.FAILED,), since=self._viewer.now - HOUR_MS, roots=True), MOST_COUNTED)
         return PersonNeeds(
             approvals=Count(len(asked), len(asked) >= MOST_COUNTED),
             quarantined=Count(quarantined.counted, quarantined.bounded),
@@ -173,7 +174,7 @@ class HomeSource:
         )
 
     def view(self) -> HomeView:
-        """The rest of the page."""
+        """The first page, without what `needs` and `part` return."""
         now = self._viewer.now
         hour, hour_pipelines = self._failed(now - HOUR_MS)
         day, day_pipelines = self._failed(now - DAY_MS)
@@ -208,7 +209,7 @@ class HomeSource:
     def _failed(self, since: int) -> tuple[Facets, Facets]:
         """Counts of failed runs: of all kinds, and of pipelines only. The second is needed because a pipeline's facet also counts the runs
         of its nodes."""
-        asked = Browse(standings=(Standing.FAILED,), since=since)
+        asked = Browse(statuses=(ShownStatus.FAILED,), since=since)
         return self._counts(asked), self._counts(msgspec.structs.replace(asked, kinds=(Kind.PIPELINE,)))
 
     def _parked(self) -> Count:
@@ -219,19 +220,21 @@ class HomeSource:
     # --- what waits
 
     def _queues(self) -> list[QueueView]:
-        """The queues in which runs wait, or that are paused or draining. Those that are not open stand first, then the fullest."""
+        """The queues in which runs wait, or that are paused or draining. Paused and draining queues are first, then the queue with the most
+        waiting runs."""
         viewer = self._viewer
-        desk = QueueDesk(viewer.store, viewer.clock, viewer.ids, viewer.actor)
+        queues = StoreQueues(viewer.store, viewer.clock, viewer.ids, viewer.actor)
         names = [row.name for row in viewer.store.queues()[:_MOST_QUEUES]]
-        found = [desk.show(name, tenant=viewer.tenant, lanes=0) for name in names]
-        told = [one for one in found if one.standing.waiting or one.row.mode is not Mode.OPEN]
-        return sorted(told, key=lambda one: (one.row.mode is Mode.OPEN, -one.standing.waiting, one.row.name))
+        found = [queues.show(name, tenant=viewer.tenant, lanes=0) for name in names]
+        told = [one for one in found if one.state.waiting or one.row.mode is not Mode.OPEN]
+        return sorted(told, key=lambda one: (one.row.mode is Mode.OPEN, -one.state.waiting, one.row.name))
 
     def _reasons(self) -> tuple[int, tuple[Reason, ...]]:
-        """How many of the newest executions wait, and their reasons, each reason once."""
+        """How many waiting executions were looked at (the newest, up to a bound), and the reasons for which they wait, each reason once.
+        The reasons of executions in a queue are left out."""
         store = self._viewer.store
-        rows = store.browse(self._confined(Browse(standings=(Standing.WAITING,), limit=_MOST_WAITING)), READ_SECONDS).rows
-        headers = [row.header for row in rows if row.header.state is not State.QUEUED]  # the part with the queues shows these
+        rows = store.browse(self._confined(Browse(statuses=(ShownStatus.WAITING,), limit=_MOST_WAITING)), READ_SECONDS).rows
+        headers = [row.header for row in rows if row.header.state is not State.QUEUED]  # the page shows queued executions with their queues
         found: Counter[tuple[str, bool]] = Counter()
         functions: dict[tuple[str, bool], str] = {}
         left = MOST_LOOKED
@@ -250,7 +253,7 @@ class HomeSource:
         if header.state is State.READY and header.failures == 0:
             hosted = self._viewer.store.hosted(header.function)
             if not any(one.version == header.version for one in hosted):
-                return f"{header.function} {header.version} is ready, but no runner has it. Start a runner that does.", True
+                return f"{header.function} {header.version} is ready, but no runner has it. Start a runner that has it.", True
             return "It is ready and waits for a free runner that has its function.", False
         return _DETAIL.sub("", why(self._viewer.store, header, most).sentence), False
 
@@ -259,9 +262,9 @@ class HomeSource:
     def part(self, since: int, until: int) -> Part:
         """Count the runs that were started in a slice of time. If there are very many, only the newest are counted."""
         told = self._counts(Browse(since=since, until=until, roots=True), MOST_IN_PART)
-        standings = told.counts.get(Facet.STANDING, {})
-        ok = standings.get(Standing.OK, 0) + standings.get(Standing.PARTIAL, 0)
-        failed, stopped = standings.get(Standing.FAILED, 0), standings.get(Standing.STOPPED, 0)
+        statuses = told.counts.get(Facet.STATUS, {})
+        ok = statuses.get(ShownStatus.OK, 0) + statuses.get(ShownStatus.PARTIAL, 0)
+        failed, stopped = statuses.get(ShownStatus.FAILED, 0), statuses.get(ShownStatus.STOPPED, 0)
         going_on = told.counted - ok - failed - stopped
         return Part(since=since, until=until, ok=ok, failed=failed, stopped=stopped, going_on=going_on, bounded=told.bounded)
 

@@ -17,7 +17,7 @@ from holdfast.web.auth.keys import Issued, new_token
 
 
 class KeyNotFound(LookupError):
-    """There is no credential of this id. Only the console's pages catch this error, so it has no code of its own."""
+    """Raised if there is no credential with this id. Only the console's pages catch this error, so it has no code of its own."""
 
 
 class TokenAsked(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,14 +42,14 @@ class KeysSource:
         return [msgspec.structs.replace(one, secret="") for one in self._viewer.store.credentials()]
 
     def find(self, credential: str) -> Credential:
-        """One credential, without its secret."""
+        """One credential, without its secret. Raises KeyNotFound if there is none."""
         found = next((one for one in self.all() if one.id == credential), None)
         if found is None:
             raise KeyNotFound(f"There is no credential {credential!r:.100}.")
         return found
 
     def make(self, asked: TokenAsked) -> Issued:
-        """Make a token and keep it."""
+        """Make a token, and write its credential to the store. The result has the secret, which cannot be read again later."""
         issued = new_token(
             roles=checked_roles(asked.roles),
             now=self._viewer.now,
@@ -66,13 +66,13 @@ class KeysSource:
         return issued
 
     def revoke(self, credential: str) -> None:
-        """Remove a credential, and end every session that began with it."""
+        """Remove a credential, and end every session that began with it. Raises KeyNotFound if there is none."""
         if not self._viewer.store.remove_credential(credential, self._did("revoke key", credential, "revoked")):
             raise KeyNotFound(f"There is no credential {credential!r:.100}.")
         self._viewer.store.remove_sessions(credential)
 
     def assign(self, credential: str, person: str) -> None:
-        """Say which person holds a credential."""
+        """Write to a credential which person holds it. Raises KeyNotFound if there is no such credential."""
         found = next((one for one in self._viewer.store.credentials() if one.id == credential), None)
         if found is None:
             raise KeyNotFound(f"There is no credential {credential!r:.100}.")
@@ -89,5 +89,5 @@ def _days(text: str) -> int | None:
     if not text:
         return None
     if not text.isascii() or not text.isdecimal() or len(text) > 6:
-        raise InvalidParameter(f"Days: {text!r:.50} is not a whole number of days.")
+        raise InvalidParameter(f"Days: {text!r:.50} is not a whole number of days. Write digits, 1 to 36500, or leave the field empty.")
     return int(text)

@@ -1,4 +1,4 @@
-"""Queues for one caller: how they stand, their lanes, what is parked, and what an operator changes."""
+"""Queues for one caller: their counts, their lanes, their parked runs, and what an operator changes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from holdfast.console.sources.viewer import Viewer
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import Execution
 from holdfast.model.places import tenant_lane
-from holdfast.model.queues import LaneStanding, QueueRow
-from holdfast.service.queue_desk import ParkedRun, QueueView
+from holdfast.model.queues import LaneState, QueueRow
 from holdfast.service.queue_documents import settings_document
 from holdfast.service.queue_settings import MEMBERS, read_assignment
 from holdfast.service.redrives import Redriven
+from holdfast.service.store_queues import ParkedRun, QueueView
 
 LANES: Final = 25
 PARKED: Final = 25
@@ -27,7 +27,8 @@ _MOST_BATCHES: Final = 200
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting of a queue, as text: the value of the code, the value of the operator, and the one that is in force."""
+    """One setting of a queue, as text: the value that the code declares, the value that the operator set, and the value that is in force
+    (`counts`)."""
 
     name: str
     declared: str | None
@@ -43,9 +44,9 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 class LanePage(msgspec.Struct, frozen=True, kw_only=True):
     """Lanes in the order of their keys."""
 
-    lanes: tuple[LaneStanding, ...]
+    lanes: tuple[LaneState, ...]
     beyond: str | None
-    """The key after which the next page begins."""
+    """The key after which the next page begins; None if this is the last page."""
 
 
 class ParkedPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,25 +54,27 @@ class ParkedPage(msgspec.Struct, frozen=True, kw_only=True):
 
     runs: tuple[ParkedRun, ...]
     beyond: str | None
+    """The id after which the next page begins; None if this is the last page."""
 
 
 class QueuesSource:
-    """Reads and changes queues. A tenant sees its own lanes and its own parked runs, and changes no limits."""
+    """Reads and changes queues. A caller of one tenant sees only the lanes and the parked runs of that tenant."""
 
     def __init__(self, viewer: Viewer) -> None:
         self._viewer = viewer
-        self._desk = viewer.client.queues
+        self._queues = viewer.client.queues
 
     def list(self, most: int) -> Sequence[QueueView]:
-        """The first queues, by name. Not all, because every caller who starts a run may name a new queue."""
-        return self._desk.list(self._viewer.tenant, most)
+        """At most `most` queues, in the order of their names. There may be very many, because every caller who starts a run may name a new
+        queue."""
+        return self._queues.list(self._viewer.tenant, most)
 
     def show(self, queue: str) -> QueueView:
-        """One queue, without its lanes."""
-        return self._desk.show(queue, tenant=self._viewer.tenant, lanes=0)
+        """One queue, without its lanes. Raises QueueNotFound if there is no such queue."""
+        return self._queues.show(queue, tenant=self._viewer.tenant, lanes=0)
 
     def lanes(self, queue: str, beyond: str) -> LanePage:
-        """A page of lanes."""
+        """A page of lanes, after the key `beyond`."""
         tenant = self._viewer.tenant
         prefix = "" if tenant is None else f"{tenant_lane(queue, tenant)}/"
         begin = beyond if beyond.startswith(prefix) else prefix
@@ -79,43 +82,44 @@ class QueuesSource:
         return LanePage(lanes=tuple(found[:LANES]), beyond=found[LANES - 1].key if len(found) > LANES else None)
 
     def parked(self, queue: str, beyond: str) -> ParkedPage:
-        """A page of parked runs."""
-        found = list(self._desk.parked(queue, tenant=self._viewer.tenant, limit=PARKED + 1, beyond=beyond))
+        """A page of parked runs, after the id `beyond`."""
+        found = list(self._queues.parked(queue, tenant=self._viewer.tenant, limit=PARKED + 1, beyond=beyond))
         return ParkedPage(runs=tuple(found[:PARKED]), beyond=found[PARKED - 1].header.id if len(found) > PARKED else None)
 
     def count_parked(self, queue: str) -> int:
-        """How many runs are parked, at most `MOST_REDRIVEN`."""
+        """How many runs of the queue are parked, counted up to `MOST_REDRIVEN`. Raises QueueNotFound if there is no such queue."""
         self.show(queue)  # raises QueueNotFound if there is no such queue
         return len(self._parked_headers(queue))
 
     # --- changing
 
     def set_mode(self, queue: str, verb: str) -> None:
-        """Pause, resume or drain a queue."""
-        {"pause": self._desk.pause, "resume": self._desk.resume, "drain": self._desk.drain}[verb](queue)
+        """Pause, resume or drain a queue. `verb` is `pause`, `resume` or `drain`."""
+        {"pause": self._queues.pause, "resume": self._queues.resume, "drain": self._queues.drain}[verb](queue)
 
     def set(self, queue: str, said: Mapping[str, str]) -> bool:
-        """Set the operator's values, given as texts by name. With an empty text the code's value is in force again. Returns False if
-        nothing changes."""
+        """Set the operator's values, given as texts by name. With an empty text the code's value is in force again. Returns False, and
+        writes nothing, if nothing changes."""
         before = {one.name: one.operator for one in settings_of(self.show(queue).row)}
         reset = [name for name, text in said.items() if not text and before.get(name) is not None]
         new = {name: text for name, text in said.items() if text and text != before.get(name)}
         given: dict[str, Any] = dict(read_assignment(f"{name}={text}") for name, text in new.items())
         if given or reset:
-            self._desk.set(queue, given, reset)
+            self._queues.set(queue, given, reset)
         return bool(given or reset)
 
     def redrive(self, queue: str, run: str) -> Redriven:
-        """Start one parked run of the queue again."""
+        """Start one parked run of the queue again. Raises InvalidParameter if the run is of another queue. The result has an error if the
+        start is not possible."""
         header = self._viewer.find(run)
         if header.place is None or header.place.queue != queue:
-            raise InvalidParameter(f"Run {run!r:.100} is not of this queue.")
-        (done,) = self._desk.redrive([header])
+            raise InvalidParameter(f"Run {run!r:.100} is not a run of queue {queue!r:.100}.")
+        (done,) = self._queues.redrive([header])
         return done
 
     def redrive_all(self, queue: str) -> Sequence[Redriven]:
         """Start all parked runs of the queue again, at most `MOST_REDRIVEN`."""
-        return self._desk.redrive(self._parked_headers(queue))
+        return self._queues.redrive(self._parked_headers(queue))
 
     def _parked_headers(self, queue: str) -> Sequence[Execution]:
         """The headers of the parked runs that the caller may see. Only headers are read: the error of each would need a read of its

@@ -27,7 +27,7 @@ from holdfast.model.execution import FAILED_STATUSES, Execution
 from holdfast.model.operations import Operation, Type
 from holdfast.model.operations import Status as OperationStatus
 from holdfast.model.restart_errors import RestartRefused
-from holdfast.model.standing import Standing
+from holdfast.model.shown_status import ShownStatus
 from holdfast.model.starts import Restart, Started
 from holdfast.pipelines.restart.plan import NodePlan
 from holdfast.service.execution_restarts import PreparedExecution, prepare_execution
@@ -70,7 +70,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """What a person chose on the page of a restart."""
 
     place: str = ""
-    """The key of a `RestartPlace`. Empty: only what failed runs again, or everything."""
+    """The key of a `RestartPlace`. Empty: a run repeats only what failed, and an execution begins from its start."""
     text: str | None = None
     """The input as the person edited it; None if the person did not edit it."""
     resend: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ class RestartView(msgspec.Struct, frozen=True, kw_only=True):
     """One run or execution, and what its restart would do."""
 
     header: Execution
-    standing: Standing
+    status: ShownStatus
     is_run: bool
     is_pipeline: bool = False
     refusal: str = ""
@@ -106,9 +106,9 @@ class RestartView(msgspec.Struct, frozen=True, kw_only=True):
     last_cost: int | None = None
     """What the parts that run again have cost in the earlier run, in billionths of a dollar."""
     may_cost: int | None = None
-    """The most that the new run may cost; None: not known."""
+    """The most that the new run may cost, in billionths of a dollar; None if that is not known."""
     may_use: int | None = None
-    """The most tokens that it may use; None: not known."""
+    """The most tokens that the new run may use; None if that is not known."""
     edited: bool = False
 
     @property
@@ -124,10 +124,10 @@ class RestartSource:
         self._viewer = viewer
 
     def view(self, execution: str, choice: Choice | None = None) -> RestartView:
-        """What a restart would do. Without a choice, the restart begins where the run failed, because most persons want that."""
+        """What a restart would do. Without a choice, the restart begins where the run failed; if nothing failed, at the beginning."""
         header = self._viewer.find(execution)
         accepted = accepted_in(self._viewer.store, header)
-        blank = RestartView(header=header, standing=self._viewer.standing(header), is_run=accepted is not None)
+        blank = RestartView(header=header, status=self._viewer.status(header), is_run=accepted is not None)
         try:
             check_restartable(header)
         except RestartRefused as refused:
@@ -137,7 +137,8 @@ class RestartSource:
         return self._run(header, accepted, choice, blank)
 
     def start(self, execution: str, choice: Choice) -> str:
-        """Start the restart that `view` shows. Returns the id of the new run or execution."""
+        """Start the restart that `view` shows. Returns the id of the new run or execution. Raises an error if the restart is not
+        possible."""
         header = self._viewer.find(execution)
         accepted = accepted_in(self._viewer.store, header)
         if accepted is None:
@@ -210,7 +211,7 @@ class RestartSource:
     def _writes(
         self, header: Execution, accepted: AcceptedRequest, picture: PipelineView | None, redone: set[str]
     ) -> tuple[MadeWrite, ...]:
-        """The writes that were made by the parts that run again."""
+        """The writes that were made by the parts that run again, up to a bound."""
         viewer, own = self._viewer, Veil(self._viewer, header)
         found: list[MadeWrite] = []
         runs = [("", header.id)]
@@ -262,12 +263,16 @@ class RestartSource:
         return msgspec.structs.replace(view, kept=kept[:MOST_PLACES], again=again[:MOST_PLACES])
 
     def _prepared(self, header: Execution, choice: Choice, text: str | None) -> PreparedExecution | None:
-        """The restart from an operation; None if the execution restarts from its beginning."""
+        """The restart from an operation; None if the execution restarts from its beginning. Raises RestartRefused if this process does not
+        have the code."""
         if not choice.place:
             return None
         function = None if self._viewer.served is None else self._viewer.served.function(header.function)
         if function is None:
-            raise RestartRefused(f"The code of {header.function} is not in this process, so its history cannot be replayed here.")
+            raise RestartRefused(
+                f"The code of {header.function} is not in this process, so its history cannot be replayed here. "
+                "Restart from the beginning, or open the console of the server that has the code."
+            )
         return prepare_execution(self._viewer.store, header.id, function, choice.place, text)
 
     def _start_execution(self, header: Execution, choice: Choice) -> str:
@@ -309,7 +314,7 @@ def _read(text: str) -> Any:
 
 
 def _input(choice: Choice) -> str | None:
-    """The input that a person edited. An error if it is not JSON."""
+    """The input that a person edited; None if the person did not edit it. Raises InvalidRequest if it is not JSON."""
     if choice.text is None:
         return None
     _read(choice.text)

@@ -19,7 +19,7 @@ from holdfast.model.history import PLACE, EventType, event_to_wire
 from holdfast.model.ledger import nanos_of
 from holdfast.model.operations import KEPT, Failure, Kind, Operation, Status
 from holdfast.model.schedules import Occurrence, occurrence_in
-from holdfast.model.standing import Standing, standing_of
+from holdfast.model.shown_status import ShownStatus, shown_status
 from holdfast.model.starts import restart_in
 from holdfast.pipelines.draw.svg import draw_svg
 from holdfast.pipelines.run.served import PACKAGE
@@ -34,23 +34,24 @@ from holdfast.workers.accepted_request import AcceptedRequest
 from holdfast.workers.run_lookup import accepted_in, open_approvals, response_of
 
 EVENTS: Final = 100
-"""How many events one page shows."""
+"""One page shows at most this many events."""
 _MOST_BELOW: Final = 3
 _LONG_NAME: Final = 32
 """A longer name was probably made by a program, so the page shows only the function."""
 _MOST_REASON: Final = 1_000
 _MOST_RESULT: Final = 256 * 1024
 _BLIND: Final = (
-    "This console does not know the contract, so it does not know what is secret: it shows no input, and takes the inputs out of all else. "
+    "This console does not know the contract, so it does not know what is secret. It hides the values of the inputs in all texts. "
     "The console of the server that serves this worker shows more."
 )
 _MOST_EXPORT: Final = 64 * 1024 * 1024
 _MOST_EXPORTED: Final = 100_000
 """A run with more operations is not exported in one reply."""
 _MOST_GRAPH: Final = 5_000
-"""If a run has more operations, the top of its page is made without reading them all."""
+"""If a run has more operations than this, the page does not read them all: it shows no states of nodes, and not the operation in which the
+run failed."""
 _LATEST_EVENTS: Final = 3
-"""The end of the last invocation is among this many events at the end of a history."""
+"""The event that says how the last invocation ended is among this many last events of a history."""
 
 
 class Near(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,23 +60,23 @@ class Near(msgspec.Struct, frozen=True, kw_only=True):
     how: str
     id: str
     name: str
-    standing: str
+    status: str
 
 
 class RunHead(msgspec.Struct, frozen=True, kw_only=True):
     """What the top of the page says."""
 
     header: Execution
-    standing: Standing
+    status: ShownStatus
     kind: Kind
     why: Why
     arn: str
     version: str
     key: str | None
-    """The idempotency key of a run."""
+    """The idempotency key of a run; None if it has none."""
     cost: CostLine
     most_cost: int | None = None
-    """The cap, in billionths of a dollar."""
+    """The most that the run may cost, in billionths of a dollar; None if there is no such limit."""
     most_tokens: int | None = None
     most_calls: int | None = None
     calls: int | None = None
@@ -103,12 +104,12 @@ class RunHead(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_open(self) -> bool:
-        """Whether it goes on."""
+        """Whether the execution has not ended."""
         return self.header.status is ExecutionStatus.RUNNING
 
     @property
     def may_stop(self) -> bool:
-        """Whether it can be stopped."""
+        """Whether a person may stop it: it is open, and was not imported."""
         return self.is_open and self.header.state is not State.IMPORTED
 
     @property
@@ -143,7 +144,7 @@ class RunSource:
         self._viewer = viewer
 
     def find(self, execution: str) -> Execution:
-        """The execution, if the caller may see it."""
+        """The execution with this id. Raises ExecutionNotFound if there is none, and the same error if it belongs to another tenant."""
         return self._viewer.find(execution)
 
     # --- the head
@@ -157,7 +158,7 @@ class RunSource:
         children = store.list(Filter(parent=header.id, limit=1_001))
         head = RunHead(
             header=header,
-            standing=standing_of(header, undecided=undecided),
+            status=shown_status(header, undecided=undecided),
             kind=_kind_of(accepted),
             why=why(store, header),
             arn=arn_of(header),
@@ -230,12 +231,12 @@ class RunSource:
         if header is None or not self._viewer.may_see(header):
             return None
         name = header.function if header.name == header.id or len(header.name) > _LONG_NAME else f"{header.function}/{header.name}"
-        return Near(how=how, id=header.id, name=name, standing=self._viewer.standing(header).value)
+        return Near(how=how, id=header.id, name=name, status=self._viewer.status(header).value)
 
     # --- the graph
 
     def picture(self, header: Execution) -> Picture | None:
-        """The graph of a pipeline's run with the states of its nodes; None for anything else."""
+        """The graph of a pipeline's run with the states of its nodes. None for anything else, and for a run with very many operations."""
         view = self.pipeline(header)
         if view is None:
             return None
@@ -255,7 +256,8 @@ class RunSource:
     # --- payloads
 
     def payloads(self, header: Execution) -> dict[str, str | None]:
-        """The input and the result or the error, as JSON texts."""
+        """The texts of the tab with the data, by name: `input`, `result` and `logs`; for a run also `request`, `response` and `note`. All
+        but `note` are JSON. A result may be an error."""
         store = self._viewer.store
         accepted, given, result = accepted_in(store, header), store.input(header.id), store.result(header)
         if accepted is None:
@@ -272,7 +274,7 @@ class RunSource:
         return told
 
     def events(self, header: Execution, after: int) -> tuple[list[EventRow], bool]:
-        """A page of the history, with AWS's names, and whether there is more."""
+        """At most EVENTS events after the number `after`, with AWS's names; and True if more events follow."""
         lines = self._viewer.store.history(header.id, max(0, after), EVENTS + 1)
         rows, veil = [], Veil(self._viewer, header)
         for line in lines[:EVENTS]:
@@ -292,21 +294,24 @@ class RunSource:
         return rows, len(lines) > EVENTS
 
     def export(self, header: Execution) -> bytes:
-        """The whole execution as one JSON document."""
+        """The whole execution as one JSON document, without secrets. Raises InvalidParameter if it is too large."""
         if header.stored > _MOST_EXPORT or header.operations > _MOST_EXPORTED:
-            raise InvalidParameter(f"It is too large for a page: write it to a file with `holdfast executions export {header.id}`.")
+            raise InvalidParameter(
+                f"The execution is too large for a page. Write it to a file with `holdfast executions export {header.id}`."
+            )
         document = Veil(self._viewer, header).value(self._viewer.client.export(header.id))
         return json.dumps(document, ensure_ascii=False, default=str).encode("utf-8", "replace")
 
     # --- actions
 
     def stop(self, header: Execution, reason: str) -> None:
-        """Stop an execution, or cancel a run; the reason is in the audit log."""
+        """Stop an execution, or cancel a run. A reason is written to the audit log. Raises InvalidParameter if the run has ended
+        already."""
         viewer, reason = self._viewer, _bounded(reason)
         if accepted_in(viewer.store, header) is None:
             viewer.client.stop(header.id, Failure(message=reason or None, type="StoppedByOperator"))
         elif not viewer.client.cancel(header.id)[1]:
-            raise InvalidParameter("The run is over: there is nothing to stop.")
+            raise InvalidParameter("The run has ended already, so it cannot be stopped.")
         if reason and viewer.actor is not None:
             viewer.store.note(viewer.actor.did("reason", header.id, reason, viewer.now))
 
@@ -315,14 +320,15 @@ class RunSource:
         self._viewer.client.release(header.id)
 
     def redrive(self, header: Execution) -> str:
-        """Start a parked execution again. Returns the id of the new one."""
+        """Start a parked execution again, and return the id of the new execution. Raises the error if that is not possible."""
         (done,) = self._viewer.client.queues.redrive([header])
         if done.error is not None:
             raise done.error
         return done.started or header.id
 
     def succeed(self, header: Execution, operation: Operation, result: str) -> None:
-        """Answer an open callback with a JSON text."""
+        """Answer an open callback with a JSON text; an empty text is an answer without a result. Raises InvalidParameter if the callback is
+        not open, or the text is too long."""
         if len(result) > _MOST_RESULT:
             raise InvalidParameter(f"A result has at most {_MOST_RESULT:,} characters.")
         if result:
@@ -330,12 +336,12 @@ class RunSource:
         self._viewer.client.succeed_callback(_callback(operation), result or None)
 
     def fail(self, header: Execution, operation: Operation, kind: str, message: str) -> None:
-        """Answer an open callback with an error."""
+        """Answer an open callback with an error. Raises InvalidParameter if the callback is not open."""
         error = Failure(message=_bounded(message) or None, type=_bounded(kind) or None)
         self._viewer.client.fail_callback(_callback(operation), error)
 
     def heartbeat(self, header: Execution, operation: Operation) -> None:
-        """Let the heartbeat timeout of an open callback begin again."""
+        """Begin the heartbeat timeout of an open callback again. Raises InvalidParameter if the callback is not open."""
         viewer = self._viewer
         viewer.client.heartbeat_callback(_callback(operation))
         if viewer.actor is not None:
@@ -344,15 +350,17 @@ class RunSource:
 
 def _callback(operation: Operation) -> str:
     if operation.sub_type in KEPT or operation.callback_id is None:
-        raise InvalidParameter("Only a callback takes an answer here. A question to a person is decided under Approvals.")
+        raise InvalidParameter(
+            "This operation is not a callback that can be answered here. A question to a person is decided on the page Approvals."
+        )
     if operation.status is not Status.STARTED:
-        raise InvalidParameter("The callback has been answered, or its time is over.")
+        raise InvalidParameter("The callback is not open: it has been answered, or it timed out.")
     return operation.callback_id
 
 
 def _bounded(text: str) -> str:
     if len(text) > _MOST_REASON:
-        raise InvalidParameter(f"Use at most {_MOST_REASON:,} characters.")
+        raise InvalidParameter(f"The text has {len(text):,} characters. Write at most {_MOST_REASON:,}.")
     return text
 
 

@@ -1,7 +1,7 @@
 """What the steps of a function and the attempts of a worker logged, by the operation that wrote it.
 
-The server keeps what functions log; a console without one has none of it. What a worker logs is in the result of its attempt, and in the
-response when the run is over.
+The server has what functions log; a console without a server shows none of it. What a worker logs is in the result of its attempt, and in
+the response when the run has ended.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from holdfast.workers.run_operations import ATTEMPT
 Line: TypeAlias = Mapping[str, Any]
 """A record with `level` and `message`."""
 _MOST_LINES: Final = 10_000
-"""Of one execution."""
+"""At most this many lines of a function's execution, or of the response of a run, are read."""
 
 
 def logs_of(viewer: Viewer, header: Execution, operations: Iterable[Operation], veil: Veil) -> dict[str, list[Line]]:
-    """The lines of each operation that logged any."""
+    """The lines that each operation logged, by the operation's id. An operation that logged nothing is left out."""
     found: dict[str, list[Line]] = {}
     accepted = accepted_in(viewer.store, header)
     if accepted is None:
@@ -49,13 +49,14 @@ def logs_of(viewer: Viewer, header: Execution, operations: Iterable[Operation], 
 
 
 def _shown(veil: Veil, lines: Sequence[Line]) -> list[Line]:
-    """The lines without secrets; none if the page shows no text at all."""
+    """The lines without secrets; empty if the page may show no text."""
     cleaned = veil.value(list(lines))
     return cleaned if isinstance(cleaned, list) else []
 
 
 def attempt_result(op: Operation) -> AttemptResult | None:
-    """The result of an attempt of a worker; None of any other operation, while the attempt goes on, and if it cannot be read."""
+    """The result of an attempt of a worker. None for any other operation, for an attempt that has not ended, and for a result that cannot
+    be read."""
     with contextlib.suppress(msgspec.MsgspecError, ValueError):
         return attempt_in(op) if op.sub_type == ATTEMPT else None
     return None

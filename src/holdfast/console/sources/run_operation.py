@@ -17,7 +17,7 @@ from holdfast.console.sources.timeline_tree import Entry, Tree
 from holdfast.console.sources.timeline_words import bare
 from holdfast.console.sources.viewer import Viewer
 from holdfast.contract.protocol import ArtifactRef
-from holdfast.model import codec, reading
+from holdfast.model import codec, json_structs
 from holdfast.model.error_text import place_of
 from holdfast.model.errors import ExecutionNotFound, HoldfastError
 from holdfast.model.execution import Execution, ExecutionStatus
@@ -35,7 +35,7 @@ from holdfast.workers.run_operations import ATTEMPT, NODE, RECEIPT
 from holdfast.workers.storage.folder import Folder
 
 ITEMS: Final = 50
-"""How many items of a map one page of its table shows."""
+"""A page of the table of a map's items has at most this many items."""
 _MOST_ITEMS: Final = 2_000
 _MOST_ATTEMPTS: Final = 50
 _MOST_ARTIFACTS: Final = 100
@@ -44,8 +44,8 @@ IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"}
 MOST_IMAGE: Final = 4 * 1024 * 1024
 _TEXTS: Final = ("text/", "application/json", "application/x-ndjson", "application/xml", "application/yaml")
 _STARTS: Final = frozenset(kind for kind in EventType if kind.value.endswith("Started"))
-_receipts = reading.decoder(Receipt)
-_intents = reading.decoder(Intent)
+_receipts = json_structs.decoder(Receipt)
+_intents = json_structs.decoder(Intent)
 
 
 class Attempted(msgspec.Struct, kw_only=True):
@@ -57,7 +57,7 @@ class Attempted(msgspec.Struct, kw_only=True):
     ended: str = ""
     error: Failure | None = None
     line: str | None = None
-    """The author's source line, where the stack says it."""
+    """Where the error arose, as `file:line in function`; None if its stack does not say it."""
     detail: str = ""
 
 
@@ -85,7 +85,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
     number: int
     name: str
-    standing: str
+    status: str
     started_at: int
     ended_at: int | None
     told: str = ""
@@ -120,7 +120,7 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
     op: Operation
     verb: str
     name: str
-    standing: str
+    status: str
     input: str | None = None
     output: str | None = None
     error: Failure | None = None
@@ -133,7 +133,7 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
     artifacts: tuple[Shown, ...] = ()
     approval: str | None = None
     asked: Requested | None = None
-    """The question to a person, if the operation is one."""
+    """The question to a person, if the operation is one; else None."""
 
     @property
     def may_answer(self) -> bool:
@@ -149,7 +149,8 @@ class OperationSource:
         self._viewer = viewer
 
     def detail(self, header: Execution, trees: Trees, operation: str, items_at: int = 0) -> Detail:
-        """The operation with this id."""
+        """What the panel shows of the operation with this id. `items_at` is the number of the first item of a map that is shown. Raises
+        ExecutionNotFound if the run has no such operation."""
         store = self._viewer.store
         tree, children = trees.of(self._viewer, header)
         veil = Veil(self._viewer, header)
@@ -166,7 +167,7 @@ class OperationSource:
             op=op,
             verb=entry.verb,
             name=entry.name,
-            standing=entry.standing,
+            status=entry.status,
             input=self._input(lines, veil, child),
             output=_output(op, ended),
             error=error,
@@ -182,7 +183,7 @@ class OperationSource:
         )
 
     def raw(self, header: Execution, trees: Trees, operation: str) -> bytes:
-        """The operation and its events, as JSON."""
+        """The operation and its events, as JSON, without secrets. Raises ExecutionNotFound if the run has no such operation."""
         tree, _ = trees.of(self._viewer, header)
         place = _found(tree, operation)[1].op.place
         events = [msgspec.to_builtins(line.event) for line in self._viewer.store.attempts(header.id, place)]
@@ -190,7 +191,7 @@ class OperationSource:
         return msgspec.json.encode(Veil(self._viewer, header).value(document))
 
     def operation(self, header: Execution, operation: str) -> Operation:
-        """The present state of an operation, which an action needs."""
+        """The operation as it is in the store now, without its payloads. Raises ExecutionNotFound if the run has no such operation."""
         found = next((op for op in self._viewer.store.outline(header.id) if op.id == operation), None)
         if found is None:
             raise ExecutionNotFound(f"There is no operation {operation!r:.100} in this run.")
@@ -252,7 +253,7 @@ class OperationSource:
             Item(
                 number=start + number,
                 name=one.name,
-                standing=one.standing,
+                status=one.status,
                 started_at=one.op.started_at,
                 ended_at=one.op.ended_at,
                 told="" if one.said is None else one.said.tail.removeprefix("→ "),
@@ -278,7 +279,7 @@ class OperationSource:
             Item(
                 number=start + number,
                 name=one.function,
-                standing=self._viewer.standing(one).value,
+                status=self._viewer.status(one).value,
                 started_at=one.started_at,
                 ended_at=one.ended_at,
                 told="" if one.summary is None else one.summary.error_code or "",
@@ -291,7 +292,7 @@ class OperationSource:
     # --- logs and artifacts
 
     def artifacts(self, header: Execution) -> list[Shown]:
-        """The artifacts of a run's response, each with a preview."""
+        """The artifacts of a run's response, each with a preview, up to a bound. Empty if there is no response."""
         accepted = accepted_in(self._viewer.store, header)
         if accepted is None or header.status is not ExecutionStatus.SUCCEEDED:
             return []
@@ -299,22 +300,24 @@ class OperationSource:
         return [self._shown(accepted.tenant, header.id, ref, veil) for ref in refs[:_MOST_ARTIFACTS]]
 
     def _artifacts(self, header: Execution, tree: Tree, at: int, op: Operation, child: Execution | None) -> list[Shown]:
-        """The artifacts of the run that an operation asked for; those of this run, for its last attempt."""
+        """The artifacts that belong to an operation: those of the run that it asked for, or, for the last attempt of this run, those of
+        this run. Empty for any other operation."""
         if op.sub_type == RUN and child is not None:
             return self.artifacts(child)
         is_last = op.sub_type == ATTEMPT and not any(one.op.sub_type == ATTEMPT for one in tree.entries[tree.entries[at].end :])
         return self.artifacts(header) if is_last else []
 
     def artifact(self, header: Execution, artifact: str) -> tuple[ArtifactRef, int]:
-        """An artifact of the run's tenant, and its bytes as an open file."""
+        """An artifact of the run's tenant, and a file descriptor from which its bytes can be read. Raises an error if there is no such
+        artifact."""
         accepted, kept = accepted_in(self._viewer.store, header), self._kept()
         if accepted is None or kept is None:
-            raise ExecutionNotFound(f"There is no artifact {artifact!r:.100} here.")
+            raise ExecutionNotFound(f"This console has no artifact {artifact!r:.100} of this run.")
         return kept.find(accepted.tenant, artifact), kept.open(accepted.tenant, artifact)
 
     def _kept(self) -> Artifacts | None:
-        """The artifacts that the server of this console keeps. Without a server: those in the folder beside the file of the store, or None
-        if there is no such folder."""
+        """The artifacts of this console's server. If the console has no server with workers: those in the folder beside the file of the
+        store, or None if there is no such folder."""
         served = self._viewer.served
         if served is not None and served.workers is not None:
             return served.workers.artifacts
@@ -338,7 +341,8 @@ class OperationSource:
 
 
 def _output(op: Operation, ended: AttemptResult | None) -> str | None:
-    """What came out. Of an attempt of a worker, its outputs: what it logged and kept stands beside them."""
+    """The result of an operation, as a JSON text. For an attempt of a worker it is only the outputs, because the panel shows the logs
+    separately. None if there is no result."""
     if ended is not None:
         return None if ended.outputs is None else codec.dumps(ended.outputs)
     return None if op.result is None else bare(op.result)
@@ -352,7 +356,8 @@ def _found(tree: Tree, operation: str) -> tuple[int, Entry]:
 
 
 def _with_frames(error: Failure, event: Event | None) -> Failure:
-    """An error with its stack: the one that its runtime sent, else the author's lines that the engine has kept."""
+    """An error with its stack: the stack that its runtime sent, else the lines of the author's code that are in `event`, if there are
+    any."""
     frames = None if event is None else (event.detail or {}).get(FRAMES)
     if error.stack_trace is not None or not isinstance(frames, list):
         return error
@@ -360,7 +365,7 @@ def _with_frames(error: Failure, event: Event | None) -> Failure:
 
 
 def attempts_of(lines: Sequence[HistoryEntry], veil: Veil) -> list[Attempted]:
-    """The attempts of an operation, in order, as its events show them."""
+    """The first attempts of an operation, in order, as its events show them."""
     found: list[Attempted] = []
     for line in lines:
         event = line.event

@@ -1,5 +1,5 @@
-"""The page of a run never shows secrets: the values in the places of its inputs that its contract marks as secret, also where the same
-texts appear elsewhere."""
+"""Takes the secrets out of what the page of a run shows. A secret is a value of the inputs that the contract marks as secret. Its text is
+also taken out of all other texts."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ from holdfast.store.seam import Filter
 from holdfast.workers.run_lookup import accepted_in
 
 _MOST_BELOW: Final = 250
-"""At most this many runs with secrets are read. If there are more, or if they have more secrets than a Cleaner looks for, the page shows
-no text at all."""
+"""At most this many child runs are read for their secrets. If there are more, or if they have more secrets than a Cleaner looks for, the
+page shows a placeholder instead of each text."""
 _MOST_SHARDS: Final = 20
 
 
 class Veil:
-    """Takes the secrets of one run out of everything that its page shows. A plain function marks nothing as secret. If the console does not
-    know the contract of a worker, the page shows no input."""
+    """Takes the secrets of one run, and of the runs that it asked for, out of what its page shows.
+
+    A durable function has no contract, so nothing in its own input is secret. If the console does not know the contract of a worker, all
+    texts and numbers of the inputs are treated as secrets.
+    """
 
     def __init__(self, viewer: Viewer, header: Execution) -> None:
         accepted = accepted_in(viewer.store, header)
@@ -35,7 +38,7 @@ class Veil:
         marked = below is None or bool(below) or self.is_blind or (self._contract is not None and has_marks(self._contract.input_schema))
         self._cleaner: Cleaner | None = None
         if marked:
-            # A plain function has no contract, and nothing of its own input is secret.
+            # Only a run has an accepted request. Any other execution has no contract.
             own = ({}, None) if accepted is None else (accepted.request.inputs, self._contract)
             self._cleaner = Cleaner(*own, below)
 
@@ -56,13 +59,13 @@ class Veil:
         return inputs if self._cleaner is None else self.value(without_secrets(inputs, self._contract))
 
     def operation(self, op: Operation) -> Operation:
-        """An operation without the secrets in its payloads."""
+        """An operation without the secrets in its result and its error."""
         if self._cleaner is None:
             return op
         return msgspec.structs.replace(op, result=self.given(op.result), error=self.failure(op.error))
 
     def failure(self, error: Failure | None) -> Failure | None:
-        """An error without the secrets."""
+        """An error without the secrets in its message, its data and its stack; None stays None."""
         if error is None or self._cleaner is None:
             return error
         stack = None if error.stack_trace is None else tuple(map(self.text, error.stack_trace))
@@ -70,8 +73,8 @@ class Veil:
 
 
 def _below(viewer: Viewer, header: Execution) -> list[tuple[Any, Contract]] | None:
-    """The inputs and contracts of the runs that a run asked for, also through the shards of its maps. Only runs of workers whose contract
-    marks secrets are read. None if there are too many to read all of them."""
+    """The inputs and contracts of the runs that a run asked for, itself or through the shards of its maps. Only runs of workers whose
+    contract marks secrets are read; a console without a server knows no such worker. None if there are too many to read all of them."""
     served = viewer.served
     marking = (
         set() if served is None else {name for name in served.names() if any(has_marks(x.input_schema) for x in served.contracts(name))}

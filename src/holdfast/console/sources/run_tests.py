@@ -1,8 +1,8 @@
 """A run as a test, for one caller: what was asked and answered, without what is secret.
 
 Places that a contract marks as secret are replaced, and so is every other occurrence of their texts. If this console does not know the
-contract of a worker, the test has no value of its runs. A durable function has no contract: values under names such as `password` are
-replaced.
+contract of the run, the test has no value of the run; if it does not know the contract of a child run, the texts and numbers of the child's
+inputs are replaced. A durable function has no contract: texts under names such as `password` are replaced.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class RunTestSource:
         self._viewer = viewer
 
     def recorded(self, execution: str) -> RecordedRun:
-        """The run as a test needs it."""
+        """The run as a test needs it. Raises InvalidParameter if the run has not ended."""
         header = self._viewer.find(execution)
         if header.status is ExecutionStatus.RUNNING:
             raise InvalidParameter("The run is not over yet: a test needs its result.")
@@ -83,7 +83,7 @@ class RunTestSource:
         )
 
     def _outputs(self, response: Response, contract: Contract | None, cleaner: Cleaner) -> tuple[Any, bool]:
-        """The outputs without secrets, and True if they held no secret."""
+        """The outputs without secrets, and True if nothing was taken out. (None, False) if the contract is not known."""
         if contract is None:
             return None, False
         outputs = msgspec.to_builtins(response.outputs)
@@ -91,7 +91,8 @@ class RunTestSource:
         return clean, same(clean, outputs)
 
     def _answers(self, header: Execution, cleaner: Cleaner) -> tuple[dict[str, list[Gave]], bool]:
-        """The inputs and the answers of the runs that a pipeline's run asked for, by worker."""
+        """The inputs and the answers of the runs that a pipeline's run asked for, by worker; and True if there are more than MOST_CHILDREN,
+        and some are left out."""
         found: dict[str, list[Gave]] = {}
         cut = False
         for number, (child, accepted) in enumerate(self._children(header)):
@@ -111,7 +112,8 @@ class RunTestSource:
         return found, cut
 
     def _children(self, header: Execution) -> Iterator[tuple[Execution, AcceptedRequest]]:
-        """The runs that a run asked for itself or through the shards of its maps. The runs which those asked for are not among them."""
+        """The runs with a response that a run asked for itself, or through the shards of its maps. The runs which those asked for are not
+        among them."""
         for child in _all(self._viewer, header.id):
             accepted = accepted_in(self._viewer.store, child)
             if accepted is None or child.status is not ExecutionStatus.SUCCEEDED:
@@ -185,7 +187,8 @@ class RunTestSource:
                 yield Called(name=op.name, text=text, error=error)
 
     def _invoked(self, header: Execution) -> tuple[dict[str, list[Gave]], dict[str, list[Gave]]]:
-        """The answers of the workers and functions that the execution called."""
+        """The answers of the workers, and of the functions, that the execution called, by name. A child execution whose status is not
+        SUCCEEDED is left out."""
         workers: dict[str, list[Gave]] = {}
         functions: dict[str, list[Gave]] = {}
         store = self._viewer.store
@@ -227,14 +230,14 @@ def _value(text: str | None) -> Any:
 
 
 def _text(text: str) -> str:
-    """The answer of a callback, without the values under names such as `password`."""
+    """The answer of a callback, without the texts under names such as `password`."""
     value = _value(text)
     clean = _unnamed(value)
     return text if isinstance(value, str) or same(clean, value) else codec.dumps(clean)
 
 
 def _unnamed(value: Any, depth: int = 0) -> Any:
-    """A value in which the values under names such as `password` are replaced."""
+    """A value in which the texts under names such as `password` are replaced."""
     if depth > _MOST_DEPTH:
         return REDACTED
     if isinstance(value, dict):
@@ -246,7 +249,7 @@ def _unnamed(value: Any, depth: int = 0) -> Any:
 
 
 def _shape(value: Any, depth: int = 0) -> Any:
-    """A value of the same shape in which every text and number is replaced."""
+    """A value of the same shape in which every text and number is replaced. A list keeps only its first element."""
     if isinstance(value, dict) and depth < _MOST_DEPTH:
         return {name: _shape(one, depth + 1) for name, one in value.items()}
     if isinstance(value, list) and depth < _MOST_DEPTH:

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 import msgspec
 
 from holdfast.console.sources.viewer import Viewer
-from holdfast.store.browsing import RunnerStanding
+from holdfast.store.browse import RunnerStatus
 from holdfast.store.values import Hosted
 
 
 class RunnersView(msgspec.Struct, frozen=True, kw_only=True):
     """What the page of runners shows."""
 
-    runners: tuple[RunnerStanding, ...]
+    runners: tuple[RunnerStatus, ...]
     hosted: tuple[Hosted, ...]
     newest_code: int | None
-    """The highest schema version that the code of a runner knows."""
+    """The highest schema number among the code of the runners; None if no runner has published its number."""
 
 
 class RunnersSource:
@@ -28,6 +28,6 @@ class RunnersSource:
 
     def all(self) -> RunnersView:
         """The runners that have a lease, and every function that a runner has published."""
-        runners: Sequence[RunnerStanding] = self._viewer.store.runners()
+        runners: Sequence[RunnerStatus] = self._viewer.store.runners()
         codes = [one.code for one in runners if one.code is not None]
         return RunnersView(runners=tuple(runners), hosted=tuple(self._viewer.store.all_hosted()), newest_code=max(codes, default=None))

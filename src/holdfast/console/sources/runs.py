@@ -11,9 +11,9 @@ from holdfast.console.sources.viewer import READ_SECONDS, Viewer
 from holdfast.model.console import SavedView
 from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.model.operations import Kind
-from holdfast.model.standing import Standing
+from holdfast.model.shown_status import ShownStatus
 from holdfast.service.why import MOST_OPERATIONS, Why, why
-from holdfast.store.browsing import MAX_SCAN, Browse, BrowsedRow, Completed, Facet
+from holdfast.store.browse import MAX_SCAN, Browse, BrowsedRow, Completed, Facet
 
 PAGE = 50
 MOST_LOOKED = 10_000
@@ -24,14 +24,14 @@ MOST_VALUES = 12
 
 
 _FIXED: Mapping[str, Sequence[str]] = {"since": ("1h", "24h", "7d", "30d"), "until": ("1h", "24h", "7d", "30d"), "is": ("any",)}
-"""The values of a qualifier that no execution has."""
+"""The completions of qualifiers whose values are not read from the store."""
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     """One row of the list."""
 
     header: Execution
-    standing: Standing
+    status: ShownStatus
     kind: Kind
     why: Why
     attempt: int | None = None
@@ -46,7 +46,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_open(self) -> bool:
-        """Whether it goes on."""
+        """Whether the execution has not ended."""
         return self.header.status is ExecutionStatus.RUNNING
 
 
@@ -55,9 +55,10 @@ class RunPage(msgspec.Struct, frozen=True, kw_only=True):
 
     rows: tuple[RunRow, ...]
     beyond: str | None = None
-    """Where the next page begins; None if this is the last page."""
+    """The id of the last row: the next page begins after it. None if no next page is known."""
     searched_to: str | None = None
-    """The id at which the search stopped, because one search looks at a bounded number of executions; None if it looked at all."""
+    """The id at which the search stopped before the page was full, because one search looks at a bounded number of executions. None if it
+    did not stop early."""
 
 
 class FacetValue(msgspec.Struct, frozen=True):
@@ -84,7 +85,7 @@ class RunsSource:
         self._viewer = viewer
 
     def page(self, query: Query, beyond: str | None = None, limit: int = PAGE) -> RunPage:
-        """A page of the list."""
+        """One page of the executions that match. It begins after the id `beyond`, or with the newest execution."""
         found = self._viewer.store.browse(self._asked(query, beyond=beyond, limit=limit), READ_SECONDS)
         following = found.rows[-1].header.id if found.more and found.rows else None
         return RunPage(rows=tuple(self._rows(found.rows)), beyond=following, searched_to=found.searched_to)
@@ -108,12 +109,12 @@ class RunsSource:
         return FacetCounts(facets=shown, counted=whole.counted, bounded=whole.bounded)
 
     def complete(self, key: str, prefix: str) -> Sequence[str]:
-        """Values of a qualifier that begin with a text."""
+        """A few values of a qualifier that begin with `prefix`. Empty for an unknown qualifier."""
         if key == "status":
-            return [one.value for one in Standing if one.value.startswith(prefix)]
+            return [one.value for one in ShownStatus if one.value.startswith(prefix)]
         if key in _FIXED:
             return [one for one in _FIXED[key] if one.startswith(prefix)]
-        if key == "version":  # no index has versions: those of the newest executions
+        if key == "version":  # no index has the versions, so only those of the newest executions are found
             counted = self._viewer.store.facets(Browse(tenant=self._viewer.tenant), READ_SECONDS).counts
             return [one for one in counted.get(Facet.VERSION, {}) if one.startswith(prefix)][:MOST_VALUES]
         field = {"worker": "function"}.get(key, FACETS.get(key, key))
@@ -126,12 +127,12 @@ class RunsSource:
         return self._viewer.store.views(self._viewer.owner)
 
     def save_view(self, name: str, query: Query) -> None:
-        """Keep a question under a name."""
+        """Save a question under a name, for this caller. It replaces the view that has this name."""
         view = SavedView(owner=self._viewer.owner, name=name, query=str(query), made_at=self._viewer.now)
         self._viewer.store.put_view(view)
 
     def remove_view(self, name: str) -> None:
-        """Forget a saved view."""
+        """Remove a saved view of this caller."""
         self._viewer.store.remove_view(self._viewer.owner, name)
 
     def _asked(self, query: Query, *, beyond: str | None = None, limit: int = PAGE, scan: int = MAX_SCAN) -> Browse:
@@ -147,7 +148,7 @@ class RunsSource:
     def _row(self, found: BrowsedRow, most: int) -> RunRow:
         header, summary = found.header, found.header.summary
         told = why(self._viewer.store, header, most)
-        row = RunRow(header=header, standing=found.standing, kind=found.kind, why=told)
+        row = RunRow(header=header, status=found.status, kind=found.kind, why=told)
         if summary is None:
             return row
         return msgspec.structs.replace(row, attempt=summary.attempt, attempts=summary.attempts, cost=summary.cost)

@@ -1,4 +1,4 @@
-"""Subscribers of signals, and the signals that the store still keeps. Both concern all tenants."""
+"""Subscribers of signals, and the signals that the store has not removed yet. Both concern all tenants."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import msgspec
 
 from holdfast.console.sources.viewer import Viewer
 from holdfast.model.signals import StatusSignal
-from holdfast.store.browsing import SubscriberStanding
+from holdfast.store.browse import SubscriberPosition
 
 PAGE: Final = 50
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
-    """A signal that a sink gave up."""
+    """A signal that a sink could not deliver, and does not try to deliver again."""
 
     sink: str
     number: int
@@ -23,20 +23,20 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     at: int | None
     error: str
     name: str
-    """The name of the execution that the signal tells of."""
+    """The name of the execution that the signal is about."""
     arn: str
 
 
 class SignalsView(msgspec.Struct, frozen=True, kw_only=True):
     """What the page of signals shows."""
 
-    subscribers: tuple[SubscriberStanding, ...]
+    subscribers: tuple[SubscriberPosition, ...]
     signals: tuple[StatusSignal, ...]
-    """Newest first."""
+    """The signals of this page, newest first."""
     letters: tuple[DeadLetter, ...] = ()
     """Dead letters of this server's sinks, the newest first."""
     before: int | None
-    """The number below which the next page begins; None if the store keeps no older signal."""
+    """The next page has signals with numbers below this one. None if the store has no older signal."""
 
 
 class SignalsSource:
@@ -46,7 +46,7 @@ class SignalsSource:
         self._viewer = viewer
 
     def page(self, before: int | None) -> SignalsView:
-        """Subscribers, and the signals with numbers below `before`; without it, the newest."""
+        """The subscribers, and the newest signals with numbers below `before`. If `before` is None, the newest signals."""
         store = self._viewer.store
         found = tuple(store.subscribers())
         newest = max((one.newest for one in found), default=0)
@@ -65,7 +65,7 @@ class SignalsSource:
 
 
 def _letter(sink: str, kept: Mapping[str, Any]) -> DeadLetter:
-    """A line of the sink's file. A person may have changed the file, so every field may be anything."""
+    """Read one line of the sink's file. A person may have changed the file, so a field may have any type."""
 
     def number(value: object) -> int:
         return value if isinstance(value, int) else 0

@@ -22,19 +22,19 @@ from holdfast.pipelines.graph.text import graph_from
 from holdfast.store.seam import Filter, Store
 
 PAGE: Final = 200
-"""How many rows one slice has."""
+"""One slice has at most this many rows, if the caller gives no other limit."""
 _MOST_TREES: Final = 12
 _MOST_OPERATIONS: Final = 120_000
-"""The kept trees have at most this many operations together; a larger tree is kept alone."""
+"""The trees in memory have at most this many operations together. A larger tree is the only one in memory."""
 _WHOLE_OPERATIONS: Final = 2_000
 _WHOLE_BYTES: Final = 8 * 1024 * 1024
-"""If an execution is not larger than this, all its payloads are read at once. Of a larger one, only the payloads of the rows that a page
-shows are read."""
+"""If an execution has at most _WHOLE_OPERATIONS operations and _WHOLE_BYTES stored bytes, all its payloads are read at once. Of a larger
+one, only the payloads of the rows that a page shows are read."""
 _MOST_CHILDREN: Final = 1_000
 _MOST_READ: Final = 4 * 1024 * 1024
 _RANGE: Final = 50
 _LATE_MS: Final = 2_000
-"""So long after an operation has changed, lines that it logged may still be on their way."""
+"""The lines that an operation logged may arrive this long after the operation has changed."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -46,14 +46,14 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     verb: str
     name: str = ""
     tail: str = ""
-    standing: str
+    status: str
     kids: int = 0
     closed: bool = False
     attempts: int = 0
     x0: int = 0
     x1: int = 0
     bar: str = ""
-    """wait, group or work; nothing for a line of a log."""
+    """wait, group or work; empty for a log line."""
     took: int | None = None
     """How long it took, in milliseconds; if it has not ended, how long it has taken until now."""
     going: bool = False
@@ -62,7 +62,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     held: int = 0
     held_tokens: int = 0
     run: str = ""
-    """The id of the execution that the operation started, if the caller may see it."""
+    """The id of the execution that the operation started; empty if it started none, or if the caller may not see it."""
 
 
 class Slice(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,15 +81,15 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True):
     idle: int
     span: int
     now: int
-    """The position of the present on the axis; if the execution is over, the position of its end."""
+    """The position of the present on the axis; if the execution has ended, the position of its end."""
     is_over: bool
     selected: int | None = None
-    """The position of the row that was asked for."""
+    """The position of the row that was asked for; None if no row was asked for, or if the operation has no row."""
     toggled: tuple[int, ...] = ()
 
 
 class Trees:
-    """Keeps the trees of the executions that people look at now. Their number and their operations together are bounded."""
+    """The trees of the executions that people look at now. Their number, and the number of their operations together, are bounded."""
 
     def __init__(self, most: int = _MOST_TREES, operations: int = _MOST_OPERATIONS) -> None:
         self._most = most
@@ -122,8 +122,8 @@ def _is_fresh(tree: Tree, header: Execution) -> bool:
 
 
 def _known_logs(header: Execution, before: Tree | None, now: int) -> Tree | None:
-    """The tree of before, if its logs will do: while an execution goes on, they are read every few seconds only, because that may take a
-    while."""
+    """The earlier tree, if its logs can be used again; else None. While an execution runs, its logs are read at most every two seconds,
+    because reading them may take long."""
     if before is None or before.logs is None or header.status is not ExecutionStatus.RUNNING:
         return None
     return before if now - before.logs_at < _LATE_MS else None
@@ -149,7 +149,7 @@ def _made(viewer: Viewer, header: Execution, before: Tree | None) -> Tree:
     for entry in before.entries:
         at = tree.by_place.get(entry.op.place)
         if at is not None and entry.said is not None and tree.entries[at].op.revision == entry.op.revision:
-            tree.entries[at].said, tree.entries[at].standing = entry.said, entry.standing
+            tree.entries[at].said, tree.entries[at].status = entry.said, entry.status
     return tree
 
 
@@ -165,7 +165,7 @@ class TimelineSource:
         self._viewer = viewer
 
     def slice(self, header: Execution, trees: Trees, choice: Choice, at: int = 0, wanted: str | None = None, limit: int = PAGE) -> Slice:
-        """Rows from a position on, or around the operation with the id `wanted`."""
+        """The rows from the position `at` on. If the operation with the id `wanted` has a row: the slice that contains this row."""
         now = self._viewer.now
         tree, children = trees.of(self._viewer, header)
         scale = tree.scale if tree.is_over else tree.measured(now)
@@ -220,11 +220,11 @@ class TimelineSource:
 
     def _row(self, tree: Tree, entry: Entry, choice: Choice, child: Execution | None, place: Any, end: int) -> Row:
         op, said = entry.op, entry.said or Said()
-        standing, name, run = entry.standing, entry.name, said.run or ""
+        status, name, run = entry.status, entry.name, said.run or ""
         if child is not None:
             run = child.id if self._viewer.may_see(child) else ""
-            if op.ended_at is None or (said.standing is None and op.sub_type == RUN):
-                standing = self._viewer.standing(child).value if op.ended_at is None or child.summary else standing
+            if op.ended_at is None or (said.status is None and op.sub_type == RUN):
+                status = self._viewer.status(child).value if op.ended_at is None or child.summary else status
             if op.sub_type == RUN and tree.header.graph is not None:
                 name = "items" if child.function == tree.header.function else child.function
         finish = op.ended_at if op.ended_at is not None else end
@@ -235,7 +235,7 @@ class TimelineSource:
             verb=entry.verb,
             name=name,
             tail=_waited(op) if op.type is Type.WAIT else tree.tail(entry),
-            standing=standing,
+            status=status,
             kids=entry.kids,
             closed=tree.is_closed(entry, choice),
             attempts=op.attempt if op.attempt > 1 or (op.ended_at is None and op.attempt) else 0,
@@ -255,7 +255,7 @@ class TimelineSource:
 def _line(entry: Entry) -> Row:
     """The row of a line that an operation logged."""
     tail = "" if entry.said is None else entry.said.tail
-    return Row(place=entry.op.place, id=entry.op.id, depth=entry.depth, verb=entry.verb, name=entry.name, tail=tail, standing="")
+    return Row(place=entry.op.place, id=entry.op.id, depth=entry.depth, verb=entry.verb, name=entry.name, tail=tail, status="")
 
 
 def _waited(op: Operation) -> str:

@@ -30,7 +30,7 @@ _STEPS: Final = (
 
 
 class Fold(msgspec.Struct, frozen=True, gc=False):
-    """A time in which nothing ran."""
+    """A long time in which nothing ran, from `start` to `end`. On the axis it goes from `x0` to `x1`."""
 
     start: int
     end: int
@@ -68,7 +68,7 @@ class Scale:
         self._rates.append(rate)
 
     def place(self, time: int) -> int:
-        """Where a time is on the axis."""
+        """The position of a time on the axis, from 0 to WIDTH."""
         if time <= self.start:
             return 0
         if time >= self.end:
@@ -77,7 +77,8 @@ class Scale:
         return min(WIDTH, round(self._places[piece] + (time - self._times[piece]) * self._rates[piece]))
 
     def ticks(self, most: int = 8) -> list[tuple[int, int]]:
-        """The marks on the axis: each is a position and the time since the start. No mark lies in a fold or close to another mark."""
+        """The marks on the axis: each is a position and the time since the start, in milliseconds. No mark after the first is in a fold or
+        close to another mark."""
         step = next((size for size in _STEPS if self.shown / size <= most), _STEPS[-1])
         found, last = [(0, 0)], 0
         for begin, finish in self._pieces():
@@ -102,7 +103,7 @@ class Scale:
 
 
 def _gaps(start: int, end: int, busy: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The times between those in which something ran."""
+    """The times of at least `_LEAST_IDLE` milliseconds in which nothing ran."""
     found, at = [], start
     for begin, finish in busy:
         if begin - at >= _LEAST_IDLE:

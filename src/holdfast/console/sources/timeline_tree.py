@@ -1,7 +1,7 @@
 """The operations of one execution as a tree of rows, from which slices are cut. The tree is built once for each revision of the execution.
 
-The rows are ordered for people: calls stand under the attempt that made them, the work of a pipeline's node stands under its node, an
-intent and its receipt are one row, and timers and parents that only the engine needs have no row.
+The rows are ordered for people: calls are under the attempt that made them, and the work of a pipeline's node is under its node. An intent
+and its receipt are one row. Timers and parents that only the engine needs have no row.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from holdfast.pipelines.record.operations import REUSED, TIME_AT, node_time_at
 from holdfast.workers.run_operations import ATTEMPT, EFFECTS, INTENT, NODE, RECEIPT, REQUEST
 
 _CROWD: Final = 50
-"""A row with more children is closed at first."""
+"""If a row has more children than this, the page hides them at first."""
 _CLOSED: Final = frozenset({SubType.MAP.value, SubType.MAP_ITERATION.value})
-"""A map is one row with counts at first, and so is each of its items."""
+"""At first the page hides the rows under a map, and the rows under each item of a map."""
 _MOST_DEPTH: Final = 64
 _MOST_TURNS: Final = 6
 _KEPT_VIEWS: Final = 6
 _MOST_LINES: Final = 20
-"""The lines of an operation that have rows of their own; its panel has more."""
+"""At most this many log lines of an operation have a row. The panel of the operation shows more."""
 _OPEN: Final = ("person", "running", "retrying", "waiting")
 _BAD: Final = frozenset({"failed", "stopped", "blocked", "quarantined"})
 
@@ -39,23 +39,23 @@ class Entry(msgspec.Struct, kw_only=True, gc=False):
     op: Operation
     verb: str
     name: str
-    standing: str
+    status: str
     above: int = -1
-    """The number of the entry that it stands under; -1 at the top."""
+    """The number of the entry under which this one is; -1 at the top."""
     depth: int = 0
     kids: int = 0
     lines: int = 0
-    """Of the rows under it, those that it logged."""
+    """How many of the rows under it are lines that it logged."""
     kids_ok: int = 0
     kids_bad: int = 0
     end: int = 0
-    """The number of the first entry after this one that does not stand under it."""
+    """The number of the first entry after this one that is not under it."""
     closed: bool = False
     """Whether the page hides its children until a person opens the row."""
     intent: int | None = None
-    """The place of the intent of a call, or of the request of a question."""
+    """The place of the operation with the intent of a call, or with the request of an approval; None for any other row."""
     told: bool = False
-    """Whether its standing was taken over from a row under it."""
+    """Whether its status was copied from a row under it."""
     said: Said | None = None
     """What its payloads say; None as long as they have not been read."""
 
@@ -66,7 +66,8 @@ class Entry(msgspec.Struct, kw_only=True, gc=False):
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """Which rows a person wants to see."""
+    """Which rows a person wants to see: with `errors`, only those that failed, stopped or are retried; with `text`, only those that contain
+    it."""
 
     errors: bool = False
     text: str = ""
@@ -108,7 +109,7 @@ class Tree:
         own = [(at, entry) for at, entry in enumerate(self.entries) if not entry.is_line]
         self.by_place = {entry.op.place: at for at, entry in own}
         self.by_id = {entry.op.id: at for at, entry in own}
-        self.counts = Counter(entry.standing for _, entry in own)
+        self.counts = Counter(entry.status for _, entry in own)
         self.until = now
         self.scale = self.measured(now)
 
@@ -125,12 +126,12 @@ class Tree:
         for op in operations:
             if op.id in hidden:
                 continue
-            entry = Entry(op=op, verb=self._verb(op), name=name_of(op), standing=stands(op, is_over=self.is_over))
+            entry = Entry(op=op, verb=self._verb(op), name=name_of(op), status=stands(op, is_over=self.is_over))
             entry.above = self._above(op, number, homes, attempt)
             entry.intent = intents.get(op.id)
             if op.type is Type.CONTEXT and op.sub_type == NODE:
                 homes[op.name or ""] = len(found)
-                for early in taken.pop(op.name, ()):  # what a node takes over is written before the node itself
+                for early in taken.pop(op.name, ()):  # the results that a node reuses are written before the node itself
                     early.above = len(found)
                 rounds[op.name] += 1
                 if rounds[op.name] > 1:
@@ -152,23 +153,23 @@ class Tree:
         self._pass_up()
 
     def _lines(self, entry: Entry, at: int, lines: Sequence[Mapping[str, Any]]) -> list[Entry]:
-        """Rows of what an operation logged. They stand under its row, after what else does."""
+        """The rows of the lines that an operation logged. They are under the row of the operation, after its other children."""
         told = [logged(line) for line in lines[:_MOST_LINES]]
         if len(lines) > _MOST_LINES:
             told.append(("", f"… {len(lines) - _MOST_LINES:,} more"))
         entry.lines = len(told)
-        return [Entry(op=entry.op, verb=LOG, name=level, standing="", above=at, said=Said(tail=message)) for level, message in told]
+        return [Entry(op=entry.op, verb=LOG, name=level, status="", above=at, said=Said(tail=message)) for level, message in told]
 
     def _pass_up(self) -> None:
-        """Set the standing of rows from the rows under them. A row that has not ended gets the standing of what it waits for; a map that
-        succeeded although some of its items failed is partial."""
+        """Set the status of rows from the rows under them. A row that has not ended gets the status of what it waits for. A map or a
+        parallel that succeeded although some of its branches failed is partial."""
         for entry in reversed(self.entries):
-            if entry.standing == "ok" and entry.kids_bad and entry.op.sub_type in BATCHES:
-                entry.standing = "partial"
-            if entry.above >= 0 and entry.standing in _OPEN:
+            if entry.status == "ok" and entry.kids_bad and entry.op.sub_type in BATCHES:
+                entry.status = "partial"
+            if entry.above >= 0 and entry.status in _OPEN:
                 parent = self.entries[entry.above]
-                if parent.standing in _OPEN and (not parent.told or _OPEN.index(entry.standing) < _OPEN.index(parent.standing)):
-                    parent.standing, parent.told = entry.standing, True
+                if parent.status in _OPEN and (not parent.told or _OPEN.index(entry.status) < _OPEN.index(parent.status)):
+                    parent.status, parent.told = entry.status, True
 
     def _verb(self, op: Operation) -> str:
         if op.sub_type == NODE and op.type is Type.CONTEXT:
@@ -229,8 +230,8 @@ class Tree:
     def _count(self, entry: Entry) -> None:
         if entry.above >= 0:
             parent = self.entries[entry.above]
-            parent.kids_ok += entry.standing == "ok"
-            parent.kids_bad += entry.standing in _BAD
+            parent.kids_ok += entry.status == "ok"
+            parent.kids_bad += entry.status in _BAD
 
     def find(self, operation: str) -> tuple[int, Entry] | None:
         """The number and the entry of an operation. The number is -1 for an operation that has no row of its own. None if there is no such
@@ -241,25 +242,26 @@ class Tree:
         op = next((one for one in self.operations if one.id == operation), None)
         if op is None:
             return None
-        return -1, Entry(op=op, verb=verb_of(op), name=name_of(op), standing=stands(op, is_over=self.is_over))
+        return -1, Entry(op=op, verb=verb_of(op), name=name_of(op), status=stands(op, is_over=self.is_over))
 
     def say(self, entry: Entry, half: Operation | None) -> None:
-        """Read the facts of a row from its payloads."""
+        """Read the facts of a row from its payloads. `half` is the operation with its intent or request, if it has one."""
         said = said_of(self._veil.operation(entry.op), None if half is None else self._veil.operation(half))
-        if said.standing is not None and entry.op.ended_at is not None:
-            entry.standing = said.standing
+        if said.status is not None and entry.op.ended_at is not None:
+            entry.status = said.status
         entry.said = said
 
     # --- time
 
     def measured(self, now: int) -> Scale:
-        """Make the scale of the axis."""
+        """The scale of the time axis, from the start of the execution to its end. If it has not ended, the axis ends at `now`."""
         header = self.header
         end = header.ended_at if header.ended_at is not None else max(now, header.touched_at)
         return Scale(header.started_at, end, self._busy(end))
 
     def _busy(self, end: int) -> Iterator[tuple[int, int]]:
-        """The times in which something ran. A row that has rows under it does not count itself."""
+        """The spans of time in which something ran, in order. A row with rows under it, a wait, a callback and an operation with several
+        attempts have only two moments here: their start and their end."""
         spans = []
         for entry in self.entries:
             op = entry.op
@@ -303,7 +305,7 @@ class Tree:
         """The rows that match, and the rows above them."""
         wanted, text = set(), choice.text.casefold()
         for at, entry in enumerate(self.entries):
-            if choice.errors and entry.standing not in _BAD and entry.standing != "retrying":
+            if choice.errors and entry.status not in _BAD and entry.status != "retrying":
                 continue
             if (
                 text
@@ -318,7 +320,8 @@ class Tree:
         return sorted(wanted)
 
     def shown_at(self, entry: int, choice: Choice) -> tuple[int, Choice]:
-        """The position of a row on the page, and the choice with which the rows above it are open."""
+        """The position of a row on the page, and the choice with which the rows above it are open. If the given choice does not show the
+        row, the returned choice has no filter."""
         toggled, above = set(choice.toggled), self.entries[entry].above
         while above >= 0:
             one = self.entries[above]
@@ -333,7 +336,7 @@ class Tree:
             return self.shown_at(entry, Choice(toggled=frozenset(toggled)))
 
     def tail(self, entry: Entry) -> str:
-        """The result of a row, in a few words."""
+        """The result of a row, in a few words; empty if there is none."""
         if entry.op.sub_type in BATCHES and entry.kids:
             what = "item" if entry.op.sub_type == SubType.MAP.value else "branch"
             return counted(entry.kids - entry.lines, entry.kids_ok, entry.kids_bad, what)

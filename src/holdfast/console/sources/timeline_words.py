@@ -1,4 +1,4 @@
-"""The words of a timeline's row: a verb, a name, a standing and a result, in the words of the author's code.
+"""The words of a timeline's row: a verb, a name, a status and a result, in the words of the author's code.
 
 step charge → receipt-42        wait cool-down 30 s        map pages 40 items: 38 ok, 2 failed
 """
@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.contract.protocol import response_from
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.error_text import brief_class
 from holdfast.model.ledger import nanos_of
 from holdfast.model.operations import APPROVAL, ENQUEUE, RUN, Failure, Operation, Status, SubType, Type
@@ -69,25 +69,25 @@ _ENDS: Final[Mapping[Status, str]] = {
     Status.CANCELLED: "stopped",
     Status.STOPPED: "stopped",
 }
-_attempts = reading.decoder(AttemptResult)
-_receipts = reading.decoder(Receipt)
-_intents = reading.decoder(Intent)
+_attempts = json_structs.decoder(AttemptResult)
+_receipts = json_structs.decoder(Receipt)
+_intents = json_structs.decoder(Intent)
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):
     """What the payloads of an operation say, for its row."""
 
     tail: str = ""
-    standing: str | None = None
-    """How the work really ended, if the operation's own status does not say it."""
+    status: str | None = None
+    """How the work really ended, if the operation's own status does not say it; else None."""
     run: str | None = None
-    """The id of the run that the operation asked for."""
+    """The id of the run that the operation asked for; None if it asked for none."""
     tokens: int | None = None
     cost: int | None = None
     """Billionths of a dollar."""
     held_tokens: int = 0
     held: int = 0
-    """What the call has reserved and not settled, in billionths of a dollar."""
+    """The money that the call has reserved and not settled yet, in billionths of a dollar."""
 
 
 def verb_of(op: Operation) -> str:
@@ -96,14 +96,15 @@ def verb_of(op: Operation) -> str:
 
 
 def name_of(op: Operation) -> str:
-    """The name of a row, as its author wrote it; an operation without a name is known by its id."""
+    """The name of a row: the number of an attempt; else the name that the author gave; else the first 8 characters of the operation's
+    id."""
     if op.sub_type == ATTEMPT:
         return (op.name or "").removeprefix("attempt-")
     return clear(op.name or op.id[:8], 200)
 
 
 def stands(op: Operation, *, is_over: bool) -> str:
-    """The standing of an operation. In an execution that is over, no operation is shown as running."""
+    """The status of an operation. In an execution that has ended (`is_over`), an operation that has not ended is shown as stopped."""
     ended = _ENDS.get(op.status)
     if ended is not None:
         return ended
@@ -117,7 +118,8 @@ def stands(op: Operation, *, is_over: bool) -> str:
 
 
 def said_of(op: Operation, intent: Operation | None = None) -> Said:
-    """The result of an operation, read from its payloads. A payload that cannot be read is left out."""
+    """The result of an operation, read from its payloads. `intent` is the operation with the intent of a call. If a payload cannot be
+    decoded, its text is shown as it is, on one line."""
     try:
         if op.sub_type == RECEIPT:
             return _call(op, intent)
@@ -138,7 +140,7 @@ def said_of(op: Operation, intent: Operation | None = None) -> Said:
 
 
 def attempt_in(op: Operation) -> AttemptResult | None:
-    """The result of an attempt of a worker; None while it goes on."""
+    """The result of an attempt of a worker; None if the attempt has not ended."""
     text = op.result if op.error is None else op.error.data
     return None if text is None else _attempts.decode(text)
 
@@ -146,7 +148,7 @@ def attempt_in(op: Operation) -> AttemptResult | None:
 def _attempt(ended: AttemptResult) -> Said:
     if ended.error is not None:
         told = clear(f"{ended.error.error_code}: {ended.error.message}", MOST_TAIL)
-        return Said(tail=f"→ {told}", standing="failed")
+        return Said(tail=f"→ {told}", status="failed")
     return Said(tail="" if ended.outputs is None else f"→ {brief(json.dumps(ended.outputs, ensure_ascii=False))}")
 
 
@@ -170,7 +172,7 @@ def _call(op: Operation, intent: Operation | None) -> Said:
     said = Said(tokens=usage.tokens or None, cost=nanos_of(usage.cost_usd) or None)
     if receipt.error is not None:
         told = clear(f"{receipt.error.error_code}: {receipt.error.message}", MOST_TAIL)
-        return msgspec.structs.replace(said, tail=f"→ {told}", standing="failed")
+        return msgspec.structs.replace(said, tail=f"→ {told}", status="failed")
     return msgspec.structs.replace(said, tail=f"→ {brief(json.dumps(receipt.result, ensure_ascii=False))}")
 
 
@@ -180,11 +182,11 @@ def _run(op: Operation) -> Said:
         return Said(tail=_plain_tail(op))
     response = response_from(text)
     usage, status = response.observability.usage, response.status.value
-    standing = "partial" if status == "ok" and response.observability.partial else {"ok": "ok", "partial": "partial"}.get(status, "failed")
+    ended = "partial" if status == "ok" and response.observability.partial else {"ok": "ok", "partial": "partial"}.get(status, "failed")
     told = status if response.error is None else f"{response.error.error_code}: {response.error.message}"
     return Said(
         tail=f"→ {clear(told, MOST_TAIL)}",
-        standing=standing,
+        status=ended,
         run=response.run_id or None,
         tokens=(usage.tokens.input + usage.tokens.output) or None,
         cost=nanos_of(usage.cost_usd) or None,
@@ -198,12 +200,12 @@ def _node(op: Operation) -> Said:
         told = f"{settled.state}: {settled.why}"
     counts = (settled.document or {}).get("counts")
     if isinstance(counts, dict) and isinstance(counts.get("total"), int):
-        return Said(tail=counted(counts["total"], int(counts.get("ok") or 0), int(counts.get("failed") or 0)), standing=settled.state)
-    return Said(tail=f"→ {clear(told, MOST_TAIL)}", standing=settled.state)
+        return Said(tail=counted(counts["total"], int(counts.get("ok") or 0), int(counts.get("failed") or 0)), status=settled.state)
+    return Said(tail=f"→ {clear(told, MOST_TAIL)}", status=settled.state)
 
 
 def counted(total: int, ok: int, failed: int, what: str = "item") -> str:
-    """The items of a map or the branches of a parallel, counted in words."""
+    """How many items of a map or branches of a parallel there are, in words such as `40 items: 38 ok, 2 failed`."""
     rest = total - ok - failed
     parts = [f"{ok:,} ok"] * bool(ok) + [f"{failed:,} failed"] * bool(failed) + [f"{rest:,} to go"] * (rest > 0)
     return f"{total:,} {what if total == 1 else f'{what}es' if what.endswith('ch') else f'{what}s'}" + (
@@ -212,7 +214,7 @@ def counted(total: int, ok: int, failed: int, what: str = "item") -> str:
 
 
 def logged(line: Mapping[str, Any]) -> tuple[str, str]:
-    """The level and the text of a line of a log. Fields that the author gave it follow its message."""
+    """The level and the message of a log line, both cut."""
     level, message = str(line.get("level") or "info").lower(), str(line.get("message") or "")
     return clear(level, _MOST_LEVEL), clear(" ".join(message.split()), _MOST_LINE)
 
@@ -225,7 +227,8 @@ def failure_line(error: Failure) -> str:
 
 
 def bare(text: str) -> str:
-    """A payload without the type marks that the SDK puts around each value. Any other text is returned unchanged."""
+    """A payload without the type marks that the SDK puts around each value. A text without marks, and a text that is too long, is returned
+    unchanged."""
     if not text.startswith(_MARKED) or len(text) > _MOST_BARED:
         return text
     try:
@@ -246,7 +249,7 @@ def _unmarked(value: Any) -> Any:
 
 
 def brief(text: str) -> str:
-    """A payload on one line. A JSON text is shown without its quotes."""
+    """A payload on one line, cut. A JSON string is shown without its quotes."""
     text = bare(text) if len(text) <= 10 * _MOST_PARSED else text
     if text[:1] == '"' and len(text) <= _MOST_PARSED:
         try:
@@ -257,7 +260,8 @@ def brief(text: str) -> str:
 
 
 def clear(text: str, most: int, *, whole: int = 0) -> str:
-    """A text of a stranger on one line: cut, and without characters that hide others or change the direction of text. It is not escaped for
+    """A text of a stranger on one line, cut after `most` characters. Characters that are invisible, or that change the direction of text,
+    are written as their codes. `whole`: the length of the whole text, if `text` is only its beginning. The result is not escaped for
     HTML."""
     cut = text[:most] + "…" if max(len(text), whole) > most else text
     return cut if cut.isprintable() else "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in cut)

@@ -10,14 +10,14 @@ from holdfast.model.clock import Clock
 from holdfast.model.errors import ExecutionNotFound
 from holdfast.model.execution import Execution, State
 from holdfast.model.ids import IdSource
-from holdfast.model.standing import Standing, standing_of
+from holdfast.model.shown_status import ShownStatus, shown_status
 from holdfast.service.client import Client
-from holdfast.store.browsing import Browse
+from holdfast.store.browse import Browse
 from holdfast.store.seam import Store
 from holdfast.workers.run_lookup import Asker
 
 READ_SECONDS = 5.0
-"""How long one read of a list or a count may take."""
+"""How long one read of a list or a count may take. A longer read raises ReadTooLong."""
 
 
 class Viewer:
@@ -53,7 +53,7 @@ class Viewer:
 
     @property
     def now(self) -> int:
-        """The present time, by the store's clock."""
+        """The present time, in milliseconds."""
         return self.clock.now()
 
     @property
@@ -62,20 +62,20 @@ class Viewer:
         return self.asker.principal
 
     def may_see(self, header: Execution) -> bool:
-        """Whether the execution is of the caller's tenant."""
+        """Whether the execution is of the caller's tenant. Always True for a caller who sees all tenants."""
         return self.tenant is None or (header.tenant or "default") == self.tenant
 
-    def standing(self, header: Execution) -> Standing:
-        """The standing of an execution, the same as in the list of runs. Only a suspended execution may wait for a person, so only then the
-        store is asked."""
+    def status(self, header: Execution) -> ShownStatus:
+        """The status of an execution, the same as in the list of runs. Only a suspended execution may wait for a person, so the store is
+        asked only for a suspended one."""
         if header.state is State.SUSPENDED:
             for row in self.store.browse(Browse(text=header.id, limit=2), READ_SECONDS).rows:
                 if row.header.id == header.id:  # another execution may have this id as its name
-                    return row.standing
-        return standing_of(header, undecided=False)
+                    return row.status
+        return shown_status(header, undecided=False)
 
     def find(self, execution: str) -> Execution:
-        """Find an execution by its id. For an execution of another tenant the error is the same as for one that does not exist."""
+        """The execution with this id. Raises ExecutionNotFound if there is none, and the same error if it belongs to another tenant."""
         header = self.store.find(execution)
         if header is None or not self.may_see(header):
             raise ExecutionNotFound(f"There is no execution {execution!r:.100}.")

@@ -1,7 +1,7 @@
 """What map and parallel return, and when they are complete.
 
-`CompletionPolicy` decides (pure), `BatchResult` is what authors get, `CompletionRecord` is what a checkpoint keeps of a result that
-is too large for it.
+`CompletionPolicy` decides when a batch is complete. `BatchResult` is what authors get. `CompletionRecord` is what a checkpoint stores about
+a result that is too large to store.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class CompletionReason(Enum):
 
 
 class BatchCompletionError(DurableOperationError):
-    """A `should_complete` ended the batch as failed."""
+    """A `should_complete` function ended the batch as failed."""
 
     code = "batch_completion_error"
 
@@ -67,8 +67,8 @@ register_operation_error(BatchCompletionError)
 class CompletionPolicy:
     """A `CompletionConfig` applied to a batch of `total` branches.
 
-    A `should_complete` decides alone; callers ask `evaluate` once per change and pass the answer on as `decision`. With nothing set at
-    all, one failure is too many.
+    If `should_complete` is set, it replaces the three numbers: callers call `evaluate` once for each change, and pass its answer to the
+    other methods as `decision`. If nothing is set, the first failure ends the batch.
     """
 
     total: int
@@ -79,7 +79,7 @@ class CompletionPolicy:
 
     @classmethod
     def from_config(cls, total: int, config: CompletionConfig | None) -> CompletionPolicy:
-        """The policy of this configuration; none means fail fast."""
+        """The policy of this configuration. With `config` None the first failure ends the batch."""
         c = config or CompletionConfig()
         return cls(total, c.min_successful, c.tolerated_failure_count, c.tolerated_failure_percentage, c.should_complete)
 
@@ -89,7 +89,7 @@ class CompletionPolicy:
         return (self.min_successful, self.tolerated_failure_count, self.tolerated_failure_percentage) != (None, None, None)
 
     def is_tolerance_exceeded(self, failed: int) -> bool:
-        """Whether more branches failed than may; equality is still within the tolerance."""
+        """Whether more branches failed than the config tolerates; exactly as many is still tolerated. False if `should_complete` is set."""
         if self.should_complete is not None:
             return False
         if not self.has_criteria:
@@ -105,7 +105,7 @@ class CompletionPolicy:
         return not self.is_tolerance_exceeded(failed)
 
     def evaluate(self, succeeded: int, failed: int, items: tuple[CompletionItemStatus, ...] = ()) -> CompletionDecision | None:
-        """Ask `should_complete`, if there is one."""
+        """The decision of `should_complete`; None if it is not set."""
         if self.should_complete is None:
             return None
         return self.should_complete(CompletionStatus(succeeded, failed, succeeded + failed, self.total, items))
@@ -117,7 +117,8 @@ class CompletionPolicy:
         items: tuple[CompletionItemStatus, ...] = (),
         decision: CompletionDecision | None = None,
     ) -> bool:
-        """Whether the batch may end with what it has."""
+        """Whether the batch is complete: `should_complete` says so, all branches have ended, or `min_successful` is reached. Too many
+        failures are another reason to end the batch, which `should_continue` tells."""
         decision = decision or self.evaluate(succeeded, failed, items)
         if decision is not None and self.should_complete is not None and decision.complete:
             return True
@@ -130,8 +131,8 @@ class CompletionPolicy:
         items: tuple[CompletionItemStatus, ...] = (),
         decision: CompletionDecision | None = None,
     ) -> CompletionReason:
-        """Why the batch ended. The causes are checked in this order: too many failures, the custom decision, all branches done, enough
-        branches done."""
+        """Why the batch ended. The causes are checked in this order: too many failures, the decision of `should_complete`, all branches
+        ended, enough branches succeeded."""
         if self.is_tolerance_exceeded(failed):
             return CompletionReason.FAILURE_TOLERANCE_EXCEEDED
         decision = decision or self.evaluate(succeeded, failed, items)
@@ -149,7 +150,8 @@ class CompletionPolicy:
 
 @dataclass(frozen=True)
 class BatchItem(Generic[R]):
-    """One branch of a batch. A failed branch may lack its `error`, if its record did."""
+    """One branch of a batch. `result` is None unless the branch succeeded. `error` is None unless it failed; it is also None for a failed
+    branch whose record has no error."""
 
     index: int
     status: BatchItemStatus
@@ -157,27 +159,28 @@ class BatchItem(Generic[R]):
     error: ErrorObject | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The form a checkpoint keeps."""
+        """This branch in the form that a checkpoint stores."""
         error = self.error.to_dict() if self.error else None
         return {"index": self.index, "status": self.status.value, "result": self.result, "error": error}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> BatchItem[R]:
-        """Read what `to_dict` wrote."""
+        """The branch in a dictionary that `to_dict` made."""
         error = ErrorObject.from_dict(data["error"]) if data.get("error") else None
         return cls(data["index"], BatchItemStatus(data["status"]), data.get("result"), error)
 
 
 @dataclass(frozen=True)
 class BatchResult(Generic[R], BatchResultProtocol[R]):
-    """What map and parallel return: every branch that was started, by index, and why the batch ended."""
+    """What `map` and `parallel` return: all branches that were started, in the order of their indexes, and why the batch ended."""
 
     all: list[BatchItem[R]]
     completion_reason: CompletionReason
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], completion_config: CompletionConfig | None = None) -> BatchResult[R]:
-        """Read what `to_dict` wrote; a missing reason is worked out from the items."""
+        """The result in a dictionary that `to_dict` made. If the reason is missing, it is worked out from the items, and a warning is
+        logged."""
         items: list[BatchItem[R]] = [BatchItem.from_dict(item) for item in data["all"]]
         reason = data.get("completionReason")
         if reason is not None:
@@ -188,14 +191,15 @@ class BatchResult(Generic[R], BatchResultProtocol[R]):
 
     @classmethod
     def from_items(cls, items: list[BatchItem[R]], completion_config: CompletionConfig | None = None) -> BatchResult[R]:
-        """Make a result and find out its reason. The reason is certain only if `items` has every branch of the batch."""
+        """The result with these items, with a reason that is worked out from them. The reason is certain only if `items` has every branch
+        of the batch."""
         statuses = [item.status for item in items]
         seen = tuple(CompletionItemStatus(item.index, status=item.status) for item in items)
         policy = CompletionPolicy.from_config(len(items), completion_config)
         return cls(items, policy.reason(statuses.count(BatchItemStatus.SUCCEEDED), statuses.count(BatchItemStatus.FAILED), seen))
 
     def to_dict(self) -> dict[str, Any]:
-        """The form a checkpoint keeps."""
+        """This result in the form that a checkpoint stores."""
         return {"all": [item.to_dict() for item in self.all], "completionReason": self.completion_reason.value}
 
     def succeeded(self) -> list[BatchItem[R]]:
@@ -207,12 +211,12 @@ class BatchResult(Generic[R], BatchResultProtocol[R]):
         return [item for item in self.all if item.status is BatchItemStatus.FAILED]
 
     def started(self) -> list[BatchItem[R]]:
-        """The branches that were still running when the batch ended."""
+        """The branches that had not ended when the batch ended."""
         return [item for item in quietly(self, "all") if item.status is BatchItemStatus.STARTED]
 
     @property
     def status(self) -> BatchItemStatus:
-        """The status of the batch: what the custom decision says; without one, FAILED if a branch failed."""
+        """The status of the batch: what `should_complete` decided; if it decided nothing, FAILED if a branch failed, else SUCCEEDED."""
         if self.completion_reason is CompletionReason.CUSTOM_COMPLETION_SUCCEEDED:
             return BatchItemStatus.SUCCEEDED
         if self.completion_reason is CompletionReason.CUSTOM_COMPLETION_FAILED or self.has_failure:
@@ -225,7 +229,8 @@ class BatchResult(Generic[R], BatchResultProtocol[R]):
         return any(item.status is BatchItemStatus.FAILED for item in self.all)
 
     def throw_if_error(self) -> None:
-        """Raise the first failed branch's error as ChildContextError, or BatchCompletionError if only the batch failed."""
+        """Raise the error of the first failed branch as ChildContextError. If no branch failed, but `should_complete` ended the batch as
+        failed, raise BatchCompletionError. Otherwise do nothing."""
         for item in self.failed()[:1]:
             if item.error is None:
                 raise ChildContextError(f"Batch item {item.index} failed without an ErrorObject.")
@@ -238,7 +243,7 @@ class BatchResult(Generic[R], BatchResultProtocol[R]):
         return [cast(R, item.result) for item in self.succeeded()]
 
     def get_errors(self) -> list[ErrorObject | None]:
-        """The errors of the branches that failed, in branch order."""
+        """The errors of the branches that failed, in branch order; None for a branch whose record has no error."""
         return [item.error for item in self.failed()]
 
     @property
@@ -253,12 +258,12 @@ class BatchResult(Generic[R], BatchResultProtocol[R]):
 
     @property
     def started_count(self) -> int:
-        """How many branches were still running when the batch ended."""
+        """How many branches had not ended when the batch ended."""
         return len(self.started())
 
     @property
     def total_count(self) -> int:
-        """How many branches were started at all."""
+        """How many branches were started."""
         return len(quietly(self, "all"))
 
 
@@ -274,10 +279,10 @@ def _indexes(raw: object, below: int) -> frozenset[int] | None:
 
 @dataclass(frozen=True)
 class CompletionRecord:
-    """How a large batch ended, so that a replay rebuilds the same result instead of deciding anew.
+    """How a batch ended whose result is too large to store. With it a replay makes the same result again.
 
-    Branches start in the order of their indexes, so `range(started_total)` were started. The branches in `started_indexes` had not finished
-    when the batch ended.
+    Branches start in the order of their indexes, so the branches `range(started_total)` were started. The branches in `started_indexes` had
+    not ended when the batch ended.
     """
 
     completion_reason: CompletionReason
@@ -286,7 +291,7 @@ class CompletionRecord:
 
     @classmethod
     def from_summary_payload(cls, payload: str | None) -> CompletionRecord | None:
-        """Read `summary_envelope`; None for a text that is not one (an older SDK wrote none). Never raises."""
+        """The record in a text that `summary_envelope` made; None for any other text (older SDKs wrote other texts)."""
         try:
             data = json.loads(payload or "null")
             reason = CompletionReason(data["completionReason"])
@@ -295,7 +300,7 @@ class CompletionRecord:
             return None
         if type(total) is not int or total < 0:
             return None
-        # If this list is there, it decides, even if it is damaged: using the other list would be a guess.
+        # If this list is there, it is used. If it is damaged, the other list is not used in its place: that would be a guess.
         if isinstance(data.get("startedIndexes"), list):
             started = _indexes(data["startedIndexes"], total)
         else:
@@ -305,7 +310,8 @@ class CompletionRecord:
 
     @staticmethod
     def summary_index_fields(items: Iterable[BatchItem[Any]]) -> dict[str, list[int]]:
-        """The shorter of two lists: the branches that finished, or the branches that did not."""
+        """The indexes of the branches that had not ended (`startedIndexes`), or of those that had (`completedIndexes`): the shorter
+        list."""
         started: list[int] = []
         completed: list[int] = []
         for item in items:
@@ -314,7 +320,7 @@ class CompletionRecord:
 
     @staticmethod
     def summary_envelope(result: BatchResult[Any], result_type: str, summary: str | None) -> str:
-        """The plain JSON that stands in for a result too large to keep; `summary` is for people and never read back."""
+        """The plain JSON that is stored in place of a result that is too large. `summary` is a text for people; no code reads it back."""
         fields: dict[str, object] = {
             "type": result_type,
             "totalCount": result.total_count,
@@ -333,7 +339,7 @@ class CompletionRecord:
 def envelope_summary_generator(
     result_type: str, custom_generator: SummaryGenerator[BatchResult[Any]] | None
 ) -> SummaryGenerator[BatchResult[Any]]:
-    """A generator of envelopes that carry the user's summary, if the user gave a generator."""
+    """A function that makes the `summary_envelope` of a result, with the text of `custom_generator` if there is one."""
 
     def generate(result: BatchResult[Any]) -> str:
         summary = custom_generator(result) if custom_generator is not None else None

@@ -1,4 +1,5 @@
-"""Whether the code has read the failures of a batch: `map` and `parallel` return failures, and code that never reads them misses them."""
+"""Whether the code has read the failures of a batch. `map` and `parallel` return failures and do not raise them, so code that never reads
+the result does not notice them."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ _UNREAD: Final = "_unread"
 
 
 class Looked:
-    """A field of a result. Code that reads the field has seen the failures."""
+    """The descriptor of a field of a BatchResult. Code that reads the field has seen the failures: the result is then marked as read."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -32,18 +33,18 @@ def watch(result: Any) -> None:
 
 
 def is_unread(result: Any) -> bool:
-    """Whether the result has not been read since."""
+    """Whether the result was marked with `watch`, and has not been read since."""
     return _UNREAD in vars(result)
 
 
 def quietly(result: Any, field: str) -> Any:
-    """Read a field without marking the result as read, because this field (results of good branches, counts) says nothing about
-    failures."""
+    """Read a field without marking the result as read. For methods that take only branches without failure, or the number of all branches,
+    from the field: their caller has seen no failure."""
     return vars(result)[field]
 
 
 def tolerates(config: CompletionConfig, reason: str, succeeded: int) -> bool:
-    """Whether the author's completion config accepts a batch that ended like this, with failures."""
+    """Whether the author's completion config accepts failures in a batch that ended for this reason, with this many successes."""
     if reason in ("MIN_SUCCESSFUL_REACHED", "CUSTOM_COMPLETION_SUCCEEDED"):
         return True
     if reason != "ALL_COMPLETED":

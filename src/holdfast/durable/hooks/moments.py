@@ -1,7 +1,7 @@
-"""Hooks: call the plugins of an execution at the same moments as the official SDK.
+"""Hooks: call the plugins of an execution at the same moments as AWS's SDK.
 
-A state without plugins has no hooks: callers check that first, so nothing here runs. The plugins live for one invocation; the hooks live as
-long as the state.
+A state without plugins has no hooks: callers check that first. A plugin object is used for one invocation; the hooks are used as long as
+the state.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from holdfast.model.ports import Invocation
 
 T = TypeVar("T")
 LEFT = SuspendExecution("The invocation is over.")
-"""Reported as the exception of a function whose invocation ended before the function did."""
+"""The exception that is reported for a function, if the invocation ended before the function."""
 
 
 class Body(msgspec.Struct, eq=False):
@@ -53,17 +53,16 @@ class Body(msgspec.Struct, eq=False):
 
 
 class Open(msgspec.Struct):
-    """An operation that the code has reached and that is not over."""
+    """An operation that the code has reached and that has not ended."""
 
     strand: Any = None
-    """The context of the strand that runs it, if the strand can rest between two invocations."""
+    """The asyncio task of the strand that runs it; None in a `def` handler, where no strand rests between two invocations."""
     body: Body | None = None
-    """Set for context operations."""
+    """The run of the context's function, if this is a context operation; else None."""
 
 
 class Hooks:
-    """Calls the plugins of one execution in this process. The code of the execution calls a method when the event that its docstring tells
-    of happens."""
+    """Calls the plugins of one execution in this process. The drivers call a method at the moment that its docstring describes."""
 
     def __init__(self, factories: Sequence[DurableInstrumentationPluginFactory], operations: Mapping[str, Operation], clock: Clock) -> None:
         self._factories = factories
@@ -77,7 +76,7 @@ class Hooks:
         self._open: dict[str, Open] = {}
         """The open operations by id, in the order in which the code reached them."""
         self._hidden: set[str] = set()
-        """Operations that are kept here although the service does not send them any more."""
+        """The ids of operations that are not shown to plugins: they are still in memory, but the service would not send them any more."""
         self._bodies: dict[int, Body] = {}
         """The functions under way, in the order in which they began."""
 
@@ -107,13 +106,14 @@ class Hooks:
         self._updated = updated
         self._met_again: set[str] = set()
         self._ends: dict[str, Operation] = {}
-        """Changes that a checkpoint brought and no hook has reported yet."""
+        """The operations that have ended, by id, as far as no hook has reported their end yet."""
         self._ended: set[str] = set()
         self._changed: dict[str, None] = {}
         self._telling_changes = False
 
     def end(self, outcome: Outcome) -> Outcome:
-        """An invocation is over: report what was not reported yet, then the end. If a plugin stops the invocation, it is tried again."""
+        """An invocation has ended: report what was not reported yet, then the end. Returns the outcome; if a plugin stopped the invocation,
+        it is CRASHED, so that the handler is invoked again."""
         plugins, start = self._plugins, self._start
         if plugins is None or start is None:
             return outcome
@@ -154,7 +154,7 @@ class Hooks:
             self._opened(operation.id)
 
     def met_open(self, operation: Operation) -> None:
-        """A replay reaches an open operation. A ready operation is about to begin again, and is reported then."""
+        """A replay reaches an operation: report its start, if it is open. A READY operation is reported when it begins again."""
         if operation.status not in OPEN:
             return
         self._opened(operation.id)
@@ -166,7 +166,7 @@ class Hooks:
         self._tell(OperationStartInfo(op.id, op.type, op.sub_type, op.name, op.parent_id, began_at, True, op.status))
 
     def recording(self, update: Update) -> None:
-        """An update is about to be written."""
+        """An update is about to be written: report the start of its operation, if the update starts it."""
         if update.action is not Action.START:
             return
         self._opened(update.id)
@@ -174,17 +174,18 @@ class Hooks:
         self._tell(OperationStartInfo(update.id, update.type, update.sub_type, update.name, update.parent_id, None, again, Status.STARTED))
 
     def recorded(self, update: Update) -> None:
-        """An update is on disk, and the code waited for it."""
+        """An update is on disk, and the code waited for it: report what it ended and changed."""
         self._tell_end(update.id)
         self._tell_changes()
 
     def looked(self, operation: Operation) -> None:
-        """The code acts on the present state of an operation."""
+        """The code uses the present state of an operation: report its end, if it has ended and this was not reported yet."""
         if operation.status not in OPEN:
             self._tell_end(operation.id)
 
     def learning(self, operations: Iterable[Operation], learn: Callable[[Iterable[Operation]], None]) -> None:
-        """A checkpoint was answered. Its ends are noted before the code can see them, so that they are reported before the code goes on."""
+        """A checkpoint was answered: note which operations it changed and ended, then call `learn`. The ends are noted before the code can
+        see them, so that they are reported before the code continues."""
         changed: dict[str, None] = {}
         with self._lock:
             for operation in operations:
@@ -200,7 +201,7 @@ class Hooks:
                 self._changed |= changed
 
     def context_ended(self, at: Identity, *, error: ErrorObject | None = None, is_replayed: bool = False) -> None:
-        """A context that records no end in the history is over."""
+        """A context has ended that records no end in the history: report its end."""
         status = Status.SUCCEEDED if error is None else Status.FAILED
         now = instant(self._clock.now())
         self._tell(
@@ -210,7 +211,8 @@ class Hooks:
         )
 
     def _tell_end(self, operation_id: str) -> None:
-        """Report an end that was not reported yet; before it, the ends of operations inside that the service closed and no code read."""
+        """Report the end of an operation, if it is noted and not reported yet. Before it, report the noted ends of waits, callbacks and
+        invokes inside it, whose results no code has read."""
         with self._lock:
             if operation_id not in self._ends:
                 return
@@ -222,7 +224,8 @@ class Hooks:
             self._tell(OperationEndInfo(**vars(OperationInfo.from_operation(operation))))
 
     def _tell_changes(self) -> None:
-        """Report what checkpoints changed. One thread at a time does it for all threads, so that no older state follows a newer one."""
+        """Report what checkpoints changed. One thread at a time reports for all threads, so that plugins never get an older state after a
+        newer one."""
         while self._changed:
             with self._lock:
                 if self._telling_changes or not self._changed:
@@ -240,7 +243,7 @@ class Hooks:
     # --- functions
 
     def watched(self, func: Callable[..., Any], at: Identity, attempt: int) -> Callable[..., Any]:
-        """A step's function that reports its start and end, on the loop or on a thread."""
+        """The function of a step or a condition, wrapped so that its start and its end are reported."""
 
         def call(*arguments: Any) -> Any:
             body = self._enter(at, attempt)
@@ -267,7 +270,8 @@ class Hooks:
         return call
 
     def running(self, at: Identity, plan: Plan[T], seen: Operation | None) -> Plan[T]:
-        """A context's body that reports its start and end. If it rests, it ends with one invocation and begins with the next."""
+        """The body of a context, wrapped so that its start and its end are reported. If the body rests between two invocations, its end is
+        reported in the first and its start in the second."""
         opened = self._opened(at.operation_id)
         opened.body = body = self._enter(at, 1 if seen is None else None, again=seen is not None and seen.replay_children)
         try:
@@ -294,7 +298,7 @@ class Hooks:
         return body
 
     def _leave(self, body: Body, error: BaseException | None) -> None:
-        """A function is over; reported once. After a suspension or a cancellation, which are no Exceptions, the function is incomplete."""
+        """Report once that a function has ended: FAILED after an Exception, INCOMPLETE after another BaseException such as a suspension."""
         with self._lock:
             if body.over:
                 return
@@ -305,14 +309,15 @@ class Hooks:
         self._tell(UserFunctionEndInfo.from_start_info(body.began, failed, outcome=outcome, clock=self._clock))
 
     def _leave_all(self) -> None:
-        """The invocation ends before these functions: branches that wait, or branches that their batch did not wait for."""
+        """Report the end of the functions that are still under way when the invocation ends: branches that wait, or branches that their
+        batch did not wait for."""
         for body in reversed(list(self._bodies.values())):
             self._leave(body, LEFT)
 
     # --- chained invokes
 
     def trace_id(self, at: Identity, function_name: str) -> str | None:
-        """The trace id that a chained invoke carries on."""
+        """The trace id that a plugin gives for a chained invoke; None if no plugin gives one."""
         if self._plugins is None:
             return None
         with _until_stopped():
@@ -321,7 +326,7 @@ class Hooks:
     # --- calling the plugins
 
     def _tell(self, info: Info) -> None:
-        if self._plugins is not None:  # a branch that goes on after its invocation has no plugins
+        if self._plugins is not None:  # a branch that continues after its invocation has no plugins
             with _until_stopped():
                 self._plugins.tell(info)
 
@@ -338,7 +343,8 @@ class Hooks:
 
 @contextmanager
 def _until_stopped() -> Iterator[None]:
-    """A plugin that raises an exit ends the invocation, and not the loop, which other executions share."""
+    """Raise BackgroundThreadError in place of an exit (such as SystemExit) that a plugin raises: it ends the invocation, but not the loop,
+    which other executions share."""
     try:
         yield
     except BaseException as stop:
@@ -360,5 +366,5 @@ def _event(payload: str | None) -> Any:
 
 
 def instant(at: int) -> datetime:
-    """A time as plugins get it."""
+    """The datetime, in UTC, of a time in milliseconds since the epoch."""
     return datetime.fromtimestamp(at / 1000, UTC)

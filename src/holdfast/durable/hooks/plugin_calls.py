@@ -1,4 +1,4 @@
-"""Calls of plugins: the plugin instances of one invocation, and the guard that keeps their errors away from the execution."""
+"""Calls of plugins: the plugin objects of one invocation. Their errors are logged and do not reach the execution."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _HOOKS: dict[type, str] = {
     UserFunctionEndInfo: "on_user_function_end",
 }
 
-# Not a plugin's error but a request to end the thread. A CancelledError is not among them: it comes from the plugin's own loop.
+# These are not errors of a plugin but requests to end the thread. A CancelledError is an error: it comes from a loop of the plugin's own.
 _STOP = (KeyboardInterrupt, SystemExit, GeneratorExit)
 
 
@@ -54,17 +54,17 @@ class Plugins:
         self._begun: list[DurableInstrumentationPlugin] = []
         """The plugins that were called at the start; only these are called later."""
         self.want_changes = any(type(plugin).on_operation_change is not _NO_CHANGES for plugin in self._all)
-        """Whether a plugin overrides on_operation_change: else the map of all operations is not made."""
+        """Whether a plugin overrides on_operation_change. If not, the dictionary of all operations need not be made."""
 
     def begin(self, info: InvocationStartInfo) -> None:
-        """Report the start of the invocation. A plugin that fails here is still called at the end, because it may have something to clean
-        up."""
+        """Report the start of the invocation. A plugin that raises here is still called later, because it may have something to clean up at
+        the end."""
         for plugin in self._all:
             self._begun.append(plugin)
             _call(plugin, info)
 
     def tell(self, info: Info) -> None:
-        """Call one hook of every plugin."""
+        """Call the hook for this info on every plugin."""
         for plugin in self._begun:
             _call(plugin, info)
 
@@ -74,10 +74,10 @@ class Plugins:
             try:
                 _call(plugin, info)
             except BaseException:
-                log.exception("The plugin %s says stop in on_operation_change; ignored.", _name(plugin))
+                log.exception("The plugin %s raised an exit in on_operation_change; ignored.", _name(plugin))
 
     def end(self, info: InvocationEndInfo) -> None:
-        """Report the end of the invocation to all plugins, even if one of them stops the invocation."""
+        """Report the end of the invocation to all plugins. If a plugin raises an exit, it is raised again after all plugins were called."""
         stop: BaseException | None = None
         for plugin in self._begun:
             try:
@@ -88,7 +88,7 @@ class Plugins:
             raise stop
 
     def trace_id(self, asked: PropagationInput) -> str | None:
-        """The first trace id that a plugin gives for a chained invoke."""
+        """The first trace id that a plugin gives for a chained invoke; None if no plugin gives one."""
         found: str | None = None
         for plugin in self._all:
             try:
@@ -114,7 +114,7 @@ def _made(factory: DurableInstrumentationPluginFactory, info: InvocationStartInf
         if isinstance(plugin, DurableInstrumentationPlugin):
             return plugin
     except BaseException as error:
-        _contain(error, "The plugin factory %s raised; the invocation goes without its plugin.", _name(factory))
+        _contain(error, "The plugin factory %s raised; the invocation runs without its plugin.", _name(factory))
         return None
     log.error("The plugin factory %s made %s, which is not a DurableInstrumentationPlugin; ignored.", _name(factory), _name(plugin))
     return None
@@ -132,7 +132,7 @@ def _call(plugin: DurableInstrumentationPlugin, info: Info) -> None:
 
 
 def _contain(error: BaseException, message: str, *names: str) -> None:
-    """Log what a plugin raised, and raise again what ends the thread. An exception group may hold both."""
+    """Log an error that a plugin raised, and raise an exit again. An exception group may contain both."""
     stop: BaseException | None
     rest: BaseException | None
     if isinstance(error, BaseExceptionGroup):
@@ -159,5 +159,5 @@ def _trace_id(told: object) -> str | None:
 
 
 def _name(value: object) -> str:
-    """The name of a value's class, asked of the class: the value's own attributes may be what is broken."""
+    """The name of a value's class. No attribute of the value is read, because reading it may raise."""
     return type(value).__qualname__

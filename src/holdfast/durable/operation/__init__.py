@@ -1,4 +1,5 @@
-"""durable.operation — one file for each operation, all of one shape: look, record, run, and return what a replay returns.
+"""durable.operation — one file for each durable call. Each is a plan (plan.py) of the same form: look at the history, record, run user
+code, and return the value that a replay returns.
 
 Belongs: plans.   Does not: threads, loops, user-facing signatures (context.py).   May import: holdfast.durable, holdfast.model.
 Start reading at wait.py, then step.py.

@@ -1,4 +1,4 @@
-"""What map and parallel share: branches side by side, each in a context of its own.
+"""What `map` and `parallel` share: branches that run concurrently, each in a context of its own.
 
 This module decides which branch may start and when the batch is complete, and rebuilds the result of a batch that ended earlier.
 """
@@ -18,7 +18,7 @@ from holdfast.durable.exceptions import DurableOperationError, ExecutionError, I
 from holdfast.durable.identifier import Identity
 from holdfast.durable.lambda_service import ErrorObject
 from holdfast.durable.operation.child import child, contained
-from holdfast.durable.plan import Done, Look, NextDone, Plan, Spawn
+from holdfast.durable.plan import Done, Lookup, NextDone, Plan, Spawn
 from holdfast.durable.scope import Scope, Unread
 from holdfast.model.operations import OPEN, Operation, Status, SubType
 
@@ -27,16 +27,17 @@ Config = ParallelConfig | MapConfig[Any]
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """The names in which map and parallel differ."""
+    """The names in which `map` and `parallel` differ: the sub-type of a branch, the prefix of its default name, and the `type` of the
+    record that stands for a result which is too large to store."""
 
     branch: SubType
     prefix: str
-    """The prefix of the names of branches without a name."""
+    """A branch without a name of its own is called by this prefix and its index."""
     result_type: str
 
 
 class Branch(msgspec.Struct, frozen=True):
-    """One branch: what it runs, and the name its author gave it."""
+    """One branch: the function that it runs, and the name that its author gave it; None without one."""
 
     func: Callable[[Any], Any]
     name: str | None = None
@@ -45,11 +46,12 @@ class Branch(msgspec.Struct, frozen=True):
 def batch(
     at: Identity, scope: Scope, kind: Kind, branches: Callable[[], Sequence[Branch]], config: Config, func: Any
 ) -> Plan[BatchResult[Any]]:
-    """Run branches side by side. `branches` is called only if there is something to run; `func` names the class of the results."""
+    """Run branches concurrently. `branches` makes them; it is not called if the result of the batch can be read from the history. `func`
+    (a hints.BatchOf) says which class each result becomes."""
 
     def body(inner: Scope) -> Plan[BatchResult[Any]]:
         made = _Batch(at, inner, kind, branches(), config)
-        seen: Operation | None = yield Look(at)
+        seen: Operation | None = yield Lookup(at)
         if seen is not None and seen.status is Status.SUCCEEDED:
             return (yield from made.again(seen.result))
         return (yield from made.first())
@@ -62,7 +64,8 @@ def batch(
 
 
 def _watch(at: Identity, scope: Scope, config: Config, result: object) -> None:
-    """Remember a result with failures that no config tolerates, until the code reads it."""
+    """Remember a result with failures that the completion config does not tolerate, so that a warning is logged if the code never reads
+    them."""
     if not isinstance(result, BatchResult):  # the author's serdes returned something else than a BatchResult
         return
     failed = result.failure_count
@@ -95,8 +98,8 @@ class _Batch:
             scope = scope.child(self._at)
             scope.replaying = True
         elif scope.replaying and not self._flat:
-            seen = yield Look(at)
-            if seen is None:  # new work inside a replayed batch
+            seen = yield Lookup(at)
+            if seen is None:  # this branch is new work, inside a batch that is replayed
                 scope = scope.child(self._at)
                 scope.replaying = False
             elif scope.state.hooks is not None:
@@ -104,7 +107,8 @@ class _Batch:
         return (yield from child(at, scope, self._branches[index].func, self._each))
 
     def first(self) -> Plan[BatchResult[Any]]:
-        """Start branches in order while there is room, until all are done or the policy ends the batch."""
+        """Start branches in the order of their indexes, at most `max_concurrency` at a time, until all have ended or the policy ends the
+        batch. Returns the result."""
         total = len(self._branches)
         policy = CompletionPolicy.from_config(total, self._completion)
         items: list[BatchItem[Any]] = []
@@ -114,7 +118,7 @@ class _Batch:
             decision = policy.evaluate(succeeded, failed, statuses)
             if policy.is_complete(succeeded, failed, statuses, decision) or not policy.should_continue(failed):
                 return BatchResult(items, policy.reason(succeeded, failed, statuses, decision))
-            # A branch that waits for something outside keeps its place: `max_concurrency` limits branches under way, not threads.
+            # A branch that waits for something outside counts as running: `max_concurrency` limits branches, not threads.
             while len(items) < total and len(items) - succeeded - failed < self._room:
                 index = len(items)
                 items.append(BatchItem(index, BatchItemStatus.STARTED))
@@ -133,15 +137,16 @@ class _Batch:
         )
 
     def again(self, envelope: str | None) -> Plan[BatchResult[Any]]:
-        """The result of a batch that ended in an earlier invocation and was too large to keep.
+        """The result of a batch that ended in an earlier invocation, if the result was too large to store. `envelope` is the record that
+        was stored instead.
 
-        The recorded decision is used and not made again: a branch that had not finished then counts as not finished.
+        A branch that had not ended when the batch ended is STARTED in the result, also if it has ended since.
         """
         record = CompletionRecord.from_summary_payload(envelope)
         items: list[BatchItem[Any]] = []
         for index in range(min(len(self._branches), record.started_total) if record else len(self._branches)):
             at = self._identity(index)
-            seen: Operation | None = yield Look(at)
+            seen: Operation | None = yield Lookup(at)
             self._check_nesting(at, seen, ended=record is not None and index not in record.started_indexes)
             if record is not None and index in record.started_indexes:
                 items.append(BatchItem(index, BatchItemStatus.STARTED))
@@ -157,7 +162,8 @@ class _Batch:
         return BatchResult(items, record.completion_reason)
 
     def _rerun(self, index: int) -> Plan[BatchItem[Any]]:
-        """Run a branch again over its recorded operations: a FLAT branch, or one with a large result, has no other record."""
+        """The item of a branch that has ended. Its result is read from the history; if the history does not have it (a FLAT branch, or a
+        large result), the branch runs again on its recorded operations."""
         try:
             value = yield from self._run(index)
         except Exception as error:
@@ -166,16 +172,21 @@ class _Batch:
 
     def _check_nesting(self, at: Identity, seen: Operation | None, *, ended: bool) -> None:
         if self._flat and seen is not None:
-            problem = "Recorded here is a NESTED branch, but the code asks for FLAT ones"
+            problem = "Recorded here: a NESTED branch. The code asks for: FLAT branches"
         elif not self._flat and ended and (seen is None or seen.status in OPEN):
-            problem = "This branch has ended, but left no end of its own: it was recorded FLAT, and the code asks for NESTED ones"
+            problem = "Recorded here: a FLAT branch, which has no record of its own end. The code asks for: NESTED branches"
         else:
             return
-        raise NonDeterministicExecutionError(f"{problem} ({at.name or at.operation_id}).", step_id=at.operation_id)
+        raise NonDeterministicExecutionError(
+            f"The code no longer matches this execution's history. {problem} ({at.name or at.operation_id}). Use the `nesting_type` that "
+            f"the code had when the execution began.",
+            step_id=at.operation_id,
+        )
 
 
 def _ended(index: int, value: Any, error: Exception | None) -> BatchItem[Any]:
-    """How a branch ended. Errors that end the execution or the invocation are raised again."""
+    """The item of a branch that ended with this value or this error. An error that ends the whole execution or invocation is raised
+    instead."""
     if error is None:
         return BatchItem(index, BatchItemStatus.SUCCEEDED, value)
     if isinstance(error, ExecutionError) or (isinstance(error, InvocationError) and error.is_retryable()):

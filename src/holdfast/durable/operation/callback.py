@@ -8,7 +8,7 @@ from holdfast.durable import argument_checks
 from holdfast.durable.config import CallbackConfig
 from holdfast.durable.exceptions import CallbackError, CallbackExternalError, CallbackTimeoutError
 from holdfast.durable.identifier import Identity
-from holdfast.durable.plan import Look, Plan, Record, Suspend
+from holdfast.durable.plan import Lookup, Plan, Record, Suspend
 from holdfast.durable.serdes import PassThroughSerDes, SerDes, deserialize
 from holdfast.model.operations import Action, Operation, Status
 
@@ -16,9 +16,9 @@ _AS_IT_CAME: SerDes[Any] = PassThroughSerDes()
 
 
 def create_callback(at: Identity, config: CallbackConfig) -> Plan[str]:
-    """The callback's id. If the callback failed already, that is not raised here but by `result()`, so that the code between both runs the
-    same on a replay."""
-    seen = yield Look(at)
+    """Create the callback, if the history does not have it, and return its id. A callback that has already failed raises nothing here, only
+    in `result()`: so the code between both calls runs in a replay as in the first run."""
+    seen = yield Lookup(at)
     if seen is None:
         update = at.update(
             Action.START,
@@ -26,7 +26,7 @@ def create_callback(at: Identity, config: CallbackConfig) -> Plan[str]:
             heartbeat_seconds=argument_checks.seconds(config.heartbeat_timeout, "create_callback", "heartbeat_timeout"),
         )
         yield Record(update)
-        seen = yield Look(at)
+        seen = yield Lookup(at)
     if seen is None or seen.callback_id is None:
         raise CallbackError(f"The service gave no callback id for {at.name or at.operation_id}.")
     callback_id: str = seen.callback_id
@@ -34,11 +34,12 @@ def create_callback(at: Identity, config: CallbackConfig) -> Plan[str]:
 
 
 def callback_result(at: Identity, serdes: SerDes[Any] | None, arn: str) -> Plan[Any]:
-    """The answer, once it is there."""
-    seen = yield Look(at)
+    """Suspend until the callback has ended, and return its answer; None if it has no value. Raises CallbackTimeoutError if the callback
+    timed out, CallbackExternalError if it failed."""
+    seen = yield Lookup(at)
     while seen.status is Status.STARTED:
         yield Suspend(at.operation_id)
-        seen = yield Look(at)
+        seen = yield Lookup(at)
     if seen.status is not Status.SUCCEEDED:
         _raise(seen)
     if seen.result is None:

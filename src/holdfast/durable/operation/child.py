@@ -1,7 +1,8 @@
-"""run_in_child_context: operations grouped under a context operation, whose recorded result makes replaying them unnecessary.
+"""run_in_child_context: operations that belong to a context operation. If the result of the context is recorded, a replay does not need the
+operations inside.
 
-In an `async def` handler the end of a context goes with the next write. Until then nothing that depends on it is on disk either: a crash
-runs the body again over what its operations recorded, which gives the same end.
+In an `async def` handler without plugins, the end of a context is written together with the next write. If the process crashes before that
+write, nothing that depends on the end is on disk either: the body runs again on its recorded operations, and ends in the same way.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from holdfast.durable.failure_logs import tell_raised
 from holdfast.durable.identifier import Identity
 from holdfast.durable.lambda_service import ErrorObject
 from holdfast.durable.operation.step import raise_recorded, recalled, remembered
-from holdfast.durable.plan import Look, Plan, Record, Run
+from holdfast.durable.plan import Lookup, Plan, Record, Run
 from holdfast.durable.scope import Scope
 from holdfast.model.error_text import frames_of
 from holdfast.model.operations import Action, Operation, Status
@@ -28,7 +29,7 @@ LARGE_RESULT: Final = 256 * 1024
 
 
 def child(at: Identity, scope: Scope, func: Callable[[Any], T], config: ChildConfig[T]) -> Plan[T]:
-    """Run `func` with a context of its own."""
+    """Run `func` with a context of its own, inside a context operation, and return its result."""
 
     def body(inner: Scope) -> Plan[T]:
         value: T = yield Run(func, (scope.make_context(inner),), inline=True)
@@ -39,15 +40,18 @@ def child(at: Identity, scope: Scope, func: Callable[[Any], T], config: ChildCon
 
 
 def contained(at: Identity, scope: Scope, body: Callable[[Scope], Plan[T]], config: ChildConfig[T], func: Any = None) -> Plan[T]:
-    """Run a plan inside a context operation, or give its recorded result or error without running it. Child contexts, `parallel` and
-    `wait_for_callback` use it.
+    """Run the plan that `body` makes inside a context operation, record its result and return it. If the plan raises, raise
+    ChildContextError; but an error that ends the execution or the invocation is raised unchanged. If the history has the result or the
+    error already, the plan does not run.
 
     The return annotation of `func` says which class a result that is read from JSON becomes (step.py).
     """
-    seen: Operation | None = yield Look(at)
+    seen: Operation | None = yield Lookup(at)
     if seen is not None and config.is_virtual:
         raise NonDeterministicExecutionError(
-            f"Recorded here is a child context of its own, but the code asks for a virtual one ({at.name or at.operation_id}).",
+            f"The code no longer matches this execution's history. Recorded here: a child context. The code asks for: a virtual context, "
+            f"which is not recorded ({at.name or at.operation_id}). Use the `is_virtual`, or the `nesting_type` of a map or parallel, that "
+            f"the code had when the execution began.",
             step_id=at.operation_id,
         )
     if seen is not None and seen.status is Status.SUCCEEDED and not seen.replay_children:
@@ -81,7 +85,7 @@ def contained(at: Identity, scope: Scope, body: Callable[[Scope], Plan[T]], conf
         if hooks is not None:
             hooks.context_ended(at, is_replayed=seen is not None)
         if config.is_virtual:
-            scope.unread += inner.unread  # a virtual context records no end, so the surrounding context logs the error
+            scope.unread += inner.unread  # a virtual context records no end, so the surrounding context warns about unread failures
         return cast("T", result)
     large = text is not None and len(text) > LARGE_RESULT
     if large:

@@ -1,8 +1,7 @@
 """enqueue: start an execution in a queue, and do not wait for it. The operation is a step that closes with the id of the execution.
 
-The execution is made in the write that closes the step, so it is made once, also if a process crashes. It has no parent: a stop of this
-execution
-does not reach it. A queue that is full, and a target that is not there, fail the step.
+The write that closes the step also makes the execution, so it is made once, also if a process crashes. It has no parent: a stop of the
+execution that enqueues it does not stop it. The step fails if the queue is full, or if the target does not exist.
 """
 
 from __future__ import annotations
@@ -12,15 +11,15 @@ import msgspec
 from holdfast.durable.enqueue_refusal import EnqueueRefused
 from holdfast.durable.identifier import Identity
 from holdfast.durable.operation.step import raise_recorded
-from holdfast.durable.plan import Accept, Look, Plan, Record
+from holdfast.durable.plan import Accept, Lookup, Plan, Record
 from holdfast.durable.scope import Scope
 from holdfast.model.operations import Action, Failure, Kind, Operation, Order, Status
 from holdfast.model.run_port import EnqueueAsked
 
 
 def enqueue(at: Identity, scope: Scope, asked: EnqueueAsked) -> Plan[str]:
-    """The id of the execution, or of the run, that was enqueued."""
-    seen: Operation | None = yield Look(at)
+    """Enqueue, unless the history has it already, and return the id of the execution or run. Raises EnqueueRefused if it was refused."""
+    seen: Operation | None = yield Lookup(at)
     while seen is None or seen.status is Status.STARTED:
         accepted: Order | Failure = yield Accept(at, asked)
         if seen is None:
@@ -29,7 +28,7 @@ def enqueue(at: Identity, scope: Scope, asked: EnqueueAsked) -> Plan[str]:
             yield Record(at.update(Action.FAIL, error=accepted))
         else:
             yield Record(at.update(Action.SUCCEED, function_name=_address(asked, accepted), order=accepted))
-        seen = yield Look(at)
+        seen = yield Lookup(at)
     scope.passed(seen)
     if seen.status is Status.FAILED:
         raise_recorded(seen, EnqueueRefused)
@@ -37,5 +36,5 @@ def enqueue(at: Identity, scope: Scope, asked: EnqueueAsked) -> Plan[str]:
 
 
 def _address(asked: EnqueueAsked, order: Order) -> str:
-    """The function with its version. The order of a run has the version of its worker in it."""
+    """The target, with `:version` if it is a function and a version was given. The order of a worker's run already has the version."""
     return f"{asked.target}:{asked.version}" if order.kind is Kind.FUNCTION and asked.version is not None else asked.target

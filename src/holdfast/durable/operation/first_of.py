@@ -1,4 +1,4 @@
-"""first_of: wait until the first of several open callbacks and timers is over."""
+"""first_of: wait until the first of several callbacks and timers has ended."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from holdfast.durable.config import ChildConfig
 from holdfast.durable.identifier import Identity
 from holdfast.durable.operation.child import contained
-from holdfast.durable.plan import Look, Plan, Suspend
+from holdfast.durable.plan import Lookup, Plan, Suspend
 from holdfast.durable.scope import Scope
 from holdfast.model.operations import OPEN, Operation
 
@@ -16,8 +16,8 @@ SUB_TYPE: Final = "FirstOf"
 
 
 def first_of(at: Identity, scope: Scope, awaited: Sequence[Identity]) -> Plan[int]:
-    """The index of the one that was over first. It is recorded as a context's result, because at the next replay others may be over as
-    well."""
+    """The index of the callback or timer that ended first. It is recorded as the result of a context, because at the next replay others
+    may have ended, too."""
 
     def body(_: Scope) -> Plan[int]:
         return _first(awaited)
@@ -29,7 +29,7 @@ def _first(awaited: Sequence[Identity]) -> Plan[int]:
     while True:
         seen: list[Operation] = []
         for identity in awaited:
-            looked = yield Look(identity)
+            looked = yield Lookup(identity)
             seen.append(looked)
         over = [(op.ended_at or 0, op.revision, place) for place, op in enumerate(seen) if op.status not in OPEN]
         if over:

@@ -10,7 +10,7 @@ from holdfast.durable.exceptions import InvokeError
 from holdfast.durable.hints import Typing, recalled_as
 from holdfast.durable.identifier import Identity
 from holdfast.durable.operation.step import raise_recorded
-from holdfast.durable.plan import Look, Plan, Record, Suspend
+from holdfast.durable.plan import Lookup, Plan, Record, Suspend
 from holdfast.durable.scope import Scope
 from holdfast.durable.serdes import JsonSerDes, SerDes, deserialize, serialize
 from holdfast.model.operations import Action, Status
@@ -23,9 +23,10 @@ _PLAIN: Final[SerDes[Any]] = JsonSerDes()
 def invoke(
     at: Identity, scope: Scope, function_name: str, payload: Any, config: InvokeConfig[Any, R], typing: Typing | None = None
 ) -> Plan[R]:
-    """The result of another function, with its type if one is known; its failure, timeout or stop is an InvokeError."""
+    """Start another function, unless the history has it already, wait for its end and return its result. `typing` turns the result into
+    its class; None leaves it as it is. Raises InvokeError if the function failed, timed out or was stopped."""
     arn = scope.state.durable_execution_arn
-    seen = yield Look(at)
+    seen = yield Lookup(at)
     if seen is None:
         text = serialize(config.serdes_payload or _PLAIN, payload, at.operation_id, arn)
         hooks = scope.state.hooks
@@ -39,10 +40,10 @@ def invoke(
             "cascade": config.cascade,
         }
         yield Record(at.update(Action.START, payload=text, **asked))
-        seen = yield Look(at)
+        seen = yield Lookup(at)
     while seen.status is Status.STARTED:
         yield Suspend(at.operation_id)
-        seen = yield Look(at)
+        seen = yield Lookup(at)
     if seen.status is not Status.SUCCEEDED:
         raise_recorded(seen, InvokeError)
     if seen.result is None:

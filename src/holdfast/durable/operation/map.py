@@ -1,4 +1,4 @@
-"""map: one function for every item, side by side."""
+"""map: one function for every item, in branches that run concurrently."""
 
 from __future__ import annotations
 

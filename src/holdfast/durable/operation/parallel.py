@@ -1,4 +1,4 @@
-"""parallel: several functions side by side."""
+"""parallel: several functions, in branches that run concurrently."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PARALLEL: Final = Kind(SubType.PARALLEL_BRANCH, "parallel-branch-", "ParallelRe
 
 
 def parallel(at: Identity, scope: Scope, functions: Sequence[Any], config: ParallelConfig) -> Plan[BatchResult[Any]]:
-    """Run functions side by side."""
+    """Run functions concurrently, one branch for each."""
 
     def branches() -> list[Branch]:
         return [Branch(function, name) for function, name in zip(functions, branch_names(functions), strict=True)]
@@ -28,6 +28,6 @@ def parallel(at: Identity, scope: Scope, functions: Sequence[Any], config: Paral
 
 
 def branch_names(functions: Sequence[Any]) -> list[str | None]:
-    """The names that branches were given."""
+    """The name of each branch; None for a branch without one. Raises ValidationError for a name that is not valid."""
     given = [function.name if isinstance(function, ParallelBranch) else None for function in functions]
     return [argument_checks.name(name, "parallel", f"name of branch {number}") for number, name in enumerate(given)]

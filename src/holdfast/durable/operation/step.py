@@ -1,4 +1,4 @@
-"""step: user code that is run, remembered, and retried by its strategy."""
+"""step: run user code, record its result, and run it again as its retry strategy decides."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from holdfast.durable.failure_logs import tell_attempt
 from holdfast.durable.identifier import Identity
 from holdfast.durable.json_copy import UNSURE, copied
 from holdfast.durable.lambda_service import ErrorObject
-from holdfast.durable.plan import Look, Plan, Record, Run, Suspend
+from holdfast.durable.plan import Lookup, Plan, Record, Run, Suspend
 from holdfast.durable.retries import RetryPresets
 from holdfast.durable.scope import Scope
 from holdfast.durable.serdes import SerDes, deserialize, serialize
@@ -33,9 +33,9 @@ _default_strategy = RetryPresets.default()
 
 
 def step(at: Identity, scope: Scope, func: Callable[[StepContext], T], config: StepConfig) -> Plan[T]:
-    """Run `func` until it succeeds, or as often as the retry strategy allows."""
+    """Run `func` until it succeeds, and return its result. If it raises and the retry strategy allows no other attempt, raise StepError."""
     once = config.step_semantics is StepSemantics.AT_MOST_ONCE_PER_RETRY
-    seen: Operation | None = yield Look(at)
+    seen: Operation | None = yield Lookup(at)
     while True:
         status = seen.status if seen is not None else None
         if status is Status.SUCCEEDED or status is Status.FAILED:
@@ -43,7 +43,7 @@ def step(at: Identity, scope: Scope, func: Callable[[StepContext], T], config: S
             return cast("T", _recalled(scope, seen, config.serdes, func))
         if status is Status.PENDING:
             yield Suspend(at.operation_id)
-            seen = yield Look(at)
+            seen = yield Lookup(at)
             continue
         attempt = (seen.attempt if seen is not None else 0) + 1
         if status is Status.STARTED and once:
@@ -67,13 +67,14 @@ def step(at: Identity, scope: Scope, func: Callable[[StepContext], T], config: S
                 yield Record(at.update(Action.SUCCEED, payload=text))
                 return cast("T", result)
         yield from _retry_or_fail(at, scope, config, error, attempt)
-        seen = yield Look(at)
+        seen = yield Lookup(at)
 
 
 def remembered(value: T, serdes: SerDes[T] | None, at: Identity, scope: Scope, func: Any) -> tuple[str | None, T]:
     """The text to record, and the value that this text gives back: user code gets the same value as in a replay.
 
-    `func` is the function that made the value: its annotation names the class of a model. An author's own serdes decides alone.
+    `func` is the function that made the value. Its return annotation says which class the value becomes; it is not used if `serdes` is
+    given. Text and value are None if the serdes returned None as text.
     """
     arn = scope.state.durable_execution_arn
     text: str | None = serialize(serdes, value, at.operation_id, arn)
@@ -94,7 +95,8 @@ def remembered(value: T, serdes: SerDes[T] | None, at: Identity, scope: Scope, f
 
 
 def recalled(seen: Operation, serdes: SerDes[Any] | None, scope: Scope, func: Any) -> Any:
-    """The value of a recorded success."""
+    """The result of a recorded operation that succeeded; None if it has none. The return annotation of `func` says which class it becomes,
+    unless `serdes` is given."""
     if seen.result is None:
         return None
     value: Any = deserialize(serdes, seen.result, seen.id, scope.state.durable_execution_arn)
@@ -115,7 +117,7 @@ def _recalled(scope: Scope, seen: Operation, serdes: SerDes[Any] | None, func: A
 
 
 def raise_recorded(seen: Operation, kind: type[DurableOperationError]) -> NoReturn:
-    """Raise the error of a failed operation."""
+    """Raise the recorded error of a failed operation, as an error of this class."""
     recorded = ErrorObject.from_failure(seen.error) if seen.error else ErrorObject(None, None, None, None)
     recorded.raise_as_operation_error(kind)
 

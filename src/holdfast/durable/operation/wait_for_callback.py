@@ -1,4 +1,4 @@
-"""wait_for_callback: make a callback, hand its id to a submitter step, wait for the answer; all in a context of its own."""
+"""wait_for_callback: in a context of its own, create a callback, run a submitter step that gets its id, and wait for the answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ Submitter = Callable[[str, WaitForCallbackContext], Any]
 
 
 def wait_for_callback(at: Identity, scope: Scope, submitter: Submitter, config: WaitForCallbackConfig) -> Plan[Any]:
-    """The answer to a callback that the submitter handed out."""
+    """Create a callback, run the submitter with its id, and return the answer. Raises CallbackSubmitterError if the submitter failed, else
+    the error of the callback."""
 
     def body(inner: Scope) -> Plan[Any]:
         return _submitted(inner, at.name, submitter, config)

@@ -1,4 +1,4 @@
-"""wait_for_condition: call a check, record its state, and call it again later until the wait strategy stops."""
+"""wait_for_condition: call a check, record the state that it returns, and call it again later, until the wait strategy says stop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.durable.hints import StateOf, given_back, typing_of
 from holdfast.durable.identifier import Identity
 from holdfast.durable.lambda_service import ErrorObject
 from holdfast.durable.operation.step import raise_recorded, recalled, remembered
-from holdfast.durable.plan import Look, Plan, Record, Run, Suspend
+from holdfast.durable.plan import Lookup, Plan, Record, Run, Suspend
 from holdfast.durable.scope import Scope
 from holdfast.durable.serdes import deserialize
 from holdfast.durable.types import WaitForConditionCheckContext
@@ -24,10 +24,11 @@ Check = Callable[[T, WaitForConditionCheckContext], T]
 
 
 def wait_for_condition(at: Identity, scope: Scope, check: Check[T], config: WaitForConditionConfig[T]) -> Plan[T]:
-    """The state at which the strategy stopped. An error of the check or of the strategy is final."""
+    """The state at which the wait strategy said stop. If the check or the strategy raises, this raises WaitForConditionError; the check is
+    not tried again."""
     state = StateOf(check, config.initial_state)
     while True:
-        seen: Operation | None = yield Look(at)
+        seen: Operation | None = yield Lookup(at)
         status = seen.status if seen is not None else None
         if seen is not None and status is Status.SUCCEEDED:
             return cast("T", recalled(seen, config.serdes, scope, state))
@@ -58,7 +59,8 @@ def wait_for_condition(at: Identity, scope: Scope, check: Check[T], config: Wait
 def _looked(
     at: Identity, scope: Scope, check: Check[T], config: WaitForConditionConfig[T], seen: Operation | None, kind: StateOf
 ) -> Plan[tuple[str | None, WaitForConditionDecision]]:
-    """One check: the new state as text, and the strategy's answer. Check and strategy get the same values as in a replay."""
+    """Call the check once. Returns the new state as text, and the strategy's decision. Check and strategy get the same values as in a
+    replay."""
     attempt = (seen.attempt if seen is not None else 0) + 1
     if seen is not None and seen.result:
         state = recalled(seen, config.serdes, scope, kind)

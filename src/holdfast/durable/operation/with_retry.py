@@ -1,4 +1,4 @@
-"""with_retry: a block of durable calls, run again from its beginning after a durable wait."""
+"""with_retry: run a block of durable calls, and after an error run it again from its beginning, after a durable wait."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ T = TypeVar("T")
 
 
 def retried(context: Any, func: Callable[..., Any], config: WithRetryConfig[T], name: str | None) -> Plan[T]:
-    """Run `func(context, attempt)` until it returns or the strategy gives up; its last error is raised unchanged."""
+    """Run `func(context, attempt)` until it returns or the strategy allows no other attempt. Then its last error is raised unchanged. An
+    ExecutionError, and an error that Holdfast's checks of arguments raise, is raised without asking the strategy."""
     strategy = config.retry_strategy or create_retry_strategy()
     attempt = 1
     while True:
@@ -38,7 +39,7 @@ def retried(context: Any, func: Callable[..., Any], config: WithRetryConfig[T], 
 
 
 def retried_inside(at: Identity, scope: Scope, func: Callable[..., Any], config: WithRetryConfig[T], child: ChildConfig[T]) -> Plan[T]:
-    """Run all attempts of `retried` in a child context, which records the result of the last one."""
+    """Run all attempts of `retried` in a child context, which records the result or the error of the last one."""
 
     def body(inner: Scope) -> Plan[T]:
         value = yield from retried(scope.make_context(inner), func, config, at.name)

@@ -1,4 +1,4 @@
-"""remote — durable functions without an engine in their process: in a Lambda runtime, on the official test runner, behind a server.
+"""remote — durable functions without an engine in their process: in a Lambda runtime, on AWS's test runner, or behind a server.
 
 Belongs: one invocation from its event to its output, and the port over a Lambda client; boto3 is named nowhere else.
 Does not: what a durable call means.   May import: holdfast.durable, holdfast.model. Loaded only when a runtime calls.

@@ -1,7 +1,8 @@
-"""One invocation of an `async def` handler in another process than its service: on a loop of its own, with its requests in a thread.
+"""One invocation of an `async def` handler in another process than its service. The handler runs on an event loop of its own; a thread
+makes the requests to the service.
 
-The service does not tell this process about changes. So while one strand works, timers serve the strands that rest: when a wait is due,
-this process asks the service. When all strands rest, the invocation ends as PENDING.
+The service does not tell this process about changes. So while one strand runs and others rest, this process asks the service when a wait is
+due. When all strands rest, the invocation ends as PENDING.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 from holdfast.durable.async_state import AsyncState
 from holdfast.durable.context import AsyncDurableContext
 from holdfast.durable.exceptions import BackgroundThreadError
-from holdfast.durable.hooks.resting import RestingHooks
+from holdfast.durable.hooks.resting_hooks import RestingHooks
 from holdfast.durable.invocation_outcome import PENDING, failed, succeeded
 from holdfast.durable.plan import Suspend
 from holdfast.durable.plugin import DurableInstrumentationPluginFactory
@@ -40,7 +41,7 @@ class RemoteState(AsyncState):
         self.hooks.spawned(main, context)
 
     async def rest(self, suspend: Suspend) -> None:
-        """Rest until an operation changes; ask the service when a wait is due."""
+        """Rest until one of the operations that `suspend` names changes. Ask the service for changes when one of them is due."""
         for operation_id in (suspend.operation_id, *(other.id for other in suspend.others)):
             due_at = self.operations[operation_id].due_at
             if due_at is not None:
@@ -53,7 +54,7 @@ class RemoteState(AsyncState):
             self._loop.call_later(pause_ms / 1000, self._look, operation_id, min(2 * pause_ms, SELDOM_MS))
 
     def settle(self) -> None:
-        """All strands rest: write what is left to write, then end them."""
+        """Called when all strands rest: write the updates that are left; when all are written, end the strands with a suspension."""
         if self.is_writing or self.suspended:
             return  # the end of the write calls this again
         if self.unwritten and self.broken is None:
@@ -63,7 +64,7 @@ class RemoteState(AsyncState):
 
 
 def run(function: Function, port: RemotePort, lambda_context: Any) -> Ended:
-    """Run the handler to its end."""
+    """Run the handler until it ends or all its strands rest, and return how it ended."""
     threads, context = Threads(), contextvars.copy_context()
     try:
         with asyncio.Runner() as runner:
@@ -97,7 +98,7 @@ async def _run(function: Function, port: RemotePort, lambda_context: Any, thread
 
 
 async def _failed(state: RemoteState, error: BaseException) -> Ended:
-    """The outcome of an error, after the start was reported to plugins."""
+    """How the handler ended that raised this error. The updates that are left are written first."""
     ended = Ended(failed(state, error), error)
     try:
         if state.broken is not None:

@@ -1,7 +1,8 @@
 """One invocation of a `def` handler in another process than its service.
 
-The service does not tell this process about changes. So a branch that waits for a time gives its thread back, and this module runs it again
-from its start when the time is over, as long as another branch still works. When all branches wait, the invocation ends as PENDING.
+The service does not tell this process about changes. So a branch that waits gives its thread back, and this module runs the branch again
+from its start when the operation that it waits for has changed, while another branch still runs. When all branches wait, the invocation
+ends as PENDING.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ class Resting(SuspendExecution):
     def __init__(self, operations: Mapping[str, int], due_at: int | None) -> None:
         super().__init__(f"Waiting for {', '.join(operations)}.")
         self.operations = operations
-        """The operations it waits for, each with the revision that the strand saw."""
+        """The ids of the operations that the strand waits for, each with the revision that the strand saw."""
         self.due_at = due_at
-        """When the first of them is due, if a time decides."""
+        """When the first of them is due, in milliseconds since the epoch; None if none of them ends at a known time."""
         self.pause_ms = SOON_MS
 
 
@@ -48,7 +49,7 @@ class RemoteState(BlockingState):
         """Notified when operations changed, or when a branch ended."""
 
     def learn(self, operations: Iterable[Operation]) -> None:
-        """Store operations as they are now."""
+        """Store these operations in their present state, and notify the threads that wait for a change."""
         super().learn(operations)
         with self.changed:
             self.changed.notify_all()
@@ -58,13 +59,14 @@ class RemoteState(BlockingState):
         self.flush(even_if_empty=True)
 
     def suspension(self, effect: Suspend) -> SuspendExecution:
-        """A strand gives up its thread and says what it waits for, so that it can run again."""
+        """The exception that frees the thread of a strand. It says which operations the strand waits for, so that the strand can run
+        again."""
         waits = [effect.operation_id, *(other.id for other in effect.others)]
         due = [at for operation_id in waits if (at := self.operations[operation_id].due_at) is not None]
         return Resting({operation_id: self._blocked[operation_id] for operation_id in waits}, min(due, default=None))
 
     def has_news_for(self, waits: Resting) -> bool:
-        """Whether something that a strand waits for has changed."""
+        """Whether an operation that the strand waits for has changed since the strand saw it."""
         return any(self.operations[at].revision > then for at, then in waits.operations.items())
 
     def unblock(self, waits: Resting) -> None:
@@ -74,7 +76,7 @@ class RemoteState(BlockingState):
 
     @property
     def has_news(self) -> bool:
-        """Whether a change that the handler waited for came too late to act on it."""
+        """Whether an operation has changed that a strand waited for, and the strand did not run again."""
         return self.acted_on < self.revision
 
     def strands(self) -> _Strands:
@@ -83,7 +85,7 @@ class RemoteState(BlockingState):
 
 
 class _Strands:
-    """The branches of one plan."""
+    """Runs the branches of one plan, and runs a branch again when an operation that it waits for has changed."""
 
     def __init__(self, state: RemoteState) -> None:
         self._state = state
@@ -100,7 +102,7 @@ class _Strands:
         self._begin(spawn, spawn.plan)
 
     def next_done(self) -> Done:
-        """The next branch that ended; raises a suspension when all remaining branches wait."""
+        """Wait for the next branch that ends. Raises SuspendExecution if all remaining branches wait."""
         while True:
             with self._changed:
                 if self._fatal is not None:
@@ -150,7 +152,7 @@ class _Strands:
             self._changed.notify_all()
 
     def _woken(self) -> list[tuple[Spawn, Plan[Any]]]:
-        """Take the branches that can go on out of those that wait, and return them."""
+        """Remove the branches that can continue from those that wait, and return each with a new plan."""
         woken = []
         for key, (spawn, waits) in list(self._resting.items()):
             if spawn.again is not None and self._state.has_news_for(waits):
@@ -160,7 +162,8 @@ class _Strands:
         return woken
 
     def _wait(self) -> bool:
-        """Wait for a change; returns whether a waiting branch became due first."""
+        """Wait for a change, or until a waiting branch is due. Returns whether a branch became due before a change came. Raises
+        SuspendExecution if no branch runs."""
         due_at = min((waits.due_at for _, waits in self._resting.values() if waits.due_at is not None), default=None)
         if self._elsewhere == 0:
             operations = {at: then for _, waits in self._resting.values() for at, then in waits.operations.items()}
@@ -171,7 +174,7 @@ class _Strands:
         return not self._changed.wait(max(0, due_at - self._state.clock.now()) / 1000)
 
     def _look(self) -> None:
-        """Ask the service about the branches that are due."""
+        """Ask the service for changes. A branch that is due, and whose operations have not changed, becomes due again a little later."""
         self._state.refresh()
         now = self._state.clock.now()
         with self._changed:
@@ -182,10 +185,10 @@ class _Strands:
 
 
 def run(function: Function, port: RemotePort, lambda_context: Any) -> Ended:
-    """Run the handler to its end.
+    """Run the handler until it ends or all its branches wait, and return how it ended.
 
-    An invocation that knows of a change it waited for must not end as PENDING: nothing is pending any more, so the service would not
-    invoke it again. It goes on with a replay instead.
+    If an operation has changed that the handler waits for, the invocation must not end as PENDING: the service would not invoke the
+    function again. The handler is replayed instead, in the same invocation.
     """
     while True:
         ended, again = _run(function, port, lambda_context)
@@ -212,7 +215,7 @@ def _run(function: Function, port: RemotePort, lambda_context: Any) -> tuple[End
     state.suspended = True  # branches that their batch did not wait for end at their next durable call
     threads.close()
     stragglers.close(wait=True)
-    if ended.outcome.status is not OutcomeStatus.SUCCEEDED:  # plugins get the end of everything that began
+    if ended.outcome.status is not OutcomeStatus.SUCCEEDED:  # so that plugins get the end of everything that began
         try:
             state.flush()
         except BackgroundThreadError as error:

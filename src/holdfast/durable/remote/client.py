@@ -28,13 +28,13 @@ class LambdaClient(Protocol):
 
 @functools.cache
 def default_client() -> LambdaClient:
-    """boto3's Lambda client, made once for all invocations of this process."""
+    """boto3's Lambda client, made once for all invocations of this process. Raises ExtraMissing if boto3 is missing or too old."""
     try:
         import boto3
         from botocore.config import Config
     except ImportError:
         raise ExtraMissing(_NO_BOTO3) from None
-    # The service holds a checkpoint for up to some tens of seconds at worst; without a connection there is no point in waiting.
+    # The service may answer a checkpoint only after some tens of seconds; a connection that takes longer than 5 seconds will not come.
     config = Config(connect_timeout=5, read_timeout=50, user_agent_extra="holdfast")
     client: LambdaClient = boto3.client("lambda", config=config)
     if not hasattr(client, "checkpoint_durable_execution"):
@@ -43,28 +43,31 @@ def default_client() -> LambdaClient:
 
 
 class InjectedClient:
-    """The client that the official test runner puts into its event, in the shape of boto3's.
+    """The client that AWS's test runner puts into its event, with the methods of boto3's client.
 
-    This client takes updates as objects of its own package's class, and answers with such objects. The class of the event is in the same
-    package, so the update class is found there, and Holdfast need not import the package.
+    The client of the test runner accepts updates only as objects of a class in its package, and answers with such objects. The class of the
+    event is in the same package, so the update class is found there, and Holdfast need not import the package.
     """
 
     def __init__(self, event: Any) -> None:
         modules = (sys.modules[kind.__module__] for kind in type(event).__mro__)
         update = next((found for module in modules if (found := getattr(module, "OperationUpdate", None)) is not None), None)
         if update is None:
-            raise ExecutionError(f"The event ({type(event).__name__}) carries a service client, but its package has no OperationUpdate.")
+            raise ExecutionError(
+                f"The event ({type(event).__name__}) has a service client, but its package has no class OperationUpdate. Use another "
+                f"version of AWS's test runner."
+            )
         self._client = event.service_client
         self._update = update.from_dict
 
     def checkpoint_durable_execution(self, **asked: Any) -> Any:
-        """CheckpointDurableExecution."""
+        """The operation CheckpointDurableExecution of the Lambda API."""
         updates = [self._update(update) for update in asked["Updates"]]
         answer = self._client.checkpoint(asked["DurableExecutionArn"], asked["CheckpointToken"], updates, None)
         return {"CheckpointToken": answer.checkpoint_token, "NewExecutionState": _page(answer.new_execution_state)}
 
     def get_durable_execution_state(self, **asked: Any) -> Any:
-        """GetDurableExecutionState."""
+        """The operation GetDurableExecutionState of the Lambda API."""
         token, marker, most = asked["CheckpointToken"], asked["Marker"], asked["MaxItems"]
         return _page(self._client.get_execution_state(asked["DurableExecutionArn"], token, marker, most))
 

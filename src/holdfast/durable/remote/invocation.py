@@ -14,11 +14,11 @@ T = TypeVar("T")
 
 SOON_MS: Final = 50
 SELDOM_MS: Final = 1000
-"""If the service says that a wait is not over, because its clock is behind ours, this process asks again soon, then less often, and at last
-once in this time."""
+"""If the service says that a wait has not ended, because its clock is behind the clock of this process, this process asks again after
+SOON_MS milliseconds, then after twice the time before, at most after SELDOM_MS."""
 _THREADS: Final = 256
-"""At most this many threads, which are made only when needed. If a batch has more branches, the others run on its own thread, one by one.
-"""
+"""At most this many threads, which are made only when they are needed. If a batch has more branches, the others run on the thread of the
+batch, one by one."""
 
 
 class Function(Protocol):
@@ -34,30 +34,32 @@ class Function(Protocol):
 
 
 class Ended(NamedTuple):
-    """How a handler ended: its outcome, and the exception behind it."""
+    """How a handler ended: its outcome, and the exception that caused it; None if there was none."""
 
     outcome: Outcome
     error: BaseException | None = None
 
 
 class Threads:
-    """The threads of one invocation. All end with it: Lambda freezes the process then, and a thread would go on in a later invocation."""
+    """The threads of one invocation. All of them end with the invocation: Lambda freezes the process after it, and a thread would continue
+    in a later invocation."""
 
     def __init__(self) -> None:
         self._free = threading.Semaphore(_THREADS)
         self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="holdfast")
 
     def submit(self, call: Callable[[], T], /) -> Future[T]:
-        """Run a call as soon as a thread is free."""
+        """Run a call as soon as a thread is free. Returns a future of its result at once."""
         return self._executor.submit(call)
 
     def lend(self, call: Callable[[], None]) -> bool:
-        """Run a call now on a free thread; False when there is none."""
+        """Run a call on a free thread and return True, without waiting for its end. Returns False if no thread is free; then the call is
+        not run."""
         if not self._free.acquire(blocking=False):
             return False
         self._executor.submit(call).add_done_callback(lambda _: self._free.release())
         return True
 
     def close(self) -> None:
-        """Wait until all are done."""
+        """Wait until all calls have ended, and end the threads."""
         self._executor.shutdown()

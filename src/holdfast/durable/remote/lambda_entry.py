@@ -1,7 +1,8 @@
 """The entry from a Lambda runtime: one invocation, from its event to its output.
 
-The service sends an ARN, a token and the operations so far, and gets SUCCEEDED, FAILED or PENDING. An error that another invocation may
-not have is raised, so that the service invokes again. The official test runner works the same; its events carry a client of their own.
+The service sends an ARN, a token and the operations so far, and gets SUCCEEDED, FAILED or PENDING. If another invocation may succeed, the
+error is raised, so that the service invokes the function again. AWS's test runner works in the same way; its events contain a client of
+their own.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class _Asked(NamedTuple):
 
 
 def answer(function: Function, event: Any, lambda_context: Any = None, *, clock: Clock | None = None) -> wire.Wire:
-    """Run one invocation; the output is for the service."""
+    """Run one invocation, and return its output for the Lambda service. Raises ExecutionError if the event is not a durable invocation;
+    raises the error of the invocation if another invocation may succeed."""
     asked = _read(event)
     client = asked.client or function.boto3_client or default_client()
     port = RemotePort(client, asked.arn, asked.token, clock or SystemClock())
@@ -93,7 +95,7 @@ def _output(port: RemotePort, ended: Ended) -> wire.Wire:
 
 
 def _written(port: RemotePort, outcome: Outcome) -> wire.Wire:
-    """Write an end that is too large for the answer with a checkpoint; the answer then has only the status."""
+    """Write an outcome that is too large for the output with a checkpoint. Returns the output, which has only the status."""
     succeeded = outcome.status is OutcomeStatus.SUCCEEDED
     update = Update(
         id=f"execution-result-{port.clock.now()}",
@@ -110,8 +112,8 @@ def _written(port: RemotePort, outcome: Outcome) -> wire.Wire:
 
 
 def _unless_retryable(error: BotoClientError) -> wire.Wire:
-    """If the service refused for good, the execution fails; any other error is raised for the next invocation."""
+    """The output that fails the execution, if no other invocation can succeed. If one may succeed, raise the error."""
     if error.is_retryable():
         raise error
-    log.error("The service refused for good: %s", error, extra=error.build_logger_extras())
+    log.error("The Lambda service refused the call, so the execution fails: %s", error, extra=error.build_logger_extras())
     return {"Status": OutcomeStatus.FAILED.value, "Error": ErrorObject.from_exception(error).to_dict()}

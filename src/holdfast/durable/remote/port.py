@@ -1,7 +1,7 @@
 """The port over a Lambda client: checkpoints and state by requests, for a function in another process than its service.
 
-The service's token is opaque, and only the newest one is valid; the port keeps it. The positions that callers get count the port's own
-requests. Every failure becomes one of two errors, which say whether another invocation can help.
+Only the newest token of the service is valid; the port keeps it. The positions that callers get are numbers of the port's own requests. A
+failed request becomes a CheckpointError or a GetExecutionStateError, which say whether another invocation can help.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ log = logging.getLogger("holdfast.durable")
 
 MAX_UPDATES: Final = 250
 MAX_BYTES: Final = 750 * 1024
-"""The most bytes of one request; a single larger update goes alone."""
+"""The most bytes of the updates in one request; a single update that is larger is sent alone."""
 PAGE: Final = 1000
 
 Told = Mapping[str, Any]
 
 
 class ServiceClock:
-    """This machine's clock, moved forward to the latest time that the service has shown: the service's time decides when a wait is due."""
+    """This machine's clock, moved forward if the service has shown a later time: the service's time decides when a wait is due."""
 
     virtual = False
 
@@ -49,7 +49,7 @@ class ServiceClock:
         return self._clock.now() + self._ahead
 
     def skip_to(self, at: int) -> None:
-        """Time moves by itself."""
+        """Does nothing: this clock cannot be set."""
 
     def seen(self, at: int) -> None:
         """Note that the service's clock has reached this time."""
@@ -77,10 +77,11 @@ class RemotePort:
     # --- the invocation
 
     def begin(self, state: Told, updated: Iterable[str] = ()) -> None:
-        """Store the state of an event, and fetch what did not fit into it. `updated` are the operations that the service itself changed."""
+        """Store the operations of an event, and fetch those that did not fit into it. `updated` are the ids of the operations that the
+        service itself changed. Raises GetExecutionStateError if they cannot be fetched."""
         self._updated = tuple(updated)
         if state.get("NextMarker") and not self._token:
-            raise GetExecutionStateError("There is no checkpoint token to read the rest of the state with.")
+            raise GetExecutionStateError("The event has no checkpoint token, so the rest of the execution's state cannot be read.")
         self._learn(self._pages(state, self._token))
 
     def invocation(self, terms: Terms, request_id: str | None = None) -> Invocation:
@@ -115,7 +116,7 @@ class RemotePort:
         self.checkpoint(self._position(), [update])
 
     def close(self) -> None:
-        """Take no more requests, and wait for the one that may still be under way."""
+        """Accept no more requests from `checkpoint_soon`, and wait for the request that is under way."""
         self._closed = True
         if self._thread is not None:
             self._thread.shutdown()
@@ -127,11 +128,12 @@ class RemotePort:
         return self._execution.result if self._execution is not None else None
 
     def state(self, token: Position, newer_than: int = 0) -> Sequence[Operation]:
-        """The operations that this invocation knows."""
+        """The operations that this invocation knows and that changed after the revision `newer_than`."""
         return [operation for operation in self._operations.values() if operation.revision > newer_than]
 
     def checkpoint(self, token: Position, updates: Sequence[Update], client_token: str | None = None) -> Checkpointed:
-        """Write updates, in as many requests as the limits require; returns when the service has all of them."""
+        """Write updates, in as many requests as the limits require, and return when the service has stored them. Raises CheckpointError if
+        a request fails. If the service withdraws the token, the remaining updates are not written."""
         changed: dict[str, Operation] = {}
         following: Position | None = token
         for batch in batches(updates):
@@ -142,8 +144,8 @@ class RemotePort:
         return Checkpointed(following, tuple(changed.values()), self._revision)
 
     def checkpoint_soon(self, token: Position, updates: Sequence[Update], landed: Callable[[Checkpointed | HoldfastError], None]) -> None:
-        """Write updates from a handler's loop without blocking it: a thread makes the requests of `checkpoint`, and `landed` is called
-        on the loop with the answer."""
+        """Write updates from a handler's event loop without blocking it: a thread calls `checkpoint`, and then `landed` is called on the
+        loop with the answer or the error."""
         loop = asyncio.get_running_loop()
 
         def deliver(answered: Future[Checkpointed]) -> None:
@@ -151,7 +153,7 @@ class RemotePort:
             loop.call_soon_threadsafe(landed, answered.result() if error is None else _failure(error))
 
         if self._closed:
-            loop.call_soon(landed, CheckpointError("The invocation is over."))
+            loop.call_soon(landed, CheckpointError("The invocation has ended."))
             return
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="holdfast-checkpoint")
@@ -162,12 +164,12 @@ class RemotePort:
 
     def _request(self, updates: list[wire.Wire]) -> dict[str, Operation]:
         if not self._token:
-            raise CheckpointError("There is no checkpoint token to write with.")
+            raise CheckpointError("This invocation has no checkpoint token any more, so nothing can be written.")
         try:
             answer: Told = self._client.checkpoint_durable_execution(
                 DurableExecutionArn=self.arn, CheckpointToken=self._token, Updates=updates
             )
-            # The last update of an execution uses up the token: there is nothing more to fetch or to write.
+            # After the update that ends the execution, the token is not valid any more: nothing more can be fetched or written.
             over = any(update["Type"] == Type.EXECUTION for update in updates)
             self._token = "" if over else answer.get("CheckpointToken") or ""
             self._requests += 1
@@ -182,7 +184,7 @@ class RemotePort:
         return changed
 
     def _pages(self, page: Told, token: str) -> Iterator[Told]:
-        """The operations of a page and of the following pages, as long as there is a token to fetch them."""
+        """The operations of this page and of the pages after it. Without a token, only those of this page."""
         yield from page.get("Operations") or ()
         while (marker := page.get("NextMarker")) and token:
             try:
@@ -211,7 +213,8 @@ def _failure(error: BaseException) -> HoldfastError:
 
 
 def batches(updates: Sequence[Update]) -> Iterator[list[wire.Wire]]:
-    """The updates in requests within the limits. Without updates there is one empty request, which asks for changes."""
+    """The updates in lists, one for each request, within the limits of a request. Without updates there is one empty list, for a request
+    that only asks for changes."""
     batch: list[wire.Wire] = []
     size = 0
     for update in updates:

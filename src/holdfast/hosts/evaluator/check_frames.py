@@ -28,7 +28,7 @@ class CheckRefused(msgspec.Struct, frozen=True):
 
 
 class CheckResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The result of a check."""
+    """The result of a check: the places where a value does not fit, or why the schema was refused."""
 
     problems: tuple[Mismatch, ...] = ()
     refused: CheckRefused | None = None

@@ -22,7 +22,7 @@ from holdfast.contract.checking import checker_of
 from holdfast.contract.costs import SchemaInvalid
 from holdfast.hosts import processes
 from holdfast.hosts.evaluator.check_frames import Check, CheckRefused, CheckResult, packed, received
-from holdfast.model import reading
+from holdfast.model import json_structs
 
 _MEMORY = 1024 * 1024 * 1024
 _GRACE_SECONDS = 1.0
@@ -57,7 +57,7 @@ def _used() -> float:
 
 
 def _checked(frame: bytes) -> CheckResult:
-    check = reading.decoded(frame, Check)
+    check = json_structs.decoded(frame, Check)
     try:
         checker = checker_of(msgspec.json.decode(check.schema))
     except SchemaInvalid as wrong:

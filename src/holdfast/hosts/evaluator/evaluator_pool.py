@@ -1,7 +1,7 @@
 """The evaluators of a process, shared fairly: each requester has at most one check running; its other checks wait in its own queue.
 
-One thread waits for each evaluator and computes nothing. Threads and processes start with the work, and end when there is no work for a
-while. A requester is the party whose value is checked, so that a hostile one delays only itself. The CPU of a check counts for the
+One thread waits for each evaluator and computes nothing. Threads and processes start when there is work, and end when there is no work for
+a while. A requester is the party whose value is checked, so that a hostile one delays only itself. The CPU of a check is charged to the
 requester's tenant (`cpu_shares.py`).
 """
 
@@ -23,7 +23,7 @@ PROCESSES: Final = 2
 SECONDS: Final = 2.0
 """The time limit of one check."""
 MOST_WAITING: Final = 64
-"""The most checks of one requester that may wait."""
+"""At most this many checks of one requester may wait."""
 IDLE_SECONDS: Final = 60.0
 _SHORT: Final = 0.25
 _RESTS: Final = 3
@@ -41,7 +41,7 @@ def _tenant_of(who: str) -> str | None:
 
 
 class TooManyChecks(Exception):
-    """Too many checks of this requester wait already."""
+    """Raised if too many checks of this requester wait already, or if the evaluators are closed."""
 
 
 class _Job(NamedTuple):
@@ -69,7 +69,7 @@ class Evaluators:
     def submit(self, who: str, check: Check) -> Future[CheckResult]:
         """Queue a check for the requester `who`. Raises TooManyChecks if too many wait, or after `close`.
 
-        The future raises EvaluatorLate or EvaluatorDied.
+        The future raises EvaluatorLate if the check takes too long, and EvaluatorDied if its process ends without an answer.
         """
         told: Future[CheckResult] = Future()
         with self._changed:
@@ -90,7 +90,7 @@ class Evaluators:
             return [pid for evaluator in self._live if (pid := evaluator.pid) is not None]
 
     def close(self) -> None:
-        """End all evaluators. Running checks get no answer."""
+        """End all evaluators. A check that runs fails with EvaluatorDied. A check that still waits gets no answer."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -111,7 +111,8 @@ class Evaluators:
                 self._live.discard(evaluator)
 
     def _next(self) -> _Job | None:
-        """The next check, of the requester that waits longest and has none running; None after a while without work."""
+        """The next check, of the requester that waits longest and has none running. Blocks until there is one; None after a while without
+        work, or after `close`."""
         with self._changed:
             while not self._closed:
                 who = next(filter(self._may, self._waiting), None)
@@ -150,7 +151,7 @@ class Evaluators:
                 checked = evaluator.check(job.check)
                 self._charge(job.who, checked.cpu_seconds)
                 job.told.set_result(checked)
-        except BaseException as error:  # the waiting caller gets the error; the thread goes on
+        except BaseException as error:  # the waiting caller gets the error; the thread continues
             self._charge(job.who, monotonic() - began)
             job.told.set_exception(error)
         finally:
@@ -172,7 +173,7 @@ _making = threading.Lock()
 
 
 def shared() -> Evaluators:
-    """The evaluators that this process shares."""
+    """The evaluators that all callers in this process share."""
     with _making:
         if not _shared:
             _shared.append(Evaluators(shares=cpu_shares.shared()))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.hosts.evaluator.check_frames import Check, CheckResult, packed, received
-from holdfast.model import reading
+from holdfast.model import json_structs
 
 _CHILD: Final = Path(__file__).with_name("evaluator_main.py")
 _ROOT: Final = Path(__file__).parents[3]
@@ -37,7 +37,8 @@ class Evaluator:
         self._sock: socket.socket | None = None
 
     def check(self, check: Check) -> CheckResult:
-        """Make one check. Raises EvaluatorLate or EvaluatorDied; then the process is dead."""
+        """Make one check, and block until it has an answer. Raises EvaluatorLate if it takes too long, and EvaluatorDied if the process
+        ends without an answer. After both errors the process is dead."""
         sock = self._started() if self._sock is None else self._sock
         try:
             sock.settimeout(self._seconds)
@@ -51,7 +52,7 @@ class Evaluator:
         if answer is None:
             self.end()
             raise EvaluatorDied
-        return reading.decoded(answer, CheckResult)
+        return json_structs.decoded(answer, CheckResult)
 
     @property
     def pid(self) -> int | None:

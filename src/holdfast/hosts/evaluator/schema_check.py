@@ -28,13 +28,14 @@ _SMALL_SCHEMA = 2 * 1024
 
 
 class CheckTooCostly(Rejected):
-    """A value cannot be checked against its schema within the time limit."""
+    """A value cannot be checked against its schema within the limits of time and memory."""
 
     code = "schema_too_costly"
 
 
 async def problems(checker: Checker, value: Any, who: str, pool: Evaluators | None = None) -> tuple[Mismatch, ...]:
-    """The places where a value breaks a schema; empty if it fits. `who` is the owner of the value: owners do not wait for each other."""
+    """The places where a value breaks a schema; empty if it fits. `who` is the requester in the evaluators (`evaluator_pool.requester`).
+    Raises CheckTooCostly if the check takes too long, and Overloaded if too many checks of this requester wait."""
     found = _in_place(checker, value)
     if isinstance(found, tuple):
         return found
@@ -47,7 +48,7 @@ async def problems(checker: Checker, value: Any, who: str, pool: Evaluators | No
 
 
 async def problems_in(schema: Schema, value: Any, who: str, pool: Evaluators | None = None) -> tuple[Mismatch, ...]:
-    """The places where a value breaks a schema that a worker's body brings; empty if it fits. Raises SchemaInvalid."""
+    """As `problems`, for a schema that a worker's body brings. Raises SchemaInvalid if the schema is not valid, or is above a limit."""
     text = msgspec.json.encode(schema)
     if _is_small(text):
         return await problems(checker_of(schema), value, who, pool)
@@ -56,7 +57,7 @@ async def problems_in(schema: Schema, value: Any, who: str, pool: Evaluators | N
 
 
 async def examined(schema: Schema, who: str, pool: Evaluators | None = None) -> None:
-    """Check a schema that a worker's body brings: that it is valid and within the limits. Raises SchemaInvalid."""
+    """Check a schema that a worker's body brings: that it is valid and within the limits. Raises SchemaInvalid if it is not."""
     text = msgspec.json.encode(schema)
     if _is_small(text):
         checker_of(schema)
@@ -65,7 +66,7 @@ async def examined(schema: Schema, who: str, pool: Evaluators | None = None) -> 
 
 
 def problems_now(schema: Schema, value: Any, who: str) -> tuple[Mismatch, ...]:
-    """The places where a value breaks a schema that a worker's body brings, as `problems_in` finds them. Blocks the thread."""
+    """The places where a value breaks a schema, as `problems_in` finds them. Blocks the thread."""
     text = msgspec.json.encode(schema)
     found = _in_place(checker_of(schema), value) if _is_small(text) else _written(value)
     if isinstance(found, tuple):
@@ -83,7 +84,7 @@ def _is_small(schema: bytes) -> bool:
 
 
 def _in_place(checker: Checker, value: Any) -> tuple[Mismatch, ...] | Size:
-    """Check in this process if that is fast; else return the value in the form that an evaluator takes."""
+    """Check in this process if that is fast, and return the problems. Else return the value in the form that an evaluator reads."""
     size = _written(value)
     if isinstance(size, tuple) or not _is_quick(checker, size):
         return size
@@ -124,8 +125,10 @@ def _refusals() -> Iterator[None]:
     try:
         yield
     except TooManyChecks:
-        raise Overloaded("Too many values wait to be checked against their schemas here.") from None
+        raise Overloaded("Too many values wait to be checked against their schemas. Try again later.") from None
     except EvaluatorLate:
         raise CheckTooCostly(f"Checking the value against its schema took longer than {SECONDS:g} seconds, and was ended.") from None
     except EvaluatorDied:
-        raise CheckTooCostly("Checking the value against its schema took too much memory, and was ended.") from None
+        raise CheckTooCostly(
+            "The process that checked the value against its schema ended without an answer: probably the check took too much memory."
+        ) from None

@@ -1,6 +1,6 @@
-"""Which files of a worker's folder may be copied for its body: never a file that may hold secrets.
+"""Which files of a worker's folder may be copied for its body. A file that may hold secrets is refused.
 
-The author names files with `include`, and the operator's secrets may lie beside the author's code. So each file is checked by its name and
+The author names files with `include`, and the operator's secrets may be beside the author's code. So each file is checked by its name and
 by its mode before it is read. The error names the refused file and the reason.
 """
 
@@ -42,7 +42,8 @@ def refusal_reason(name: str) -> str | None:
 
 
 def check_included(top: Path, path: Path) -> None:
-    """Refuse a file that `include` names and the body must not see."""
+    """Raises IncludeRefused for a file of `include` that the body must not see: it is outside the worker's folder, `refusal_reason` refuses
+    its name, a part of its path has a name for secrets, or other users may not read it."""
     name = path.relative_to(top).as_posix()
     if not path.resolve().is_relative_to(top):
         raise IncludeRefused(f"include: {name} is a link that leaves the worker's folder.")
@@ -55,7 +56,8 @@ def check_included(top: Path, path: Path) -> None:
 
 
 def check_page(module: Path, page: str) -> Path:
-    """The file of a worker's page. Refuses a page outside the worker's folder, and a page whose name is that of a key."""
+    """The file of a worker's page. Raises IncludeRefused for a page outside the worker's folder, for a name that `refusal_reason` refuses,
+    and for a page that is more private than the worker's own file."""
     folder = module.resolve().parent  # the folder of the real file: a link to a trusted file must not bring another page
     path = folder / page
     if PurePosixPath(page).is_absolute() or ".." in PurePosixPath(page).parts:
@@ -83,7 +85,8 @@ def reason_not_copied(module: Path, neighbour: Path, name: str) -> str | None:
 
 
 def _more_private(module: Path, path: Path) -> str | None:
-    """Why a file is more private than the worker's own, else None. If other users may read neither, the user's umask made both private."""
+    """Why a file is more private than the worker's own file, else None. If other users may read neither of the two, the user's umask made
+    both private."""
     if module.stat().st_mode & stat.S_IROTH and not path.stat().st_mode & stat.S_IROTH:
         return f"others may read {module.name}, and may not read this file"
     return None

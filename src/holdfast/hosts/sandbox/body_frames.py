@@ -17,7 +17,7 @@ _FDS_PER_FRAME: Final = 1
 _LARGE: Final = 64 * 1024
 _DEPTH: Final = 200
 _WORK_PER_SECOND: Final = 1000
-"""The work per second that a body's frames may cost, in units of less than a tenth of a millisecond."""
+"""How much work the frames of a body may cause in a second. One unit takes less than a tenth of a millisecond."""
 _BYTES_OF_WORK: Final = 16 * 1024
 _VALUES_OF_WORK: Final = 200
 _LONGEST_REST: Final = 1.0
@@ -28,7 +28,7 @@ class Malformed(Exception):
 
 
 class FrameReader:
-    """Bytes in, frames out."""
+    """Turns the bytes that a body sends into frames."""
 
     def __init__(self, frame_bytes: int, frames_per_second: int, now: float) -> None:
         self._most = frame_bytes
@@ -45,8 +45,11 @@ class FrameReader:
         return min(max(0.0, -self._work / _WORK_PER_SECOND), _LONGEST_REST)
 
     def take(self, data: bytes, fds: list[int], now: float) -> list[Frame]:
-        """Take bytes, and return the complete frames. A descriptor belongs to the frame with the last byte of its read: the kernel
-        ends a read there."""
+        """Add received bytes, and return the frames that are complete now. A descriptor belongs to the frame with the last byte of its
+        read: the kernel ends a read there.
+
+        Raises Malformed if the body broke a rule. All descriptors are closed then.
+        """
         self._buffer += data
         begun, self._fds = self._fds, []
         frames: list[Frame] = []
@@ -92,7 +95,8 @@ class FrameReader:
         return text
 
     def _count(self, now: float, frames: int) -> None:
-        """Count frames against the rate limit. A burst of one second's frames is allowed; a large frame counts as several."""
+        """Count frames against the rate limit. A burst of one second's frames is allowed; a large frame counts as several. Raises Malformed
+        above the limit."""
         passed = now - self._counted_at
         self._credit = min(self._rate, self._credit + passed * self._rate)
         self._work = min(_WORK_PER_SECOND, self._work + passed * _WORK_PER_SECOND)
@@ -121,7 +125,7 @@ def _decoded(text: bytes) -> dict[str, Any]:
 
 
 def _check(fd: int) -> None:
-    """Accept only a regular file that is open for reading: a read of a pipe, socket or device could block."""
+    """Raises Malformed unless the descriptor is a regular file that is open for reading: a read of a pipe, socket or device could block."""
     flags = fcntl.fcntl(fd, fcntl.F_GETFL)
     if not stat.S_ISREG(os.fstat(fd).st_mode) or flags & os.O_ACCMODE == os.O_WRONLY or flags & getattr(os, "O_PATH", 0):
         raise Malformed("a descriptor that is not a regular file open for reading")

@@ -1,4 +1,5 @@
-"""The output of a body: the beginning is kept, and the rest is read slowly and dropped, so that a flood slows the body, not the runner."""
+"""The output of a body. The beginning is kept. What follows is read slowly and dropped, so that too much output slows the body, not the
+runner."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ class BodyOutput:
         return bytes(self._kept)
 
     def close(self) -> None:
-        """Read the rest of the pipe and close it, because the body is dead."""
+        """Read what is left in the pipe, up to the limit, and close it. Call this when the body is dead."""
         if self._pause is not None:
             self._pause.cancel()
         more = self._open and not self.cut

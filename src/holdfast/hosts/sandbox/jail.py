@@ -18,7 +18,7 @@ Code = Literal[
 
 
 class SandboxUnavailable(Rejected):
-    """This machine cannot jail the worker. `--isolation process` runs it without a jail."""
+    """This machine cannot jail the worker. `--isolation process` runs the worker without a jail."""
 
     code = "sandbox_unavailable"
 
@@ -54,7 +54,8 @@ class Jail(Struct, frozen=True, kw_only=True):
 
 
 class TighterLimits(Struct, frozen=True, kw_only=True):
-    """Tighter limits for one attempt. None, or a value above the jail's limit, means the jail's limit."""
+    """Tighter limits for one attempt. None, or a value above the jail's limit, means the jail's limit. With `no_children` the body may
+    start no processes."""
 
     memory_mb: int | None = None
     cpu_seconds: float | None = None
@@ -76,7 +77,7 @@ class BodyUsage(Struct, frozen=True):
 
 
 class BodyEnd(Struct, frozen=True):
-    """How an attempt ended; no process of it is left. Without a code, the body returned by itself."""
+    """How an attempt ended; none of its processes is left. If `code` is None, the body returned by itself."""
 
     code: Code | None
     detail: str

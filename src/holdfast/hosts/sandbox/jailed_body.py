@@ -40,11 +40,11 @@ class JailedBody:
         """The locks that hold the body, as its process reported them from inside."""
         self.pid: int | None = None
         self.tenant: str | None = None
-        """The tenant whose run it works on; the CPU that it uses counts for this tenant. None for a spare."""
+        """The tenant whose run it works on; the CPU that it uses is charged to this tenant. None for a spare."""
         self.charged = 0.0
-        """The CPU seconds that its tenant was charged until now."""
+        """How many CPU seconds its tenant has been charged for it until now."""
         self.unable: str | None = None
-        """Why the body could not be locked in; then it never ran."""
+        """Why the body could not be locked in: then it never ran. None if it was locked in."""
         self._pidfd: int | None = None
         self._heard = b""
         self._account: dict[str, Any] | None = None
@@ -60,8 +60,8 @@ class JailedBody:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._idle_seconds = 0.0
         self._late = ""
-        self._parked: float | None = None
-        """How many seconds a body has left whose time is stopped; None if its time runs."""
+        self._time_left: float | None = None
+        """How many seconds of its time the body has left, while its clock is stopped; None if its clock runs."""
         self._last_at = 0.0
         self._working = 0
         self._reader = body_frames.FrameReader(jail.frame_bytes, jail.frames_per_second, monotonic())
@@ -88,7 +88,7 @@ class JailedBody:
             os.close(printing)
 
     def begin(self, timeout: float, left: float, idle_timeout: float | None, tighter: TighterLimits) -> None:
-        """Start the attempt's clock with the time that is left."""
+        """Begin the attempt. `timeout` is its time limit, of which `left` seconds remain; its clock starts now."""
         self._server_limits.body_began(self)
         nice = self._server_limits.nice(self.tenant or "")
         order = {"begin": timeout, "left": left, "memory_mb": tighter.memory_mb, "cpu_seconds": tighter.cpu_seconds, "nice": nice}
@@ -104,7 +104,8 @@ class JailedBody:
             self._control.send(msgspec.json.encode(order) + b"\n")
 
     def stop(self, code: Code, detail: str) -> None:
-        """Begin to end the body now. The first reason counts."""
+        """Kill the body, without waiting for its death. After several calls, the first code and detail are reported. Does nothing if the
+        body is dead."""
         if self._ended is not None:
             return
         self._verdict = self._verdict or (code, detail)
@@ -118,12 +119,12 @@ class JailedBody:
 
     @property
     def stopped(self) -> bool:
-        """Whether the body is being ended, or is over."""
+        """Whether the body has been told to end, or is dead."""
         return self._verdict is not None or self.over
 
     @property
     def over(self) -> bool:
-        """Whether no process of the body is left."""
+        """Whether no process of the body is left, or the body could not be locked in."""
         return self._ended is not None or self.unable is not None
 
     # --- for the runner
@@ -139,8 +140,8 @@ class JailedBody:
         return self._output.cut
 
     async def send(self, frame: dict[str, Any], fd: int | None = None) -> None:
-        """Send one frame to the body, in order; waits while the body does not read. Does nothing after the body's end, which
-        `receive` tells."""
+        """Send one frame to the body, in order; wait while the body does not read. Does nothing after the body's end; `receive` returns
+        that end."""
         data = memoryview(body_frames.encoded(frame))
         async with self._sending:
             while data and self._ended is None:
@@ -154,7 +155,7 @@ class JailedBody:
                     data, fd = data[sent:], None
 
     async def receive(self) -> Frame | BodyEnd:
-        """The next frame; after the last frame, always the end."""
+        """Wait for the next frame, and return it. After the last frame, every call returns the end."""
         while True:
             if self._queue:
                 if self._full and self._ended is None:
@@ -167,7 +168,8 @@ class JailedBody:
             await self._news.wait()
 
     async def kill(self, code: Code = "cancelled", detail: str = "") -> BodyEnd:
-        """End the body with all its processes, and return when none is left. Unread frames are dropped. The first reason counts."""
+        """End the body with all its processes, and return when none is left. Unread frames are dropped. After several calls, the first code
+        and detail are reported."""
         self.stop(code, detail)
         while self._ended is None:
             self._news.clear()
@@ -176,7 +178,7 @@ class JailedBody:
         return self._ended
 
     async def close(self) -> None:
-        """End the body if it is not over, and close the descriptors of unread frames."""
+        """End the body if it lives, and close the descriptors of unread frames."""
         if not self.over:
             await self.kill()
         self._drop()
@@ -191,7 +193,7 @@ class JailedBody:
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
-        """Inside this block the body does not count as idle, because the runner works for it."""
+        """Inside this block the idle timeout does not end the body, because the runner works for it."""
         self._working += 1
         try:
             yield
@@ -199,16 +201,16 @@ class JailedBody:
             self._working -= 1
             self._last_at = monotonic()
 
-    def park(self) -> None:
-        """Stop the body's time, here and at its keeper."""
+    def stop_time(self) -> None:
+        """Stop the clock of the body's time limit, here and at its keeper."""
         if (timer := self._timers.pop("timeout", None)) is not None:
-            self._parked = timer.when() - self._loop.time()
+            self._time_left = timer.when() - self._loop.time()
             timer.cancel()
             self._order({"left": None})
 
     def go_on(self) -> None:
-        """Let the body's time run again, from where it stopped."""
-        left, self._parked = self._parked, None
+        """Start the clock of the body's time limit again, with the time that was left."""
+        left, self._time_left = self._time_left, None
         if left is not None and not self.over:
             self._order({"left": left})
             self._timers["timeout"] = self._loop.call_later(left, self.stop, "timeout", self._late)
@@ -222,7 +224,7 @@ class JailedBody:
             self._loop.remove_reader(self._channel.fileno())
 
     def _hear(self) -> bool:
-        """Read once. False when there is nothing more to read. The time that it takes counts for the body's tenant."""
+        """Read once. Returns False if there is nothing more to read. The time that this takes is charged to the body's tenant."""
         began = monotonic()
         more = self._read()
         if self.tenant is not None:

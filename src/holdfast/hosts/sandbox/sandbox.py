@@ -28,7 +28,7 @@ _REFILL_SECONDS: Final = 0.01
 # The stub inherits no variable of ours. One malloc arena for all threads: each arena reserves addresses, which count against the limit.
 _ENVIRONMENT: Final = {"LANG": "C.UTF-8", "MALLOC_ARENA_MAX": "1"}
 _AS_THE_JAIL_SAYS: Final = TighterLimits()
-_ADVICE: Final = "`--isolation process` runs it without a jail, as an ordinary process with limits"
+_ADVICE: Final = "`--isolation process` runs the worker without a jail, as an ordinary process with limits"
 
 
 class Sandbox:
@@ -49,7 +49,7 @@ class Sandbox:
     async def start(self) -> dict[str, Any]:
         """Start the stub and the first spare, unless they run. Returns the kernel features of this machine.
 
-        Raises SandboxUnavailable, with the missing features, when they are not enough.
+        Raises SandboxUnavailable if features are missing, and names them.
         """
         async with self._starting:
             if self._stub is None or self._stub.dead:
@@ -67,10 +67,11 @@ class Sandbox:
     async def attempt(
         self, timeout: float, idle_timeout: float | None = None, tighter: TighterLimits = _AS_THE_JAIL_SAYS, *, tenant: str = ""
     ) -> JailedBody:
-        """A body that has imported its code and waits; or one that is over already, which `receive` tells.
+        """A body that has imported its code and waits for frames. If the body ended before that, `receive` returns its end.
 
-        The timeout starts now: it includes the start of the sandbox and the wait for free capacity (Overloaded).
-        The CPU that the body uses counts for the tenant.
+        The timeout starts now: it includes the start of the sandbox and the wait for free capacity. The CPU that the body uses is charged
+        to the tenant. Raises Overloaded if no capacity is free in time, and SandboxUnavailable if the sandbox is closed or the body cannot
+        be locked in.
         """
         began = monotonic()
         if self._closed:
@@ -122,11 +123,11 @@ class Sandbox:
 
     @property
     def idle(self) -> bool:
-        """Whether no attempt runs."""
+        """Whether no attempt runs, and none is being started."""
         return not self._starting.locked() and all(attempt.over or attempt is self._spare for attempt in self._attempts)
 
     def _taken(self, tenant: str) -> JailedBody | None:
-        """Take the spare, if it lives. The next spare is made while this one works."""
+        """Take the spare; None if there is none, or if it is dead. The next spare is made while this one works."""
         spare, self._spare = self._spare, None
         asyncio.get_running_loop().call_later(_REFILL_SECONDS, self._refill, tenant)
         return None if spare is None or spare.over or spare.stopped else spare
@@ -147,7 +148,7 @@ class Sandbox:
 async def find_kernel_features(folder: Path) -> dict[str, Any]:
     """The kernel features of this machine, as the stub of a worker with its package in this folder finds them; no body is made.
 
-    Raises SandboxUnavailable, with the missing features, when they are not enough for isolation `all`.
+    Raises SandboxUnavailable if features for isolation `all` are missing, and names them.
     """
     stub = await _Stub.started(Jail(package=folder, entry="none:none"))
     await stub.close()
@@ -199,7 +200,7 @@ class _Stub:
             raise
 
     async def close(self) -> None:
-        """End the stub; it waits for its keepers first."""
+        """End the stub, and wait until it is dead. It waits for its keepers first, at most 10 seconds; then it is killed."""
         self._control.close()
         try:
             await in_thread(Purpose.HOUSE, self._process.wait, _END_SECONDS)
@@ -219,12 +220,12 @@ class _Stub:
                         raise ConnectionResetError
                     text += data
         except ConnectionError:
-            raise SandboxUnavailable(f"the stub ended at once ({jail.python} -I -S); is this interpreter whole?") from None
+            raise SandboxUnavailable(f"the stub ended at once ({jail.python} -I -S); is this Python installation complete?") from None
         except TimeoutError:
             raise SandboxUnavailable(f"the stub did not start within {_START_SECONDS:g} s") from None
         answer = msgspec.json.decode(text)
         if "error" in answer:
             raise SandboxUnavailable(f"the stub failed: {answer['error']}")
         if answer["missing"]:
-            raise SandboxUnavailable(f"isolation `all` needs {answer['missing']}; {_ADVICE}")
+            raise SandboxUnavailable(f"isolation `all` needs a kernel with {answer['missing']}; {_ADVICE}")
         self.features = answer["features"]

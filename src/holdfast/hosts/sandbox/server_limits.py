@@ -24,12 +24,12 @@ from holdfast.model.clock import monotonic
 
 DEFAULT_PROCESSES: Final = 512
 _NEW_KB: Final = 16 * 1024
-"""A new body counts with this much memory until its keeper has measured it."""
+"""A new body is counted with this much memory until its keeper has measured it."""
 _LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 _LOOK_SECONDS: Final = 0.25
-"""An attempt that waits for its turn looks at least this often, because the other tenants may have become idle."""
+"""An attempt that waits for its turn checks at least this often whether it may start, because the other tenants may have become idle."""
 
 
 class LimitedBody(Protocol):
@@ -69,8 +69,8 @@ class ServerLimits:
     # --- the bodies
 
     def add_body(self, member: LimitedBody, worker: object, *, spare: bool = True) -> None:
-        """Count a new body. A spare counts as a spare until its attempt begins. A body that was made for an attempt is never ended to make
-        room for the next one."""
+        """Count a new body. A spare may be ended to make room for another body, until its attempt begins (`body_began`). A body that was
+        made for an attempt is not ended for that."""
         self._parts[member] = _Part(worker, spare)
         self._admit()
 
@@ -91,17 +91,17 @@ class ServerLimits:
             return
         part.kilobytes, part.processes = kilobytes, processes
         while (kilobytes := self._kilobytes()) > self.memory_mb * 1024:
-            told = f"all bodies of this server together have {kilobytes // 1024} MB of memory; allowed are {self.memory_mb}"
-            if not self._end_one("memory_exceeded", f"{told} (policy.bodies_memory_mb), and this one has the most"):
+            told = f"all bodies of this server together have {kilobytes // 1024} MB of memory; at most {self.memory_mb} MB are allowed"
+            if not self._end_one("memory_exceeded", f"{told} (policy.bodies_memory_mb), and the worker of this body uses the most"):
                 break
         while (count := self._processes()) > self.processes:
-            told = f"all bodies of this server together have {count} processes; allowed are {self.processes}"
-            if not self._end_one("process_limit", f"{told} (policy.bodies_processes), and this one has the most"):
+            told = f"all bodies of this server together have {count} processes; at most {self.processes} are allowed"
+            if not self._end_one("process_limit", f"{told} (policy.bodies_processes), and the worker of this body has the most"):
                 break
         self._admit()
 
     def body_used(self, member: LimitedBody, tenant: str, charged: float, cpu_seconds: float) -> None:
-        """A body ended: charge its tenant with what the body used beyond what it was charged until now."""
+        """Charge the tenant of a body that has ended: with what the body used, minus `charged`, what it was charged until now."""
         part = self._parts.get(member)
         if part is not None:
             self.shares.end(tenant, part.worker, charged, cpu_seconds, monotonic())
@@ -113,9 +113,9 @@ class ServerLimits:
     # --- capacity for another body
 
     async def turn(self, tenant: str, seconds: float) -> None:
-        """Wait while a tenant has used more than its share of the CPU. Raises Overloaded when the time is over.
+        """Wait while a tenant has used more than its share of the CPU. Raises Overloaded after this many seconds.
 
-        The attempts of one tenant get their turns in the order in which they came; tenants do not wait for each other. The caller makes
+        The attempts of one tenant get their turns in the order in which they arrived; tenants do not wait for each other. The caller makes
         its body right after this returns, and the body is charged then, so that the next attempt sees the charge.
         """
         if tenant not in self._turns and self.shares.rest(tenant, monotonic()) <= 0:
@@ -136,7 +136,8 @@ class ServerLimits:
         return self._processes() == 0 or (self._kilobytes() + _NEW_KB <= self.memory_mb * 1024 and self._processes() < self.processes)
 
     async def room(self, seconds: float) -> None:
-        """Wait, in order, until there is capacity. Spares are ended to free capacity. Raises Overloaded when the time is over."""
+        """Wait, in order, until there is capacity for one more body. Spares are ended to free capacity. Raises Overloaded after this many
+        seconds."""
         until = monotonic() + seconds
         if not self._waiting and self._made_room():
             return
@@ -162,7 +163,7 @@ class ServerLimits:
         return True
 
     def _admit(self) -> None:
-        """Admit one waiter at a time: the waiter's body counts only when it is made, and the next waiter is admitted after that."""
+        """Admit one waiter at a time: the waiter's body is counted only when it is made, and the next waiter is admitted after that."""
         while self._waiting and self._waiting[0].done():
             del self._waiting[0]
         if self._waiting and self._made_room():
@@ -178,7 +179,7 @@ class ServerLimits:
         return sum(part.processes for part in self._parts.values() if not part.leaving)
 
     def _end_one(self, code: Code, detail: str) -> bool:
-        """End a spare, else the largest body of the worker that has the most. False when no body is left to end."""
+        """End a spare, else the largest body of the worker that uses the most. Returns False if there is no body to end."""
         staying = [(member, part) for member, part in self._parts.items() if not part.leaving]
         spares = [member for member, part in staying if part.spare]
         if not staying:
@@ -204,7 +205,7 @@ def _size(part: _Part, code: Code) -> int:
 
 
 def machine_memory_mb() -> int:
-    """The memory of this machine, or of the container in which this process runs."""
+    """The memory of this machine, or of the container in which this process runs, in megabytes."""
     found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for path in _LIMITS:
         with contextlib.suppress(OSError, ValueError):

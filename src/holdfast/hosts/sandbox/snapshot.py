@@ -1,6 +1,6 @@
 """Snapshots: read-only copies of a worker's code, each named by the hash of its content.
 
-The body sees the copy and never the original folder, where secrets and the store may lie. The name also pins the version: a run that
+The body sees the copy and never the original folder, where secrets and the store may be. The name also fixes the version: a run that
 continues after a deployment continues with the code that it began with.
 """
 
@@ -34,6 +34,9 @@ def gather(module: Path, page: Path | None = None, include: Sequence[str] = ()) 
     For a module in a package, the whole package is copied. For another module, and for a worker of Holdfast's own library, the modules and
     packages beside it are copied. Tests are not copied: a body does not need them, a changed test must not make a new worker version, and
     pytest in the author's folder must not find them twice. Files that may hold secrets are not copied either (`stays_behind` lists them).
+
+    Raises IncludeRefused for a file of `include` that the body must not see, and InvalidParameter for a pattern that matches no file or for
+    a path that leaves the folder.
     """
     module = module.resolve()
     top = top_of(module)
@@ -58,7 +61,7 @@ def gather(module: Path, page: Path | None = None, include: Sequence[str] = ()) 
 
 
 def top_of(module: Path) -> Path:
-    """The folder that contains a module's outermost package. All copied files are in it."""
+    """The folder that contains a module's outermost package; for a module without a package, the module's own folder."""
     top = module.resolve().parent
     while (top / "__init__.py").exists() and _HOLDFAST not in top.parents:
         top = top.parent
@@ -75,7 +78,7 @@ def code_folder(module: Path) -> Path:
 
 
 def stays_behind(module: Path) -> list[str]:
-    """The modules beside the worker's own that are not copied because they may hold secrets, each with the reason."""
+    """One sentence for each module beside the worker's own that is not copied because it may hold secrets, with the reason."""
     module = module.resolve()
     told = ((name, reason_not_copied(module, path, name)) for name, path in _neighbours(module, top_of(module)))
     return [f"{name} is not copied for the body: {why}." for name, why in sorted(told) if why is not None]
@@ -95,9 +98,10 @@ def _neighbours(module: Path, top: Path) -> Iterator[tuple[str, Path]]:
 
 
 def snapshot(files: Mapping[str, Path], into: Path) -> Path:
-    """Copy these files to a folder of their own below `into`, and return it. The same content is copied once."""
+    """Copy these files to a folder below `into` that is named by their content, and return that folder. If the folder is there already and
+    unchanged, nothing is copied. Raises InvalidParameter if the files are too many or too large."""
     if len(files) > _MOST_FILES:
-        raise InvalidParameter(f"a worker of {len(files)} files; at most {_MOST_FILES} are copied")
+        raise InvalidParameter(f"the worker has {len(files)} files to copy; at most {_MOST_FILES} are allowed")
     contents: dict[str, bytes] = {}
     most = _MOST_BYTES
     for name, path in sorted(files.items()):
@@ -129,16 +133,17 @@ def snapshot(files: Mapping[str, Path], into: Path) -> Path:
 
 
 def _content(path: Path, most: int) -> bytes:
-    """The content of a file of a real path. After the file was checked, another user who owns its folder could replace it, or a folder
-    above it, by a link. So this function checks that the opened file is the checked one."""
+    """The content of a file, given by its real path. After the file was checked, another user who owns its folder could replace it, or a
+    folder above it, by a link. So this function checks that the opened file is the checked one, and raises InvalidParameter if it is
+    not."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         opened = Path(f"/proc/self/fd/{descriptor}")
         if opened.parent.is_dir() and os.readlink(opened) != str(path.absolute()):
-            raise InvalidParameter(f"{path} was put elsewhere while it was copied; nothing was run")
+            raise InvalidParameter(f"{path} was replaced or moved while it was copied; nothing was run")
         data = file.read(most + 1)
     if len(data) > most:
-        raise InvalidParameter(f"a worker of more than {_MOST_BYTES} bytes is not copied")
+        raise InvalidParameter(f"the files of the worker have more than {_MOST_BYTES} bytes together, and are not copied")
     return data
 
 
@@ -174,8 +179,8 @@ def _read(folder: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _write(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Write the files. All users may read them, because the body may run as another user; but only our user may enter the folder above, and
-    the jail shows only this one."""
+    """Write the files. All users may read them, because the body may run as another user. But only our user may enter the folder above
+    them, and the jail shows only the folder with these files."""
     for name, data in contents.items():
         path = folder / name
         private.given_folder(path.parent)

@@ -60,7 +60,7 @@ class ToolCall:
         return f"ToolCall(run_id={self.run_id!r}, tool={self.tool!r}, idempotency_key={self.idempotency_key!r}, attempt={self.attempt})"
 
     def secret(self, name: str) -> str:
-        """A secret that the tool named in `secrets=[…]`."""
+        """The value of a secret that the tool named in `secrets=[…]`. Raises KeyError for any other name."""
         if name not in self._secrets:
             named = ", ".join(sorted(self._secrets)) or "none"
             raise KeyError(f"The tool {self.tool!r} did not name the secret {name!r} in secrets=[…] (named: {named}).")
@@ -68,20 +68,21 @@ class ToolCall:
 
     @property
     def remaining(self) -> float:
-        """Seconds until this process is killed."""
+        """The seconds until the deadline of the call, at which this process is killed; infinity if the call has no deadline."""
         return float("inf") if self._deadline is None else max(self._deadline - monotonic(), 0.0)
 
     @cached_property
     def http(self) -> httpx.Client:
-        """An HTTP client that is closed with the call, has the call's deadline as its timeout, and ignores environment variables."""
+        """An HTTP client for this call. It is closed when the call ends, and ignores environment variables. Its timeout is the time until
+        the call's deadline, at most an hour."""
         import httpx
 
         return httpx.Client(trust_env=False, timeout=self._patience(), verify=_authorities(), headers=self._trace())
 
     @cached_property
     def async_http(self) -> httpx.AsyncClient:
-        """An HTTP client for async tools. It is closed with the call, has the call's deadline as its timeout, and ignores environment
-        variables."""
+        """An HTTP client for an async tool. It is closed when the call ends, and ignores environment variables. Its timeout is the time
+        until the call's deadline, at most an hour."""
         import httpx
 
         return httpx.AsyncClient(trust_env=False, timeout=self._patience(), verify=_authorities(), headers=self._trace())
@@ -99,15 +100,15 @@ class ToolCall:
     # --- for reconcile functions
 
     def happened(self, result: Any) -> Verdict:
-        """The lost call took place, and this is what it returned."""
+        """The verdict that the lost call took place, and returned this result."""
         return Verdict("happened", result)
 
     def did_not_happen(self) -> Verdict:
-        """The lost call did not take place."""
+        """The verdict that the lost call did not take place."""
         return Verdict("did_not_happen")
 
     def unknown(self) -> Verdict:
-        """The tool cannot find out whether the lost call took place."""
+        """The verdict that the tool cannot find out whether the lost call took place."""
         return Verdict("unknown")
 
     # --- ending

@@ -16,30 +16,30 @@ Frame = dict[str, Any]
 
 
 class FrameBroken(Exception):
-    """The received bytes are not a frame."""
+    """The bytes are not a frame, or the frame is too large."""
 
 
 def packed(frame: Frame) -> bytes:
-    """A frame's bytes."""
+    """A frame's bytes. Raises FrameBroken if the frame has more than MAX_FRAME bytes."""
     data = json.dumps(frame, separators=(",", ":"), allow_nan=False).encode("utf-8", errors="strict")
     if len(data) > MAX_FRAME:
-        raise FrameBroken(f"A frame of {len(data)} bytes is too large.")
+        raise FrameBroken(f"A frame has {len(data)} bytes. At most {MAX_FRAME} are allowed.")
     return len(data).to_bytes(4, "big") + data
 
 
 async def read_frame(reader: asyncio.StreamReader) -> Frame | None:
-    """The next frame; None when the other side has closed the socket."""
+    """The next frame; None when the other side has closed the socket. Raises FrameBroken if the bytes are not a frame."""
     try:
         size = int.from_bytes(await reader.readexactly(4), "big")
         if size > MAX_FRAME:
-            raise FrameBroken(f"A frame of {size} bytes is announced.")
+            raise FrameBroken(f"A frame announces {size} bytes. At most {MAX_FRAME} are allowed.")
         return _unpacked(await reader.readexactly(size))
     except (asyncio.IncompleteReadError, ConnectionError):
         return None
 
 
 def receive(sock: socket.socket) -> Frame | None:
-    """The next frame, for a blocking caller."""
+    """As `read_frame`, for a caller that blocks. It does not limit the size of a frame."""
     size = _exactly(sock, 4)
     if size is None:
         return None

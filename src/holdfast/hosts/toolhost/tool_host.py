@@ -1,10 +1,11 @@
-"""ToolHost: a limited number of warm processes. A call takes a process of its tool, and returns it or has it killed.
+"""ToolHost: a limited number of warm processes. A call takes a process of its tool. After an answer the process is kept for later calls, as
+far as the limits allow; else it is killed.
 
     take (warm, else a new one) → send the call → answer → give back
                                          └ deadline, crash, cancel → kill the group
 
-A call that was not sent cannot have happened, and neither can one whose process died before it had the whole of it. Any other call that
-was sent may have happened, unless its answer says otherwise.
+A call has certainly not happened if it was not sent, or if its process died before it had received the whole call. Any other call that was
+sent may have happened, unless its answer says otherwise.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ class HostLimits(Struct, frozen=True, kw_only=True):
 
     processes: int = 32
     tenant_processes: int = 8
-    """The most processes of one tenant, so that slow calls of one tenant leave processes for the others."""
+    """One tenant may use at most this many processes, so that its slow calls leave processes for the others."""
     warm_processes: int = 8
-    """The most idle processes kept for later calls, of all tools together."""
+    """At most this many idle processes are kept for later calls, of all tools together."""
     idle_seconds: float = 300.0
     max_result_bytes: int = 1024 * 1024
 
@@ -54,27 +55,27 @@ class CallAnswered(Struct, frozen=True):
 
 
 class CallLate(Struct, frozen=True):
-    """The process was killed at the call's deadline; `sent` says whether the call had begun."""
+    """The process was killed at the call's deadline; `sent` says whether it may have begun the call."""
 
     sent: bool
 
 
 class CallCrashed(Struct, frozen=True):
-    """The process ended during the call; `sent` says whether the call had begun."""
+    """The process ended during the call, or could not be started; `sent` says whether it may have begun the call."""
 
     reason: str
     sent: bool
 
 
 class NoProcessFree(Struct, frozen=True):
-    """No process was free in time."""
+    """No process was free before the call's deadline."""
 
 
 CallEnd = CallAnswered | CallLate | CallCrashed | NoProcessFree
 
 
 class ToolHost:
-    """Runs tools."""
+    """Makes calls of tools in a limited number of processes."""
 
     def __init__(self, limits: HostLimits | None = None, log: Log | None = None) -> None:
         self._limits = limits or HostLimits()
@@ -87,7 +88,7 @@ class ToolHost:
         self._closed = False
 
     async def ask(self, hosted: HostedTool, asked: ToolRequest) -> CallEnd:
-        """Make one call. When this returns, no part of the call runs any more, with any result."""
+        """Make one call, and return how it ended. If it ended without an answer, its process is dead when this returns."""
         share = self._shares.setdefault(str(asked.call.get("tenant")), asyncio.Semaphore(self._limits.tenant_processes))
         async with AsyncExitStack() as held:
             try:
@@ -136,7 +137,7 @@ class ToolHost:
         }
 
     async def _taken(self, hosted: HostedTool) -> tuple[ToolProcess, bool]:
-        """A process of this tool, and whether it is a warm one."""
+        """A process of this tool, and whether it is a warm one. Starts a process if there is no warm one."""
         await self._tend()
         for at in range(len(self._idle) - 1, -1, -1):
             if self._idle[at][1].hosted == hosted:
@@ -164,7 +165,7 @@ class ToolHost:
             await self._end(process)
 
     async def _tend(self) -> None:
-        """End processes that were idle for a while."""
+        """End the processes that have been idle for too long."""
         oldest = monotonic() - self._limits.idle_seconds
         stale = [process for since, process in self._idle if since < oldest]
         self._idle = [(since, process) for since, process in self._idle if since >= oldest]

@@ -1,7 +1,8 @@
 """The program of a tool's process: it imports one file, then makes one call after the other.
 
-Started as `python -I -B -u tool_main.py FD ROOT`, with an empty environment. Over the socket FD the runner sends the file to import, then
-calls with their secrets. When the runner dies, the socket closes, and the process ends with every process that it started.
+Started as `python -I -B -u tool_main.py FD ROOT`, with only a few environment variables (tool_process.py). Over the socket FD the runner
+sends the file to import, then calls with their secrets. When the runner dies, the socket closes, and the process ends with every process of
+its group.
 """
 
 from __future__ import annotations
@@ -115,7 +116,8 @@ def _done(value: Any, cap: int) -> bytes:
 
 
 def _told(error: Exception) -> Frame:
-    """The frame of an exception. It says whether the call may have happened; the tool's own exceptions mean that it failed."""
+    """The frame of an exception. `known` is False if the call may have happened although it raised. An exception of the tool's own means
+    that the call failed."""
     told: Frame = {"type": type(error).__name__, "message": str(error)[:_LONGEST_MESSAGE], "code": "tool_failed", "known": True}
     told["where"] = _where(error)
     if isinstance(error, ToolRefused):

@@ -43,12 +43,12 @@ class HostedTool(Struct, frozen=True):
 
 
 class ToolProcessDied(Exception):
-    """The process ended without an answer."""
+    """Raised if the process ended without an answer, sent bytes that are not a frame, or could not import the tool's file."""
 
     def __init__(self, reason: str, *, begun: bool = True) -> None:
         super().__init__(reason)
         self.begun = begun
-        """Whether the process may have begun the call: False only if it certainly never had the whole of it."""
+        """Whether the process may have begun the call. False only if it certainly never received the whole call."""
 
 
 class ToolProcess:
@@ -66,7 +66,7 @@ class ToolProcess:
 
     @classmethod
     async def start(cls, hosted: HostedTool, *, max_result_bytes: int, log: Log | None) -> ToolProcess:
-        """Start a process and let it import the file. Raises ToolProcessDied with the reason when that fails."""
+        """Start a process, and wait until it has imported the file. Raises ToolProcessDied with the reason if that fails."""
         ours, theirs = socket.socketpair()
         try:
             process = await asyncio.create_subprocess_exec(
@@ -96,7 +96,8 @@ class ToolProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether the process can take another call, as the kernel knows it now: the loop may not have heard of its end yet."""
+        """Whether the process lives and can get another call. This asks the kernel, because the event loop may not know yet that the
+        process has ended."""
         if self._process.returncode is not None or self._reader.at_eof():
             return False
         line = select.poll()
@@ -109,7 +110,7 @@ class ToolProcess:
         return self._process.pid
 
     async def ask(self, frame: Mapping[str, Any]) -> Frame:
-        """Make one call and return its answer. Raises ToolProcessDied."""
+        """Make one call and return its answer. Raises ToolProcessDied if the process ends without an answer."""
         return await self._ask(frame)
 
     async def _ask(self, frame: Mapping[str, Any]) -> Frame:
@@ -134,7 +135,7 @@ class ToolProcess:
         return f"its process was killed by {name}" if code < 0 else f"its process exited with {code}"
 
     async def kill(self) -> None:
-        """Kill the process and every process that it started. They are dead when this returns."""
+        """Kill the process and all processes of its group. The process is dead when this returns."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._writer.close()
@@ -145,7 +146,7 @@ class ToolProcess:
                 await self._printing
 
     async def _print(self, log: Log | None) -> None:
-        """Read all output of the process, so that it never blocks on a full pipe; pass on a limited part of it."""
+        """Read all output of the process, so that it never blocks on a full pipe. At most a megabyte of it goes to `log`."""
         assert self._process.stdout is not None
         passed = 0
         while True:
@@ -163,8 +164,8 @@ class ToolProcess:
 
 
 def _left_bytes(error: BaseException | None) -> bool:
-    """Whether the line broke before the process had read every byte: then it never had the whole frame.
+    """Whether the connection broke before the process had read every byte: then it never had the whole frame.
 
-    A byte could not be written (EPIPE), or Linux says that the other end was closed while bytes lay unread in it (ECONNRESET).
+    A byte could not be written (EPIPE), or Linux says that the other end was closed with unread bytes in it (ECONNRESET).
     """
     return isinstance(error, OSError) and (error.errno == errno.EPIPE or (error.errno == errno.ECONNRESET and sys.platform == "linux"))

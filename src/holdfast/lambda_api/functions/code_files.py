@@ -1,7 +1,8 @@
-"""Uploaded code: a zip file or a folder is copied into a folder of ours, within limits; when a limit is passed nothing is kept.
+"""Uploaded code: a zip file or a folder is copied into a folder of Holdfast. If the code exceeds a limit, it is refused.
 
-A zip file may be hostile: it may hold names that lead out of it, links, devices, and files larger than its directory says. A folder
-belongs to the operator, so links in it are followed; but its size is limited too, because by mistake it may be the whole disk.
+A zip file may be hostile: it may contain paths that lead out of its folder, links, devices, and files that are larger than its directory
+says. A folder belongs to the operator, so links in it are followed. But its size is limited too, because an operator may name the whole
+disk by mistake.
 """
 
 from __future__ import annotations
@@ -24,35 +25,36 @@ from holdfast.model.errors import CodeInvalid
 
 MAX_ZIP_BYTES: Final = 48 * 1024 * 1024
 MAX_BYTES: Final = 250 * 1024 * 1024
-"""The largest size of unpacked code, as on AWS."""
+"""The largest size of unpacked code, in bytes. AWS has the same limit."""
 MAX_FILES: Final = 50_000
 MAX_DEPTH: Final = 40
 LEFT_OUT: Final = frozenset(
     {".git", ".hg", ".svn", ".aws-sam", ".venv", "venv", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".DS_Store"}
 )
-"""Names that are never part of a folder's code."""
+"""Files and folders with these names are left out when the code in a folder is read or copied."""
 _TROUBLE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})
-"""Errors of the disk, not of the code."""
+"""Error numbers that say that the disk has a problem, not the code."""
 _BYTECODE: Final = "__pycache__"
 _PIECE: Final = 1 << 20
 _SPECIAL: Final = frozenset("\0\r\n")
 
 
 def code_of_zip(packed: bytes) -> Code:
-    """The id and hash of a zip file's code."""
+    """The id, hash and size of a zip file's code. Raises CodeInvalid if the zip file is too large."""
     if len(packed) > MAX_ZIP_BYTES:
-        raise CodeInvalid(f"The zip file has {len(packed)} bytes; at most {MAX_ZIP_BYTES} are taken.")
+        raise CodeInvalid(f"The zip file has {len(packed)} bytes; at most {MAX_ZIP_BYTES} are allowed.")
     digest = hashlib.sha256(packed).digest()
     return Code(digest.hex(), base64.b64encode(digest).decode(), len(packed))
 
 
 def unpack(packed: bytes, into: Path) -> None:
-    """Write the files of a zip file into a folder that exists and is empty."""
+    """Write the files of a zip file into a folder that exists and is empty. Raises CodeInvalid if the zip file is damaged, too large, or
+    has an entry that is not allowed, and OSError if the disk has a problem."""
     try:
         with zipfile.ZipFile(io.BytesIO(packed)) as archive:
             entries = archive.infolist()
             if len(entries) > MAX_FILES:
-                raise CodeInvalid(f"The zip file has {len(entries)} entries; at most {MAX_FILES} are taken.")
+                raise CodeInvalid(f"The zip file has {len(entries)} entries; at most {MAX_FILES} are allowed.")
             left = MAX_BYTES
             for entry in entries:
                 left -= _unpack_one(archive, entry, into, left)
@@ -88,12 +90,13 @@ def _unpack_one(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, into: Path, ro
 
 
 def _inside(name: str) -> PurePosixPath:
-    """Check that a name stays inside the folder. zipfile has already cut the name at a NUL."""
+    """The path of an entry, relative to the folder. Raises CodeInvalid if it could lead out of the folder, or is nested too deep. The
+    module zipfile has already cut the name at a NUL character."""
     path = PurePosixPath(name)
     if not name or "\\" in name or path.is_absolute() or ".." in path.parts or _SPECIAL & set(name) or name[1:2] == ":":
-        raise CodeInvalid(f"{name!r:.200} in the zip file leads out of it.")
+        raise CodeInvalid(f"{name!r:.200} in the zip file leads out of it, or has a backslash, a drive letter or a line break.")
     if len(path.parts) > MAX_DEPTH or not path.parts:
-        raise CodeInvalid(f"{name!r:.200} in the zip file is not a valid name of a file.")
+        raise CodeInvalid(f"{name!r:.200} in the zip file is not a valid name of a file: it must have 1 to {MAX_DEPTH} parts.")
     return path
 
 
@@ -102,7 +105,7 @@ def _copy(source: IO[bytes], file: IO[bytes], room: int, what: str, content: has
     while piece := source.read(_PIECE):
         size += len(piece)
         if size > room:
-            raise CodeInvalid(f"{what} is larger than {MAX_BYTES} bytes unpacked.")
+            raise CodeInvalid(f"{what} is larger than {MAX_BYTES} bytes when it is unpacked.")
         file.write(piece)
         if content is not None:
             content.update(piece)
@@ -115,7 +118,8 @@ def _copy(source: IO[bytes], file: IO[bytes], room: int, what: str, content: has
 
 
 def code_of_folder(folder: Path, leave_out: Collection[Path] = ()) -> Code:
-    """The id and hash of a folder's code: made from the names and contents of its files, and whether each is executable."""
+    """The id, hash and size of a folder's code. The hash is made from the names and contents of its files, and from whether each is
+    executable. Raises CodeInvalid if a file cannot be read, or the folder exceeds a limit."""
     whole, size = hashlib.sha256(), 0
     for name, path in files_of(folder, leave_out):
         try:
@@ -130,7 +134,8 @@ def code_of_folder(folder: Path, leave_out: Collection[Path] = ()) -> Code:
 
 
 def content_of(folder: Path) -> str:
-    """The hash of everything below a folder of ours: names, contents, and whether each file is executable. We never write links."""
+    """The hash of all files below a folder that Holdfast wrote: names, contents, and whether each file is executable. Raises CodeInvalid if
+    it finds a link or a device, because Holdfast never writes these."""
     whole = hashlib.sha256()
     for above, folders, names in os.walk(folder, onerror=_raised):
         folders.sort()
@@ -146,7 +151,7 @@ def content_of(folder: Path) -> str:
 
 
 def remove_bytecode(folder: Path) -> None:
-    """Remove the bytecode that Python wrote for imported modules."""
+    """Remove the folders `__pycache__`, in which Python keeps the bytecode of imported modules."""
     for above, folders, _ in os.walk(folder):
         if _BYTECODE in folders:
             folders.remove(_BYTECODE)
@@ -158,7 +163,8 @@ def _raised(error: OSError) -> None:
 
 
 def copy_folder(folder: Path, into: Path, leave_out: Collection[Path] = ()) -> Code:
-    """Copy the files of a folder. Returns the id and hash of the copy, so that the caller need not read the folder again."""
+    """Copy the files of a folder into another folder. Returns the id, hash and size of the copy. Raises CodeInvalid if a file cannot be
+    copied or the folder exceeds a limit, and OSError if the disk has a problem."""
     whole, left = hashlib.sha256(), MAX_BYTES
     for name, path in files_of(folder, leave_out):
         target = into / name
@@ -187,7 +193,8 @@ def _code(whole: hashlib._Hash, size: int) -> Code:
 
 
 def files_of(folder: Path, leave_out: Collection[Path] = ()) -> Iterator[tuple[str, Path]]:
-    """The files of a folder by their names below it, in order of their names."""
+    """The files below a folder, in order of their names: the path relative to the folder, and the path. Raises CodeInvalid if the folder
+    does not exist, cannot be read, or exceeds a limit."""
     if not folder.is_dir():
         raise CodeInvalid(f"There is no folder {folder}.")
     count, size = 0, 0
@@ -202,7 +209,7 @@ def files_of(folder: Path, leave_out: Collection[Path] = ()) -> Iterator[tuple[s
 
 def _walk(folder: Path, prefix: str, leave_out: frozenset[Path], depth: int) -> Iterator[tuple[str, Path, os.stat_result]]:
     if depth > MAX_DEPTH:
-        raise CodeInvalid(f"{folder} is more than {MAX_DEPTH} folders deep; perhaps a link leads back up.")
+        raise CodeInvalid(f"{folder} is more than {MAX_DEPTH} folders deep; perhaps a link in it leads to a folder above it.")
     try:
         names = sorted(os.listdir(folder))
     except OSError as error:
@@ -213,7 +220,7 @@ def _walk(folder: Path, prefix: str, leave_out: frozenset[Path], depth: int) -> 
             continue
         try:
             told = path.stat()
-        except OSError:  # a broken link, or a file that was removed meanwhile
+        except OSError:  # a link to nothing, or a file that was removed meanwhile
             continue
         if stat.S_ISDIR(told.st_mode):
             yield from _walk(path, f"{prefix}{name}/", leave_out, depth + 1)

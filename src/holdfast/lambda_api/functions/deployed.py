@@ -1,7 +1,7 @@
 """The deployed functions: CreateFunction and the other operations that deploy functions, as Python calls.
 
-Each change makes a new entry, writes it to disk, and only then shows it to readers. Calls that change something block; the caller makes
-one at a time. Reading is allowed at any time.
+Each change makes a new entry and writes it to disk. Readers see the new entry only after that. A call that changes something blocks, and
+the caller must make such calls one after the other. Reading is allowed at any time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CHANGED: Final = (
 
 
 class DeployedFunctions:
-    """Deployed functions."""
+    """All deployed functions of one folder. `keeper` writes them to disk."""
 
     def __init__(self, keeper: FunctionFolder, *, clock: Clock, ids: IdSource) -> None:
         self.keeper = keeper
@@ -39,27 +39,28 @@ class DeployedFunctions:
     # --- reading
 
     def entry(self, name: str) -> Entry | None:
-        """A function, if there is one of this name."""
+        """The function of this name; None if there is none, or if it was deleted."""
         found = self._entries.get(name)
         return None if found is None or found.latest is None else found
 
     def entries(self) -> Sequence[Entry]:
-        """All functions, by name."""
+        """All functions that are not deleted, by name."""
         return sorted((entry for entry in self._entries.values() if entry.latest is not None), key=lambda entry: entry.name)
 
     def everything(self) -> Sequence[Entry]:
-        """All functions, those that were deleted too."""
+        """All functions, also those that were deleted."""
         return list(self._entries.values())
 
     def needed(self, name: str) -> Entry:
-        """A function that must be there."""
+        """The function of this name. Raises FunctionNotFound if there is none."""
         found = self.entry(name)
         if found is None:
             raise FunctionNotFound(f"Function not found: {function_arn(name)}")
         return found
 
     def version(self, asked: FunctionReference) -> Version:
-        """The version that a qualifier names: a version, an alias, or `$LATEST` without a qualifier."""
+        """The version that a qualifier names: by its number, by an alias, or as `$LATEST.PUBLISHED`, the newest published version. Without
+        a qualifier it is `$LATEST`. Raises FunctionNotFound if there is none."""
         entry = self.needed(asked.name)
         wanted = asked.qualifier or LATEST
         if wanted == PUBLISHED:
@@ -72,13 +73,13 @@ class DeployedFunctions:
         return found
 
     def folder(self, version: Version) -> Path:
-        """Where the code of a version is."""
+        """The folder with the code of a version."""
         return self.keeper.code_folder(version.code)
 
     # --- functions
 
     def create(self, name: str, config: Config, code: Code, *, tags: Mapping[str, str] | None = None, publish: bool = False) -> Version:
-        """CreateFunction. Returns the published version, else `$LATEST`."""
+        """CreateFunction. Returns `$LATEST`, or with `publish` the published version. Raises ResourceConflict if the function exists."""
         checked_function(name)
         if self.entry(name) is not None:
             raise ResourceConflict(f"Function already exist: {name}")
@@ -101,7 +102,8 @@ class DeployedFunctions:
         publish: bool = False,
         dry_run: bool = False,
     ) -> Version:
-        """UpdateFunctionCode."""
+        """UpdateFunctionCode. Returns the new `$LATEST`, or with `publish` the published version. With `dry_run` nothing is changed. Raises
+        RevisionMismatch if `revision` is given and is not the current one."""
         entry, latest = self._current(name, revision)
         config = latest.config
         if architectures is not None:
@@ -110,7 +112,8 @@ class DeployedFunctions:
         return made if dry_run else self._kept(msgspec.structs.replace(entry, latest=made), publish=publish)
 
     def update_config(self, name: str, changed: Mapping[str, object], *, revision: str | None = None) -> Version:
-        """UpdateFunctionConfiguration: members that the request does not name stay as they are."""
+        """UpdateFunctionConfiguration: members that are not in `changed` stay as they are. Returns the new `$LATEST`. Raises
+        RevisionMismatch if `revision` is given and is not the current one."""
         entry, latest = self._current(name, revision)
         if latest.config.terms is None and changed.get("terms") is not None:
             raise InvalidParameter("You cannot add a durable configuration to an existing function that is not durable; create a new one.")
@@ -118,7 +121,8 @@ class DeployedFunctions:
         return self._kept(msgspec.structs.replace(entry, latest=self._made(LATEST, config, latest.code)))
 
     def publish(self, name: str, *, sha256: str | None = None, description: str | None = None, revision: str | None = None) -> Version:
-        """PublishVersion. A `$LATEST` that equals the newest version is not published again."""
+        """PublishVersion. Returns the new version. If `$LATEST` equals the newest version, that version is returned. Raises
+        RevisionMismatch or InvalidParameter if `revision` or `sha256` is given and is not that of `$LATEST`."""
         entry, latest = self._current(name, revision)
         if sha256 is not None and sha256 != latest.code.sha256:
             raise InvalidParameter(
@@ -128,7 +132,8 @@ class DeployedFunctions:
         return self._kept(entry, publish=True, description=description)
 
     def delete(self, name: str, qualifier: str | None = None) -> None:
-        """DeleteFunction: all of it, or one version."""
+        """DeleteFunction: the function with all versions and aliases, or one version. Raises ResourceConflict if an alias names the
+        version."""
         entry = self.needed(name)
         if qualifier is None:
             self._keep(Entry(name=name, latest=None, last=entry.last))
@@ -148,8 +153,8 @@ class DeployedFunctions:
     def deploy(
         self, name: str, config: Config, code: Code, *, aliases: Sequence[str] = (), publish: bool = False, tags: Mapping[str, str]
     ) -> Entry:
-        """Make a function equal to this description, as deploying a template does. Parts that are equal already do not change. Aliases get
-        the newest version."""
+        """Make a function equal to this description, as deploying a template does. Parts that are equal already do not change. With
+        `publish` or `aliases`, a version is published if `$LATEST` has changed, and each of these aliases then names the newest version."""
         checked_function(name)
         before = self._entries.get(name) or Entry(name=name, latest=None)
         latest = before.latest
@@ -170,14 +175,14 @@ class DeployedFunctions:
         return entry
 
     def sweep(self, running: Collection[str]) -> None:
-        """Remove code that no version uses and no process runs any more."""
+        """Remove code that no version uses and that is not in `running`, the ids of the code that processes run."""
         named = {version.code.id for entry in self._entries.values() for version in entry.everything()}
         self.keeper.sweep({*named, *running})
 
     # --- aliases
 
     def alias(self, name: str, alias: str) -> Alias:
-        """GetAlias."""
+        """GetAlias. Raises FunctionNotFound if there is none."""
         found = self.needed(name).aliases.get(alias)
         if found is None:
             raise FunctionNotFound(f"Cannot find alias arn: {function_arn(name, alias)}")
@@ -186,7 +191,7 @@ class DeployedFunctions:
     def create_alias(
         self, name: str, alias: str, version: str, *, description: str = "", weights: Mapping[str, float] | None = None
     ) -> Alias:
-        """CreateAlias."""
+        """CreateAlias. Raises ResourceConflict if the alias exists, and FunctionNotFound if a version does not exist."""
         entry = self.needed(name)
         if self._checked_alias(alias) in entry.aliases:
             raise ResourceConflict(f"Alias already exists: {function_arn(name, alias)}")
@@ -202,7 +207,7 @@ class DeployedFunctions:
         weights: Mapping[str, float] | None = None,
         revision: str | None = None,
     ) -> Alias:
-        """UpdateAlias: members that the request does not name stay as they are."""
+        """UpdateAlias: what is None stays as it is. Raises RevisionMismatch if `revision` is given and is not the current one."""
         known = self.alias(name, alias)
         if revision is not None and revision != known.revision:
             raise RevisionMismatch(_CHANGED.format("GetAlias"))
@@ -227,7 +232,7 @@ class DeployedFunctions:
                 raise FunctionNotFound(f"Function not found: {function_arn(entry.name, version)}")
         if alias.weights:
             if LATEST in (alias.version, *alias.weights) or alias.version in alias.weights or len(alias.weights) > 1:
-                raise InvalidParameter("RoutingConfig: an alias can share its invocations with one other published version.")
+                raise InvalidParameter("RoutingConfig: an alias can have one other version; both versions must be published, and differ.")
             if not all(0 <= weight <= 1 for weight in alias.weights.values()):
                 raise InvalidParameter("RoutingConfig: weights must be between 0 and 1.")
         self._keep(msgspec.structs.replace(entry, aliases={**entry.aliases, alias.name: alias}))
@@ -236,7 +241,7 @@ class DeployedFunctions:
     @staticmethod
     def _checked_alias(alias: str) -> str:
         if _ALIAS.fullmatch(alias) is None:
-            raise InvalidParameter(f"Name: {alias!r:.200} cannot name an alias; use letters, digits, '-' or '_', and not digits alone.")
+            raise InvalidParameter(f"Name: {alias!r:.200} cannot be an alias; use 1 to 128 letters, digits, '-' or '_', not only digits.")
         return alias
 
     # --- one change

@@ -1,12 +1,12 @@
-"""Where deployed functions are kept: a folder beside the store.
+"""The folder in which deployed functions are kept, beside the store.
 
     functions/NAME-HASH.json    one document per function, replaced as a whole
     code/ID/                    the code whose hash gives the id; never changed
     code/ID.sha256              the hash of the files in code/ID, compared before any of them runs
     making/                     unfinished files; emptied when the folder is opened
 
-Every file is written in making/, synced, and then renamed to its place. Code is written before the document that names it. So a kill at
-any moment leaves the old state or the new one. At worst it leaves code that no document names, and the next opening removes that code.
+Every file is written in making/, synced, and then renamed to its place. Code is written before the document that names it. So if
+the process is killed, the folder has the old state or the new one. It may have code that no document names; `read` removes such code.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from holdfast.files import private
 from holdfast.files.removal import remove
 from holdfast.lambda_api.functions import code_files
 from holdfast.lambda_api.functions.function_records import Code, Entry
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.errors import CodeInvalid, DiskFailed, StoreBroken, StoreBusy
 
 _SUFFIX: Final = ".json"
@@ -34,24 +34,26 @@ _NOTED: Final = ".sha256"
 
 
 def folder_of(store: str) -> Path | None:
-    """Where the functions of a store are kept: beside its file; for a database, in the current folder; for memory, nowhere."""
+    """The folder for the deployed functions of a store: beside the file of an SQLite store, or in the current folder for a Postgres store.
+    None for a store in memory."""
     if store == ":memory:":
         return None
     return Path("holdfast.functions").absolute() if "://" in store else Path(f"{store}.functions").absolute()
 
 
 class CodeCache:
-    """The code that one start, or one reload, has read until now: code that many functions share is read once."""
+    """Remembers the code that was read during one start or one reload of the server, so that code that many functions share is read
+    once."""
 
     def __init__(self) -> None:
         self.sources: dict[Path, Code] = {}
-        """The code of each target, by its path."""
+        """The code that was read, by the path of its folder or zip file."""
         self.intact: dict[str, bool] = {}
-        """Whether the kept files of a code are unchanged, by the code's id."""
+        """Whether the files of kept code are as they were deployed, by the id of the code."""
 
 
 class FunctionFolder:
-    """The folder of deployed functions. One process at a time writes to it. It is made when the first function is kept."""
+    """The folder of deployed functions. Only one process at a time may use it. It is made when the first code or function is written."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -61,7 +63,8 @@ class FunctionFolder:
         self._lock: int | None = None
 
     def read(self) -> dict[str, Entry]:
-        """All functions. Files that an earlier process did not finish are removed."""
+        """All functions, by name, also deleted ones. Unfinished files of an earlier process, and code that no version uses, are removed.
+        Raises StoreBusy if another process uses the folder, StoreBroken if a document is damaged, and DiskFailed if the disk fails."""
         if not self.folder.exists():
             return {}
         with _told(self.folder):
@@ -74,12 +77,12 @@ class FunctionFolder:
 
     def _document(self, path: Path) -> Entry:
         try:
-            return reading.decoded(path.read_bytes(), Entry)
+            return json_structs.decoded(path.read_bytes(), Entry)
         except msgspec.MsgspecError as error:
             raise StoreBroken(f"{path} is not the document of a function: {error}. Restore it, or move it away.") from None
 
     def write(self, entry: Entry) -> None:
-        """Keep a function as it is now."""
+        """Write the document of a function to disk. It replaces the earlier document as a whole."""
         with _told(self.folder):
             self._own()
             name = f"{entry.name}-{hashlib.sha256(entry.name.encode()).hexdigest()[:8]}{_SUFFIX}"
@@ -90,12 +93,13 @@ class FunctionFolder:
             _sync(self._functions)
 
     def add_zip(self, packed: bytes, looked: CodeCache | None = None) -> Code:
-        """Keep the code of a zip file."""
+        """Copy the code of a zip file into the folder, if it is not there yet. Raises CodeInvalid if the zip file cannot be used."""
         code = code_files.code_of_zip(packed)
         return self._add(code, lambda draft: code_files.unpack(packed, draft), looked or CodeCache())
 
     def add_zip_file(self, file: Path, looked: CodeCache | None = None) -> Code:
-        """Keep the code of a zip file on disk."""
+        """Copy the code of a zip file on disk into the folder, if it is not there yet. If `looked` has this file, it is not read again.
+        Raises CodeInvalid if the zip file cannot be used."""
         looked = looked or CodeCache()
         if file not in looked.sources:
             looked.sources[file] = self._read_zip_file(file, looked)
@@ -104,13 +108,14 @@ class FunctionFolder:
     def _read_zip_file(self, file: Path, looked: CodeCache) -> Code:
         try:
             if file.stat().st_size > code_files.MAX_ZIP_BYTES:
-                raise CodeInvalid(f"{file} has more than {code_files.MAX_ZIP_BYTES} bytes.")
+                raise CodeInvalid(f"{file} has more than {code_files.MAX_ZIP_BYTES} bytes, which is the most that a zip file may have.")
             return self.add_zip(file.read_bytes(), looked)
         except OSError as error:
             raise CodeInvalid(f"{file} could not be read: {error.strerror}.") from None
 
     def add_folder(self, folder: Path, leave_out: Collection[Path] = (), looked: CodeCache | None = None) -> Code:
-        """Keep the code in a folder, as it is now. `looked` may hold an earlier reading of it."""
+        """Copy the code in a folder, as it is now, if it is not kept yet. If `looked` has this folder, it is not read again. Raises
+        CodeInvalid if the code cannot be used, or changes while it is read."""
         looked = looked or CodeCache()
         if folder in looked.sources:
             return looked.sources[folder]
@@ -120,21 +125,21 @@ class FunctionFolder:
             if self._add(code, lambda draft: code_files.copy_folder(folder, draft, without), looked) == code:
                 looked.sources[folder] = code
                 return code
-        raise CodeInvalid(f"{folder} changes while it is read. Try again when it rests.")
+        raise CodeInvalid(f"{folder} changes while it is read. Try again when no program writes to it.")
 
     def add_text(self, name: str, text: str, looked: CodeCache | None = None) -> Code:
-        """Keep code that is one file."""
+        """Write code that is one file into the folder, if it is not there yet."""
         digest = hashlib.sha256(f"{name}\n{text}".encode())
         code = Code(digest.hexdigest(), base64.b64encode(digest.digest()).decode(), len(text.encode()))
         return self._add(code, lambda draft: private.write_new(draft / name, text.encode()), looked or CodeCache())
 
     def code_folder(self, code: Code) -> Path:
-        """The folder that holds this code."""
+        """The folder with the files of this code."""
         return self._code / code.id
 
     def intact(self, code: Code, looked: CodeCache | None = None) -> bool:
-        """Whether the kept code is unchanged. Blocks. Bytecode that earlier runs left is removed, because Python would run it instead of
-        the code."""
+        """Whether the files of the kept code are as they were deployed. False also if they cannot be read. Blocks. Bytecode that earlier
+        runs left is removed first, because Python would run it instead of the code."""
         looked = looked or CodeCache()
         if code.id not in looked.intact:
             looked.intact[code.id] = self._is_intact(code)
@@ -145,7 +150,7 @@ class FunctionFolder:
         code_files.remove_bytecode(place)
         try:
             found = code_files.content_of(place)
-            if not noted.exists():  # an older release kept this code and no hash: the files count as unchanged
+            if not noted.exists():  # an older release wrote this code without a hash: the files are accepted as they are
                 with _told(self.folder):
                     self._note(code, found)
                 return True
@@ -157,20 +162,21 @@ class FunctionFolder:
         return self._code / f"{code.id}{_NOTED}"
 
     def _note(self, code: Code, content: str) -> None:
-        """Keep the hash of code beside it: a crash leaves the old note or the new one."""
+        """Write the hash of code into a file beside it. After a crash the file has the old hash or the new one."""
         draft = self._making / f"{code.id}{_NOTED}"
         remove(draft)
         private.write_new(draft, content.encode())
         draft.replace(self._noted(code))
 
     def close(self) -> None:
-        """Let another process write to this folder."""
+        """Release the lock, so that another process may use this folder."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     def _add(self, code: Code, fill: Callable[[Path], Code | None], looked: CodeCache) -> Code:
-        """Keep code and return what was kept. If the source changed meanwhile, the result differs from `code`, and nothing was kept."""
+        """Copy code into the folder with `fill`, if it is not there intact, and return it. If the source changed meanwhile, nothing is
+        kept, and the returned code has another id than `code`."""
         place = self.code_folder(code)
         if place.exists() and self.intact(code, looked):
             return code
@@ -187,7 +193,7 @@ class FunctionFolder:
                 for folder, _, _ in os.walk(draft):
                     _sync(Path(folder))
                 self._note(code, code_files.content_of(draft))
-                remove(place)  # the kept files were changed
+                remove(place)  # files that are there already are not intact
                 draft.rename(place)
             except BaseException:
                 with contextlib.suppress(OSError):
@@ -198,7 +204,7 @@ class FunctionFolder:
         return code
 
     def _own(self) -> None:
-        """Become the one process that writes to this folder."""
+        """Make the folder if it is missing, and lock it for this process. Raises StoreBusy if another process has the lock."""
         if self._lock is not None:
             return
         for folder in (self.folder, self._functions, self._code, self._making):
@@ -213,7 +219,7 @@ class FunctionFolder:
         self._lock = lock
 
     def sweep(self, used: Collection[str]) -> None:
-        """Remove all code except the used one."""
+        """Remove all code whose id is not in `used`."""
         with _told(self.folder):
             for code in self._code.iterdir():
                 if code.name.removesuffix(_NOTED) not in used:
@@ -235,4 +241,4 @@ def _told(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise DiskFailed(f"The functions in {folder} could not be kept: {error.strerror or error}.") from error
+        raise DiskFailed(f"The folder of deployed functions {folder} could not be read or written: {error.strerror or error}.") from error

@@ -19,13 +19,13 @@ Wire = dict[str, Any]
 MAX_MEMORY_MB: Final = 32_768
 _RUNTIME: Final = re.compile(r"(?:python|nodejs)[0-9.]*(?:\.x)?")
 NOT_DURABLE: Final = Terms(timeout_seconds=MAX_TIMEOUT_SECONDS)
-"""The terms of one call of a function that is not durable, when a durable function invokes it."""
+"""The terms of one invocation of a plain function, when a durable function invokes it."""
 EVENT: Final = Terms(timeout_seconds=6 * 3600)
-"""The terms of an Event invocation of such a function, all tries together."""
+"""The terms of an Event invocation of a plain function, with all its tries."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """How a function runs."""
+    """The configuration of a function: how it runs."""
 
     handler: str
     runtime: str
@@ -38,23 +38,25 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     role: str = ""
     log_format: Literal["Text", "JSON"] = "Text"
     application_log_level: str | None = None
+    """With LogFormat JSON: the lowest level of the function's own records that is kept. None means INFO."""
     system_log_level: str | None = None
-    """With LogFormat JSON: the lowest level of the platform's records that is kept. None means INFO."""
+    """With LogFormat JSON: the lowest level of the platform's records about the function that is kept. None means INFO."""
     other: Mapping[str, Any] = {}
-    """Members that are kept and shown as the client sent them, and have no effect here, such as VpcConfig and TracingConfig."""
+    """Members that have no effect here, such as VpcConfig and TracingConfig. They are kept and shown as the client sent them."""
 
     def checked(self, name: str) -> Config:
-        """Return this configuration, or raise when no function can run with it."""
+        """Return this configuration. Raises InvalidParameter if a member has a value that is not allowed. `name` names the function in
+        errors."""
         if not 1 <= self.timeout <= MAX_TIMEOUT_SECONDS:
             raise InvalidParameter(f"Timeout: must be between 1 and {MAX_TIMEOUT_SECONDS} seconds, and is {self.timeout}.")
         if not 128 <= self.memory <= MAX_MEMORY_MB:
             raise InvalidParameter(f"MemorySize: must be between 128 and {MAX_MEMORY_MB} MB, and is {self.memory}.")
         if _RUNTIME.fullmatch(self.runtime) is None:
-            raise InvalidParameter(f"Runtime: {self.runtime!r:.100} is not run here, only Python and Node (python3.13, nodejs22.x).")
+            raise InvalidParameter(f"Runtime: {self.runtime!r:.100} is not run here. Use Python or Node, such as python3.13 or nodejs22.x.")
         if self.terms is not None:
             self.terms.checked()
         if reserved := sorted(RESERVED & set(self.environment)):
-            raise InvalidParameter(f"Environment: these keys are reserved, and cannot be given: {', '.join(reserved)}.")
+            raise InvalidParameter(f"Environment: these keys are reserved, and cannot be given: {', '.join(reserved)}. Remove them.")
         Runtime(
             function=name,
             folder="",
@@ -69,7 +71,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def logging(self) -> Wire:
-        """Its LoggingConfig. It has levels with LogFormat JSON only, as on AWS."""
+        """The function's LoggingConfig. As on AWS, it has log levels only if the LogFormat is JSON."""
         kept = self.other.get("LoggingConfig", {})  # its LogGroup; documents of older releases have their levels there too
         shown: Wire = {"LogFormat": self.log_format}
         if self.log_format == "JSON":
@@ -83,17 +85,17 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Code(msgspec.Struct, frozen=True):
-    """Kept code, identified by the hash of its contents."""
+    """Code of functions that is kept on disk, identified by the hash of its contents."""
 
     id: str
-    """The name of its folder. Equal code has equal ids."""
+    """The name of its folder: the hash in hexadecimal digits. Equal code has equal ids."""
     sha256: str
-    """CodeSha256 in the form that AWS uses."""
+    """The hash in base64, which is the form of AWS's CodeSha256."""
     size: int
 
 
 class Version(msgspec.Struct, frozen=True, kw_only=True):
-    """A function in one version; only `$LATEST` is ever replaced."""
+    """One version of a function. A version with a number never changes; `$LATEST` is replaced at each change of the function."""
 
     version: str
     config: Config
@@ -102,23 +104,23 @@ class Version(msgspec.Struct, frozen=True, kw_only=True):
     revision: str
 
     def same_as(self, other: Version) -> bool:
-        """Whether publishing this version would publish the other one again."""
+        """Whether both have the same code and the same configuration. Their descriptions may differ."""
         mine, theirs = (msgspec.structs.replace(v.config, description="") for v in (self, other))
         return (mine, self.code.id) == (theirs, other.code.id)
 
 
 class Alias(msgspec.Struct, frozen=True, kw_only=True):
-    """A name for a version."""
+    """A name for a version of a function."""
 
     name: str
     version: str
     description: str = ""
     weights: Mapping[str, float] = {}
-    """Other versions that get a share of the invocations."""
+    """Another version that gets a part of the invocations, and which part: a number from 0 to 1. Empty: there is none."""
     revision: str
 
     def to_wire(self, function: str) -> Wire:
-        """An AliasConfiguration."""
+        """This alias in the form of AWS's AliasConfiguration. `function` is the name of its function."""
         shown: Wire = {
             "AliasArn": function_arn(function, self.name),
             "Name": self.name,
@@ -130,16 +132,16 @@ class Alias(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """A function."""
+    """A deployed function with all its versions and aliases."""
 
     name: str
     latest: Version | None
-    """None after the function was deleted. The document stays, so that a later function of this name continues the version numbers,
-    and no execution goes on with code that it did not begin with."""
+    """The version `$LATEST`; None after the function was deleted. The document of a deleted function stays, so that a later function of
+    this name continues the version numbers. So no execution continues with other code than it began with."""
     versions: Mapping[str, Version] = {}
     aliases: Mapping[str, Alias] = {}
     last: int = 0
-    """The highest version number that was ever published."""
+    """The highest version number that was ever published; 0 if none was."""
     tags: Mapping[str, str] = {}
 
     def everything(self) -> list[Version]:
@@ -149,7 +151,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def about(found: Version) -> Wire:
-    """The members of a FunctionConfiguration, without names, ARNs and DurableConfig."""
+    """The members of a FunctionConfiguration that depend on the version, without names, ARNs and DurableConfig."""
     config = found.config
     shown: Wire = {
         "Handler": config.handler,
@@ -169,12 +171,12 @@ def about(found: Version) -> Wire:
 
 
 def last_modified(at: int) -> str:
-    """A time in the form that Lambda uses only for LastModified."""
+    """A time, given in milliseconds since 1970, in the form that Lambda uses only for LastModified."""
     return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{at % 1000:03}+0000"
 
 
 def runtime_of(name: str, found: Version, folder: str) -> Runtime:
-    """How a process runs this version."""
+    """What a process needs to run this version. `folder` is the folder with its code."""
     config, levels = found.config, found.config.logging
     return Runtime(
         function=name,

@@ -1,4 +1,4 @@
-"""The functions that the API finds and shows: deployed functions, and those that the program itself registered."""
+"""The functions that the API finds and shows: deployed functions, and those that the program itself registered with the engine."""
 
 from __future__ import annotations
 
@@ -13,20 +13,23 @@ from holdfast.model.errors import CodeChanged, FunctionNotFound, ResourceConflic
 
 
 class ServedFunctions:
-    """Deployed functions and functions of the program as one lookup. Where both have a name, the program's function is found."""
+    """Deployed functions and functions of the program as one lookup. If both have the version that a request names, the program's function
+    is found."""
 
     def __init__(self, deployed: DeployedFunctions, own: Registry, chance: Callable[[], float], reserved: Collection[str] = ()) -> None:
-        """`reserved` are the names of workers; no function may have one of these."""
+        """`own` has the functions of the program. `chance` returns a random number from 0 to 1. `reserved` has the names of workers: no
+        function of such a name can be deployed."""
         self._deployed = deployed
         self._own = RegisteredFunctions(own)
         self.reserved = frozenset(reserved)
         self._names = {hosted.function for hosted in own.hosted()} | self.reserved
         self._chance = chance
         self.changed: dict[tuple[str, str], str] = {}
-        """Why a version does not run: its code on disk is not the code that was deployed."""
+        """By function and version: why the version is not run. Its code on disk is not the code that was deployed."""
 
     def find(self, asked: FunctionReference) -> FoundFunction:
-        """The function that a request names."""
+        """The function in the version that a request names by a version or an alias. Without a qualifier it is `$LATEST`, or the highest
+        version of a function of the program without `$LATEST`. Raises FunctionNotFound if there is none."""
         if asked.name in self._names:
             try:
                 return self._own.find(asked)
@@ -36,7 +39,8 @@ class ServedFunctions:
         return self._shown(asked.name, self._deployed.version(asked))
 
     def draw(self, asked: FunctionReference) -> FoundFunction:
-        """The function for one invocation. An alias with weights gives some invocations to its second version."""
+        """The function that shall run one invocation: the one that `find` returns, or for an alias with weights, at random, its other
+        version. Raises FunctionNotFound if there is none, and CodeChanged if its code on disk is not what was deployed."""
         entry = self._deployed.entry(asked.name)
         alias = None if entry is None or asked.qualifier is None else entry.aliases.get(asked.qualifier)
         if alias is not None:
@@ -52,7 +56,7 @@ class ServedFunctions:
         return found
 
     def all(self) -> Sequence[FoundFunction]:
-        """Every version of every function."""
+        """Every version of every function, by name and version."""
         own = self._own.all()
         taken = {(found.name, found.version) for found in own}
         deployed = [
@@ -64,17 +68,18 @@ class ServedFunctions:
         return sorted([*own, *deployed], key=lambda found: (found.name, int(found.version) if found.version.isdigit() else 0))
 
     def knows(self, name: str) -> bool:
-        """Whether a function of this name exists."""
+        """Whether there is a function or a worker of this name."""
         return name in self._names or self._deployed.entry(name) is not None
 
     def check_deployed(self, name: str) -> None:
-        """Refuse to change a function that is part of the program and was not deployed."""
+        """Raise ResourceConflict if the program itself has a function or a worker of this name: such a function cannot be deployed or
+        changed."""
         if name in self._names:
             what = "A worker of this name" if name in self.reserved else f"Function {name}"
-            raise ResourceConflict(f"{what} is part of the program that serves it: change its file there.")
+            raise ResourceConflict(f"{what} is part of the program that serves it. Change it in the program's file, or use another name.")
 
     def is_own(self, name: str, version: str) -> bool:
-        """Whether the program itself has this version."""
+        """Whether the program itself has this version of a function."""
         return any((found.name, found.version) == (name, version) for found in self._own.all())
 
     def _shown(self, name: str, version: Version) -> FoundFunction:

@@ -1,7 +1,7 @@
 """Filter patterns of CloudWatch Logs: words that a record must contain, or comparisons of its members. Pure.
 
-    ERROR "not found" -retry          all of the first, none of the others
-    ?ERROR ?WARN                      one of these
+    ERROR "not found" -retry          the record contains ERROR and "not found", and does not contain "retry"
+    ?ERROR ?WARN                      the record contains ERROR or WARN
     { ($.level = "ERROR" || $.attempt > 2) && $.executionArn = "*/order-42/*" }
 
 A pattern that cannot be parsed is refused. Words match anywhere in a record, and upper and lower case differ.
@@ -22,7 +22,7 @@ from holdfast.model.errors import PatternInvalid
 MAX_CHARACTERS: Final = 1024
 _MAX_DEPTH: Final = 40
 _MOST_FOUND: Final = 1_000
-"""The number of members of one record that one comparison reads: a star may match very many."""
+"""One comparison reads at most this many members of a record: a * in its path may match very many."""
 _TERM: Final = re.compile(
     r'(?P<sign>[?-]?)(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<bare>[\w./:@#=,;\'+&~^$][\w./:@#=,;\'+&~^$?-]*))(?=\s|$)', re.S
 )
@@ -43,11 +43,11 @@ Test = Callable[[Any], bool]
 
 
 class FilterPattern:
-    """Decides which records match."""
+    """Decides which records match the pattern `text`. Raises PatternInvalid if the text is too long or cannot be parsed."""
 
     def __init__(self, text: str) -> None:
         if len(text) > MAX_CHARACTERS:
-            raise PatternInvalid(f"The filter pattern has {len(text)} characters; {MAX_CHARACTERS} is the most.")
+            raise PatternInvalid(f"The filter pattern has {len(text)} characters; at most {MAX_CHARACTERS} are allowed.")
         self._text = text.strip()
         if self._text.startswith("{"):
             self._json: Test | None = _Comparisons(self._text).read()
@@ -56,7 +56,7 @@ class FilterPattern:
             self._terms = _terms(self._text)
 
     def matches(self, record: str) -> bool:
-        """Whether a record, which is a JSON text, matches."""
+        """Whether a record, which is a JSON text, matches the pattern. An empty pattern matches every record."""
         if self._json is not None:
             value = _decoded(record)
             return isinstance(value, dict) and self._json(value)
@@ -91,7 +91,7 @@ def _terms(text: str) -> _Terms:
             raise PatternInvalid(
                 f"The filter pattern cannot be read at {text[at : at + 20]!r}. "
                 'Write words, "quoted words", ?either ?or, -not, or { $.member = "value" }. '
-                "Regular expressions and [columns] are not understood; what is more than a word must be quoted."
+                "Regular expressions and [columns] are not supported. Write a word with other characters in quotes."
             )
         words = _unquoted(term["quoted"]) if term["quoted"] is not None else term["bare"]
         if not words:
@@ -124,7 +124,7 @@ def _decoded(record: str) -> Any:
 
 
 class _Comparisons:
-    """Reads `{ … }`: comparisons, joined by && before ||, with parentheses."""
+    """Parses `{ … }`: comparisons that are joined by && and ||, and parentheses. && binds more closely than ||."""
 
     def __init__(self, text: str) -> None:
         if not text.endswith("}"):
@@ -135,7 +135,7 @@ class _Comparisons:
     def read(self) -> Test:
         test = self._either(1)
         if self._at < len(self._tokens):
-            raise PatternInvalid(f"The filter pattern goes on where it should end: {self._tokens[self._at].text!r}.")
+            raise PatternInvalid(f"The filter pattern should end before {self._tokens[self._at].text!r}, or && or || is missing there.")
         return test
 
     def _either(self, depth: int) -> Test:
@@ -152,7 +152,7 @@ class _Comparisons:
 
     def _one(self, depth: int) -> Test:
         if depth > _MAX_DEPTH:
-            raise PatternInvalid(f"The filter pattern has more than {_MAX_DEPTH} parentheses in each other.")
+            raise PatternInvalid(f"The filter pattern has too many parentheses inside each other; fewer than {_MAX_DEPTH} are allowed.")
         if self._took("("):
             test = self._either(depth + 1)
             if not self._took(")"):
@@ -171,7 +171,7 @@ class _Comparisons:
             raise PatternInvalid(f"The filter pattern has {mark.text!r} where =, !=, <, <=, >, >=, IS or NOT EXISTS should be.")
         given = self._next("a value")
         if given.kind not in ("quoted", "bare"):
-            raise PatternInvalid(f"The filter pattern has {given.text!r} where a value should be; quote it if it is one.")
+            raise PatternInvalid(f"The filter pattern has {given.text!r} where a value should be. If it is a value, write it in quotes.")
         number = float(given.text) if given.kind == "bare" and _NUMBER.fullmatch(given.text) else None
         if mark.text in _ORDERS:
             if number is None:
@@ -219,7 +219,7 @@ def _tokens(text: str) -> Iterator[_Token]:
     while at < len(text):
         found = _TOKEN.match(text, at)
         if found is None or found.lastgroup is None:
-            raise PatternInvalid(f"The filter pattern cannot be read at {text[at : at + 20]!r}. Regular expressions are not understood.")
+            raise PatternInvalid(f"The filter pattern cannot be read at {text[at : at + 20]!r}. Regular expressions are not supported.")
         kind = found.lastgroup
         yield _Token(kind, _unquoted(found[kind]) if kind == "quoted" else found[kind])
         at = found.end()
@@ -241,7 +241,7 @@ def _of_member(path: tuple[str | int, ...], test: Test) -> Test:
 
 
 def _found(value: Any, path: tuple[str | int, ...]) -> Iterator[Any]:
-    """The values at a path: one value, several where the path has a *, and _Absent where there is none."""
+    """The values at a path: one value, or several if the path has a *. A place at which there is no value gives _ABSENT."""
     if not path:
         yield value
         return
@@ -282,8 +282,8 @@ def _equal(wanted: str) -> Test:
 
 
 def _like(text: str, wanted: str) -> bool:
-    """Whether a text matches a pattern in which * stands for any text. Each part is matched at its first place, so there is no
-    backtracking."""
+    """Whether a text matches a pattern in which * stands for any text. Each part between two * is matched at the first place where it
+    occurs, so there is no backtracking."""
     first, *middle, last = wanted.split("*")
     if len(text) < len(first) + len(last) or not text.startswith(first) or not text.endswith(last):
         return False

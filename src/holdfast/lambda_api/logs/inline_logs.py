@@ -1,7 +1,7 @@
 """The log lines of functions that run in this process: their `context.logger` writes to Python's root logger by default.
 
-Each such record names its execution; the invocation tells the tenant and the request. A logging filter reads the records and lets all of
-them pass, so that the program's own logging works as before.
+Each such record has the ARN of its execution; the tenant and the request id come from the invocation. A logging filter reads the records
+and lets all of them pass, so that the logging of the program does not change.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Final
 
-from holdfast.hosts.choosing import Home
+from holdfast.hosts.choosing_host import Home
 from holdfast.lambda_api.logs.log_lines import encoded, iso
 from holdfast.lambda_api.runtime.process_output import TAIL, OutputLine, stream_of
 from holdfast.model.clock import Clock
@@ -24,11 +24,12 @@ from holdfast.model.ports import Invocation, Port
 _OF_RECORDS: Final = frozenset({*vars(logging.LogRecord("", 0, "", 0, "", (), None)), "message", "asctime"})
 
 _TAILS: Final = 256
-"""The number of executions whose last lines are kept for clients that wait for the result."""
+"""The number of executions whose last log lines are kept, for callers that asked for them with the result."""
 
 
 class InlineLogs(logging.Filter):
-    """A host that wraps another host and collects the log lines of its functions. Use it with `with`."""
+    """A host that wraps another host (`home`) and collects the log lines of its functions: `put` is called with each line. It collects only
+    inside a `with` statement. `process` is a part of the name of the log stream."""
 
     def __init__(self, home: Home, put: Callable[[Sequence[OutputLine]], None], clock: Clock, process: str) -> None:
         super().__init__()
@@ -50,7 +51,7 @@ class InlineLogs(logging.Filter):
     # --- a host
 
     def invoke(self, invocation: Invocation, port: Port, done: Callable[[Outcome, int], None]) -> None:
-        """Begin an invocation, and remember its tenant and request."""
+        """Begin an invocation in the inner host, and remember its tenant and request id until it ends."""
         header = invocation.header
         live = self._live[header.id] = (header.invocation or header.id, header.tenant)
 
@@ -62,11 +63,11 @@ class InlineLogs(logging.Filter):
         self._home.invoke(invocation, port, over)
 
     def hosts(self, function: str, version: str) -> bool:
-        """Whether this function runs here."""
+        """Whether the inner host runs this version of the function."""
         return self._home.hosts(function, version)
 
     def cancel(self, execution: str) -> None:
-        """End an invocation."""
+        """Cancel the invocation of an execution in the inner host."""
         self._live.pop(execution, None)
         self._home.cancel(execution)
 
@@ -75,7 +76,7 @@ class InlineLogs(logging.Filter):
         self._home.nudge(execution)
 
     def tail(self, execution: str) -> bytes:
-        """The last 4 KB that an execution logged, as long as they are kept."""
+        """The last 4 KB of the log of an execution; empty if they are not kept any more."""
         return self._tails.get(execution, b"")
 
     def idle(self) -> bool:
@@ -85,13 +86,14 @@ class InlineLogs(logging.Filter):
     # --- its log
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Keep the record of an execution, and let every record pass. This never raises, because logging must not fail a function."""
+        """Collect a record of an execution. Returns True, so that every record passes. Raises no error, because logging must not make a
+        function fail."""
         arn = getattr(record, "executionArn", None)
         if isinstance(arn, str):
             try:
                 self._put([self._line(record, arn)])
             except Exception:
-                logging.getLogger("holdfast.service").exception("what %s logged could not be kept", arn)
+                logging.getLogger("holdfast.service").exception("a log line of %s could not be kept", arn)
         return True
 
     def _line(self, record: logging.LogRecord, arn: str) -> OutputLine:

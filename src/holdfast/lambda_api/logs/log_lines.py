@@ -1,7 +1,8 @@
 """Log lines as JSON objects: the time, the level, the message and the execution of each. Pure.
 
-A line that is a JSON object keeps its members, and the missing ones are added. Any other text becomes the message of a new object. So
-`{ $.executionArn = "…" }` finds all lines of an execution, whatever format its functions log in.
+A line that is a JSON object keeps its members, and those of the members above that it does not have are added. Any other text becomes the
+message of a new object. So the filter pattern `{ $.executionArn = "…" }` finds all lines of an execution, whether its function logs JSON or
+text.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from holdfast.lambda_api.runtime.process_output import OutputLine
 from holdfast.model.ids import ACCOUNT, REGION
 
 PREFIX: Final = "/aws/lambda/"
-# How Lambda's runtimes begin a line of text: Python's logging, and JavaScript's console.
+# The form of a text line in Lambda's runtimes: of Python's logging, and of JavaScript's console.
 _PYTHON: Final = re.compile(r"\[(?P<level>[A-Z]{1,10})\]\t(?P<time>[^\t]{1,40})\t(?P<request>[^\t]{0,64})\t(?P<message>.*)", re.S)
 _NODE: Final = re.compile(r"(?P<time>\d{4}-[^\t]{1,40})\t(?P<request>[^\t]{0,64})\t(?P<level>[A-Z]{1,10})\t(?P<message>.*)", re.S)
 
@@ -32,7 +33,7 @@ class LogLine(msgspec.Struct, frozen=True, gc=False):
 
 
 def record_of(line: OutputLine) -> LogLine:
-    """The record of a line."""
+    """The line as it is kept."""
     found = _object(line.text)  # for a function that logs JSON, the platform's own lines are JSON too
     told = found or _of_text(line)
     told.setdefault("timestamp", iso(line.at))
@@ -45,7 +46,7 @@ def record_of(line: OutputLine) -> LogLine:
 
 
 def dropped(stream: str, at: int, count: int, reason: str) -> LogLine:
-    """A line that says how many lines before it could not be kept."""
+    """A line that says how many lines of the log before it were dropped, and why."""
     told = {
         "timestamp": iso(at),
         "level": "WARN",
@@ -77,7 +78,8 @@ def _of_text(line: OutputLine) -> dict[str, Any]:
 
 
 def encoded(told: dict[str, Any]) -> str:
-    """JSON of any object that a logger was given."""
+    """The JSON text of a record, which may contain any Python objects: those that JSON does not have are written as text. If the record
+    cannot be written at all, only its time, level, message, request id and execution are written."""
     try:
         return msgspec.json.encode(told, enc_hook=str).decode()
     except (TypeError, ValueError, RecursionError):  # keys that are not strings, lone surrogates, an object that contains itself
@@ -86,7 +88,7 @@ def encoded(told: dict[str, Any]) -> str:
 
 
 def iso(at: int) -> str:
-    """A time in the format of Lambda's records."""
+    """A time, given in milliseconds since 1970, in the format of Lambda's records: `2026-01-31T12:00:00.000Z`."""
     return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

@@ -1,4 +1,5 @@
-"""The operations of CloudWatch Logs that read: each takes a request and the tenant of the caller, and answers as AWS does."""
+"""The operations of CloudWatch Logs that read logs. Each gets a request and the tenant of the caller, and answers as AWS does. A caller
+without a tenant reads the lines of all tenants."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from holdfast.lambda_api.logs.log_reader import BEGINNING, LogPage, LogReader, S
 from holdfast.lambda_api.logs.log_requests import DescribeLogGroups, DescribeLogStreams, FilterLogEvents, GetLogEvents, Token
 from holdfast.lambda_api.logs.log_writer import LogWriter
 from holdfast.lambda_api.logs.segments import KeptRecord, LogGroup, LogPosition
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.clock import Clock
 from holdfast.model.errors import LogNotFound
 from holdfast.model.execution import Execution
@@ -20,9 +21,9 @@ from holdfast.model.execution import Execution
 _FLUSH_SECONDS: Final = 2.0
 _ID_DIGITS: Final = 56
 _LATE_MS: Final = 60_000
-"""A line may be written a little after the end of its execution."""
+"""Lines that are at most this much later than the end of an execution may still belong to it."""
 MAX_OF_EXECUTION: Final = 1_000
-"""The most lines of one execution that are read together."""
+"""At most this many lines of one execution are read."""
 
 Answer = dict[str, Any]
 
@@ -31,7 +32,7 @@ class Logs:
     """Reads the logs of functions for a client. All methods block."""
 
     def __init__(self, keeper: LogWriter, clock: Clock, is_function: Callable[[str], bool]) -> None:
-        """`is_function` tells whether a function exists: such a function has a log, also before it logged a line."""
+        """`is_function` tells whether there is a function of this name. Such a function has a log, even before it logs its first line."""
         self._keeper = keeper
         self._folder = keeper.folder
         self._reader = LogReader(keeper.folder)
@@ -41,7 +42,8 @@ class Logs:
     # --- events
 
     def filter_log_events(self, asked: FilterLogEvents, tenant: str | None) -> Answer:
-        """FilterLogEvents: events of all streams, in the order they were logged, or the newest first."""
+        """FilterLogEvents: the matching events of one log, of all its streams or of those that the request names. The oldest come first,
+        unless the request has `startFromHead` false."""
         asked = asked.checked()
         function, limit = asked.function(), asking.events_size(asked.limit)
         pattern = FilterPattern(asked.filter_pattern or "")
@@ -66,8 +68,8 @@ class Logs:
         return answer if page.is_last else answer | {"nextToken": str(Token(page.end, is_forward, search))}
 
     def get_log_events(self, asked: GetLogEvents, tenant: str | None) -> Answer:
-        """GetLogEvents: events of one stream, the newest page first unless the request asks for the beginning. Each page is in logged
-        order."""
+        """GetLogEvents: a page of the events of one stream. The first page has the newest events, unless the request asks for the
+        beginning. In each page the oldest event comes first. Raises LogNotFound if there is no such stream."""
         asked = asked.checked()
         function, limit, name = asked.function(), asking.events_size(asked.limit), asked.log_stream_name
         search = asking.search_of(function, name)
@@ -97,7 +99,8 @@ class Logs:
     def _ends(
         self, function: str, found: list[KeptRecord], page: LogPage, token: Token | None, *, is_forward: bool
     ) -> tuple[LogPosition, LogPosition]:
-        """The next position in both directions. At an end the client gets its own token back, which tells it that nothing follows."""
+        """The positions for the next page: backward, and forward. At an end of the log the client gets the token back that it sent, which
+        tells it that nothing follows."""
         if not found and page.is_last:
             place = token.position if token is not None else self._reader.newest(function)
             return place, place
@@ -112,8 +115,8 @@ class Logs:
         return self._reader.backward(function, None if token is None else token.position, since, wanted, limit)
 
     def of_execution(self, header: Execution) -> list[dict[str, Any]]:
-        """What an execution logged, in order, as the JSON objects that readers get: the first `MAX_OF_EXECUTION` lines that a bounded
-        search finds."""
+        """The log lines of an execution as JSON objects, the oldest first: at most `MAX_OF_EXECUTION`. The search also has limits of bytes
+        and of time; lines that it does not reach are left out."""
         since = self._since(header.started_at)
         until = None if header.ended_at is None else header.ended_at + _LATE_MS
 
@@ -121,13 +124,13 @@ class Logs:
             return record.at >= since and (until is None or record.at <= until) and header.id in record.text
 
         page = self._page(header.function, None, since, wanted, MAX_OF_EXECUTION, is_forward=True)
-        told = [reading.decoded(kept.record.text, dict[str, Any]) for kept in page.found]
+        told = [json_structs.decoded(kept.record.text, dict[str, Any]) for kept in page.found]
         return [line for line in told if str(line.get("executionArn", "")).endswith(f"/{header.id}")]
 
     # --- groups and streams
 
     def describe_log_groups(self, asked: DescribeLogGroups, tenant: str | None) -> Answer:
-        """DescribeLogGroups: the functions that have logged a line."""
+        """DescribeLogGroups: the logs of the functions that have logged a line, for a caller with a tenant a line of this tenant."""
         asked = asked.checked()
         limit, only = asking.size(asked.limit, asking.MAX_ITEMS), asked.functions()
         self._keeper.flush(_FLUSH_SECONDS)
@@ -168,7 +171,7 @@ class Logs:
         }
 
     def describe_log_streams(self, asked: DescribeLogStreams, tenant: str | None) -> Answer:
-        """DescribeLogStreams: the processes that have logged a line."""
+        """DescribeLogStreams: the streams of one log. Each process that has logged a line has its own stream."""
         asked = asked.checked()
         function, limit = asked.function(), asking.size(asked.limit, asking.MAX_ITEMS)
         self._known(function, tenant)
@@ -192,7 +195,8 @@ class Logs:
         return max(start or 0, self._folder.retention.oldest(self._clock.now()))
 
     def _known(self, function: str, tenant: str | None) -> None:
-        """Refuse a log that does not exist; then wait until the writer has written what it holds."""
+        """Wait a short time until the writer has written the lines that it has. Then raise LogNotFound if the log does not exist, or if it
+        has no line of this tenant and no function has its name."""
         self._keeper.flush(_FLUSH_SECONDS)
         if self._is_function(function):
             return

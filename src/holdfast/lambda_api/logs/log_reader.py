@@ -1,6 +1,6 @@
-"""LogReader: pages of kept records, forwards and backwards. Each page has limits: records, bytes, bytes searched, and time.
+"""LogReader: pages of kept records, forwards and backwards. Each page has limits: records, their bytes, the bytes searched, and time.
 
-A position is a segment and an offset, so it stays valid after newer records are added and after the oldest are removed.
+A position is the number of a segment and an offset in it. It stays valid when newer records are added and when the oldest are removed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BEGINNING: Final = LogPosition(0, 0)
 
 
 class LogPage(msgspec.Struct, frozen=True):
-    """Some records, in the order in which they were read."""
+    """The records of one page, in the order in which they were read."""
 
     found: list[KeptRecord]
     end: LogPosition
@@ -38,7 +38,7 @@ class LogPage(msgspec.Struct, frozen=True):
 
 
 class Stream(msgspec.Struct):
-    """A summary of one process's log for one tenant."""
+    """A summary of one stream: the times of its first and its last record, and the bytes of its records."""
 
     first: int
     last: int
@@ -46,7 +46,7 @@ class Stream(msgspec.Struct):
 
 
 Summary = dict[tuple[str, str | None], Stream]
-"""The streams, by stream name and tenant."""
+"""Summaries of streams, by the name of the stream and the tenant."""
 
 
 class LogReader:
@@ -59,7 +59,8 @@ class LogReader:
         self._adding = threading.Lock()
 
     def forward(self, function: str, begin: LogPosition, since: int, wanted: Wanted, limit: int) -> LogPage:
-        """The next records after a position."""
+        """The next records after `begin` for which `wanted` is true, the oldest first, at most `limit`. Segments without a record at or
+        after the time `since` are skipped."""
         collected = _Collected(limit, self._now)
         end = begin
         for segment in self.folder.segments(function):
@@ -76,7 +77,8 @@ class LogReader:
         return LogPage(collected.found, end, is_last=True)
 
     def backward(self, function: str, end: LogPosition | None, since: int, wanted: Wanted, limit: int) -> LogPage:
-        """The records before a position, or all records until now, the newest first."""
+        """The next records before `end` for which `wanted` is true, the newest first, at most `limit`. If `end` is None, it begins with the
+        newest record. Segments without a record at or after the time `since` are skipped."""
         collected = _Collected(limit, self._now)
         begin = end or self.newest(function)
         for segment in reversed(self.folder.segments(function)):
@@ -95,12 +97,13 @@ class LogReader:
         return LogPage(collected.found, begin, is_last=True)
 
     def newest(self, function: str) -> LogPosition:
-        """The position after the newest record."""
+        """The position after the newest record; BEGINNING if there is none."""
         segments = self.folder.segments(function)
         return LogPosition(segments[-1].number, segments[-1].size) if segments else BEGINNING
 
     def streams(self, function: str, tenant: str | None, since: int) -> dict[str, Stream]:
-        """The streams of a log that have records since a time: of one tenant, or of all."""
+        """The streams of a log by name, with records of one tenant, or of all tenants if `tenant` is None. Segments in which a stream has
+        no record at or after the time `since` are not counted for it."""
         found: dict[str, Stream] = {}
         for segment in self.folder.segments(function):
             for (name, whose), part in self._summary(segment).items():
@@ -134,7 +137,7 @@ class _Collected:
 
     @property
     def is_late(self) -> bool:
-        """Whether the page has used up its time. The caller chooses the filter, which may be slow; the next page goes on from here."""
+        """Whether the time for this page is used up, because a caller may choose a slow filter. The next page continues at this place."""
         return self._now() > self._until
 
     def is_full_with(self, kept: KeptRecord) -> bool:

@@ -31,16 +31,17 @@ class _OfGroup(_Asked, frozen=True, kw_only=True, rename="camel"):
     log_group_identifier: str | None = None
 
     def function(self) -> str:
-        """The function whose log the request names. For a log group that is not Lambda's, a name that no function has."""
+        """The function whose log group the request names. For a log group that is not Lambda's, a name that no function has. Raises
+        InvalidParameter if the request names no group, or names it twice."""
         if (self.log_group_name is None) is (self.log_group_identifier is None):
-            raise InvalidParameter("Name one of logGroupName and logGroupIdentifier.")
+            raise InvalidParameter("Give either logGroupName or logGroupIdentifier, not both.")
         if self.log_group_name is not None:
             return function_of("logGroupName", self.log_group_name)
         return function_of("logGroupIdentifier", self.log_group_identifier or "")
 
 
 class FilterLogEvents(_OfGroup, frozen=True, kw_only=True, rename="camel"):
-    """Asks for matching records of a log. `interleaved` and `unmask` have no effect, as on AWS."""
+    """A request for the matching records of a log. Its members `interleaved` and `unmask` are ignored."""
 
     log_stream_names: list[str] | None = None
     log_stream_name_prefix: str | None = None
@@ -64,7 +65,7 @@ class FilterLogEvents(_OfGroup, frozen=True, kw_only=True, rename="camel"):
 
 
 class GetLogEvents(_OfGroup, frozen=True, kw_only=True, rename="camel"):
-    """Asks for records of one stream."""
+    """A request for the records of one stream."""
 
     log_stream_name: str
     start_time: int | None = None
@@ -79,7 +80,7 @@ class GetLogEvents(_OfGroup, frozen=True, kw_only=True, rename="camel"):
 
 
 class DescribeLogGroups(_Asked, frozen=True, kw_only=True, rename="camel"):
-    """Asks for the log groups. There is one account, so `accountIdentifiers` and `includeLinkedAccounts` change nothing."""
+    """A request for the log groups. There is only one account, so `accountIdentifiers` and `includeLinkedAccounts` are ignored."""
 
     log_group_name_prefix: str | None = None
     log_group_name_pattern: str | None = None
@@ -91,7 +92,7 @@ class DescribeLogGroups(_Asked, frozen=True, kw_only=True, rename="camel"):
         if self.log_group_name_prefix is not None and self.log_group_name_pattern is not None:
             raise InvalidParameter("logGroupNamePrefix and logGroupNamePattern cannot both be given.")
         if self.log_group_name_prefix is not None and not _GROUP.fullmatch(self.log_group_name_prefix):
-            raise InvalidParameter("logGroupNamePrefix must be the beginning of a log group's name.")
+            raise InvalidParameter("logGroupNamePrefix must have 1 to 512 characters: letters, digits, and . - _ / #.")
         if self.log_group_class not in (None, "STANDARD", "INFREQUENT_ACCESS", "DELIVERY", "ESSENTIALS"):
             raise InvalidParameter(
                 f"logGroupClass: {self.log_group_class!r:.100} is none of STANDARD, INFREQUENT_ACCESS, DELIVERY, ESSENTIALS."
@@ -101,14 +102,14 @@ class DescribeLogGroups(_Asked, frozen=True, kw_only=True, rename="camel"):
         return self
 
     def functions(self) -> set[str] | None:
-        """The functions whose logs the request names; None means all."""
+        """The functions whose log groups the request names; None if it names none, which means all."""
         if self.log_group_identifiers is None:
             return None
         return {function_of("logGroupIdentifiers", one) for one in self.log_group_identifiers}
 
 
 class DescribeLogStreams(_OfGroup, frozen=True, kw_only=True, rename="camel"):
-    """Asks for the streams of a log."""
+    """A request for the streams of a log."""
 
     log_stream_name_prefix: str | None = None
     order_by: str | None = None
@@ -126,7 +127,8 @@ class DescribeLogStreams(_OfGroup, frozen=True, kw_only=True, rename="camel"):
 
 
 def function_of(member: str, name: str) -> str:
-    """The function of a log group, which is given by name or ARN. A group that is not Lambda's belongs to no function."""
+    """The function of a log group, which is given by name or ARN. For a group that is not Lambda's, a name that no function has. Raises
+    InvalidParameter if `name` is neither a name nor an ARN; `member` says in the error which member of the request it is."""
     arn = _ARN.fullmatch(name)
     name = arn["name"] if arn is not None else name
     if not _GROUP.fullmatch(name):
@@ -135,13 +137,13 @@ def function_of(member: str, name: str) -> str:
 
 
 def stream(member: str, name: str) -> None:
-    """Refuse a text that cannot be the name of a stream."""
+    """Raise InvalidParameter if `name` cannot be the name of a stream. `member` says in the error which member of the request it is."""
     if not _STREAM.fullmatch(name):
         raise InvalidParameter(f"{member}: {name!r:.100} is not the name of a log stream: 1 to 512 characters without : and *.")
 
 
 def size(limit: int | None, most: int) -> int:
-    """The page size of a request."""
+    """The page size of a request; `most` if it gives no limit. Raises InvalidParameter if the limit is not from 1 to `most`."""
     if limit is None:
         return most
     if not 1 <= limit <= most:
@@ -150,7 +152,8 @@ def size(limit: int | None, most: int) -> int:
 
 
 def events_size(limit: int | None) -> int:
-    """The page size of a request for events."""
+    """The page size of a request for events; MAX_EVENTS if it gives no limit. Raises InvalidParameter if the limit is too small or too
+    large."""
     return size(limit, MAX_EVENTS)
 
 
@@ -160,7 +163,7 @@ def _times(*given: int | None) -> None:
 
 
 class Token(msgspec.Struct, frozen=True):
-    """A position in a search, and the id of that search."""
+    """What a client sends to get the next page: a position in a log, the direction, and the id of the search."""
 
     position: LogPosition
     is_forward: bool
@@ -171,12 +174,12 @@ class Token(msgspec.Struct, frozen=True):
 
 
 def search_of(*parts: object) -> str:
-    """The id of a search, so that a token is accepted only by the search that made it."""
+    """The id of a search, made from everything that the client searches for. A token is accepted only in a request with the same id."""
     return hashlib.sha256(repr(parts).encode(errors="replace")).hexdigest()[:16]
 
 
 def token_of(text: str | None, search: str) -> Token | None:
-    """Decode a token that the client sent back."""
+    """Decode a token that the client sent back; None without a token. Raises InvalidParameter if it was made for another search."""
     if text is None:
         return None
     found = _TOKEN.fullmatch(text)
@@ -191,7 +194,8 @@ def no_such_token() -> InvalidParameter:
 
 
 def after(text: str | None, keys: Sequence[str], search: str, *, descending: bool = False) -> int:
-    """The index at which a sorted list goes on after the key in the token."""
+    """The index of the first key after the key in the token `text`; 0 without a token. `keys` is sorted, with `descending` from the largest
+    to the smallest. Raises InvalidParameter if the token was made for another search."""
     if text is None:
         return 0
     mine, _, key = text.partition("/")

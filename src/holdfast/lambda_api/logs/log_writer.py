@@ -1,7 +1,7 @@
 """LogWriter: a thread that writes the log lines of functions, so that no function waits for its log or fails because of it.
 
-When too many lines wait, or the disk cannot be written, new lines are dropped and counted. A line on stderr says so, and a record in the
-log says how many lines are missing.
+When too many lines wait, or the disk cannot be written, new lines are dropped and counted. The server logs a warning. The next line that is
+written to the log is preceded by a record that says how many lines are missing.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ log = logging.getLogger("holdfast.service")
 
 MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
 _GATHER_SECONDS: Final = 0.05
-"""How long the thread waits for more lines, so that a busy function does not wake it for each line."""
+"""How long the thread waits for more lines before it writes, so that a busy function does not wake it for each line."""
 _SWEEP_MS: Final = 600_000
 _CLOSE_SECONDS: Final = 5.0
-_TOO_MUCH: Final = "more came than could be written"
+_TOO_MUCH: Final = "more lines came than could be written"
 
 
 class LogWriter:
-    """Writes logs. Any thread may put lines."""
+    """Writes the logs into a folder. Any thread may call its methods."""
 
     def __init__(self, folder: LogFolder, clock: Clock, *, max_waiting_bytes: int = MAX_WAITING_BYTES) -> None:
         self.folder = folder
         self.dropped = 0
-        """The number of lines dropped since the writer started."""
+        """The number of lines that were dropped since the writer was made."""
         self._clock = clock
         self._most = max_waiting_bytes
         self._changed = threading.Condition()
@@ -50,7 +50,8 @@ class LogWriter:
         self._thread: threading.Thread | None = None
 
     def put(self, lines: Sequence[OutputLine]) -> None:
-        """Queue these lines for writing. Never blocks, never fails."""
+        """Queue these lines for writing, and return at once. If too many bytes wait already, the lines are dropped and counted. After
+        `close`, or if no logs are kept, nothing is queued."""
         if not self.folder.retention.max_bytes:
             return
         size = sum(len(line.text) for line in lines)
@@ -69,7 +70,8 @@ class LogWriter:
             self._changed.notify_all()
 
     def flush(self, seconds: float) -> bool:
-        """Wait until all lines queued before are written or dropped. Returns False when the time is over first."""
+        """Wait until all lines that were queued before this call are written or dropped. Returns False if this takes longer than
+        `seconds`."""
         with self._changed:
             came = self._came
             if self._done >= came:
@@ -79,7 +81,7 @@ class LogWriter:
             return self._changed.wait_for(lambda: self._done >= came, seconds)
 
     def close(self) -> None:
-        """Write the queued lines and stop. Does not wait for a disk that hangs."""
+        """Write the queued lines and stop the thread. Waits at most 5 seconds, because a disk may hang."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -97,7 +99,7 @@ class LogWriter:
                 closed = self._closed
             try:
                 self._write(lines)
-            except Exception:  # a bug of ours loses these lines, but not the later ones
+            except Exception:  # a bug in Holdfast loses these lines, but not the later ones
                 log.exception("%d lines that functions logged were dropped", len(lines))
             with self._changed:
                 self._done += len(lines)
@@ -121,7 +123,8 @@ class LogWriter:
                 self._lose([function for function, records in logs.items() for _ in records], _reason(error))
 
     def _append(self, function: str, records: list[LogLine], now: int) -> bool:
-        """Append records. Returns True if the newest segment was full already, so that a new segment began."""
+        """Append records, after a record about dropped lines if there are any. Returns True if the newest segment was full, so that a new
+        one began. If the disk cannot be written, the records are dropped and counted, and it returns False."""
         with self._changed:
             lost, reason = self._lost.pop(function, (0, ""))
         first = [dropped(records[0].stream, records[0].at, lost, reason)] if lost else []
@@ -134,7 +137,7 @@ class LogWriter:
             return False
         if lost:
             self._failing = False
-            log.warning("the log of %s goes on; %d lines of it were dropped", function, lost)
+            log.warning("the log of %s is written again; %d lines of it were dropped", function, lost)
         return full
 
     def _sweep(self, now: int) -> None:
@@ -145,18 +148,19 @@ class LogWriter:
             log.warning("old logs could not be removed: %s", _reason(error))
 
     def _lose(self, functions: Sequence[str], reason: str) -> None:
-        """Count lost lines. The caller holds the lock."""
+        """Count lost lines; `functions` has one name for each line. Logs a warning for the first of them. The caller holds the lock."""
         for function in functions:
             before, _ = self._lost.get(function, (0, ""))
             self._lost[function] = (before + 1, reason)
         self.dropped += len(functions)
         if not self._failing:
             self._failing = True
-            log.warning("what functions log is dropped: %s", reason)
+            log.warning("log lines of functions are dropped: %s", reason)
 
 
 def _parts(records: list[LogLine], most: int) -> Iterator[list[LogLine]]:
-    """Records in parts of about `most` bytes, so that no segment becomes much larger than its limit."""
+    """The records in parts of about `most` bytes at most, or of one record that is larger. So no segment becomes much larger than its
+    limit."""
     part, size = list[LogLine](), 0
     for record in records:
         if part and size + len(record.text) > most:

@@ -2,10 +2,10 @@
 
     lock                        held while records are added or removed
     NAME-HASH/group.json        the function of this log, and when the log began
-    NAME-HASH/0000000001.jsonl  records in the order they came; a full segment never changes, and the oldest is removed first
+    NAME-HASH/0000000001.jsonl  a segment: records in the order they came; a full segment never changes, and the oldest is removed first
 
-The modification time of a segment is the time of its last record. Files are not synced, because a log is not worth the cost; a reader
-skips a torn line. Several processes may write to one folder.
+The modification time of a segment is the time of its last record. The files are not synced to disk, because that would cost too much for a
+log: a crash of the machine may leave an incomplete line, and a reader skips it. Several processes may write to one folder.
 """
 
 from __future__ import annotations
@@ -23,21 +23,22 @@ import msgspec
 
 from holdfast.files import private
 from holdfast.lambda_api.logs.log_lines import LogLine
-from holdfast.model import reading
+from holdfast.model import json_structs
 
 DAY_MS: Final = 86_400_000
 _SUFFIX: Final = ".jsonl"
 _ODD: Final = re.compile(r"[^A-Za-z0-9_-]")
-_decode = reading.decoder(LogLine).decode
+_decode = json_structs.decoder(LogLine).decode
 _encode = msgspec.json.Encoder().encode
 
 
 class LogRetention(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of the logs is kept. Records above one of these limits are removed, the oldest first."""
+    """How much of the logs is kept. If a limit is exceeded, whole segments are removed, the oldest first."""
 
     max_bytes: int = 256 * 1024 * 1024
     """All logs together have at most this many bytes; 0: no log is kept."""
     max_days: int = 14
+    """Older records are not shown, and are removed after a while."""
 
     @property
     def segment_bytes(self) -> int:
@@ -45,26 +46,26 @@ class LogRetention(msgspec.Struct, frozen=True, kw_only=True):
         return max(64 * 1024, min(4 * 1024 * 1024, self.max_bytes // 16))
 
     def oldest(self, now: int) -> int:
-        """The time before which nothing is kept."""
+        """The time of the oldest record that may be shown, in milliseconds since 1970."""
         return now - self.max_days * DAY_MS
 
 
 class LogGroup(msgspec.Struct, frozen=True):
-    """The log of one function."""
+    """The log of one function, and when it began."""
 
     function: str
     created: int
 
 
 class LogPosition(NamedTuple):
-    """A position between two records."""
+    """A position between two records: the number of a segment, and an offset in bytes."""
 
     segment: int
     offset: int
 
 
 class KeptRecord(NamedTuple):
-    """A record and its position."""
+    """A record, and the positions before and after it."""
 
     begin: LogPosition
     end: LogPosition
@@ -72,17 +73,18 @@ class KeptRecord(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """One file."""
+    """One file of a log. `number` is the number in its name; a newer segment has a higher number."""
 
     number: int
     path: Path
     size: int
     last: int
-    """The time of its last record."""
+    """The time of its last record, in milliseconds since 1970."""
 
 
 def folder_of(store: str) -> Path | None:
-    """Where the logs of a store are kept: beside its file; for a database, in the current folder; for memory, nowhere."""
+    """The folder for the logs of a store: beside the file of an SQLite store, or in the current folder for a Postgres store. None for a
+    store in memory."""
     if store == ":memory:":
         return None
     return Path("holdfast.logs").absolute() if "://" in store else Path(f"{store}.logs").absolute()
@@ -98,11 +100,11 @@ class LogFolder:
     # --- reading
 
     def groups(self) -> list[LogGroup]:
-        """Every function that has a log."""
+        """The logs of all functions that have logged a line, by name."""
         return sorted(filter(None, map(_group, self.root.glob("*/group.json"))), key=lambda group: group.function)
 
     def group(self, function: str) -> LogGroup | None:
-        """The log of a function."""
+        """The log of a function; None if it has logged nothing."""
         return _group(self._place(function) / "group.json")
 
     def segments(self, function: str) -> list[Segment]:
@@ -110,7 +112,7 @@ class LogFolder:
         return _segments(self._place(function))
 
     def has(self, function: str, position: LogPosition) -> bool:
-        """Whether a position lies between two records, or did before the records were removed."""
+        """Whether a position is at the beginning of a segment, after a record, or in a segment that was removed."""
         found = self.segments(function)
         if not found or position.segment > found[-1].number:
             return False
@@ -126,7 +128,8 @@ class LogFolder:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the lock for writing. Raises OSError where the folder cannot be written."""
+        """Make the folder if it is missing, and hold its lock for writing; waits for the lock. Raises OSError if the folder cannot be
+        written, and NotPrivate if it is not private to this user."""
         private.own_folder(self.root)
         lock = private.open_file(self.root / "lock")
         try:
@@ -136,9 +139,10 @@ class LogFolder:
             os.close(lock)
 
     def append(self, function: str, records: Sequence[LogLine], now: int) -> bool:
-        """Add records, under the lock: all of them or, with an OSError, none.
+        """Add records to the log of a function. The caller holds the lock. If they cannot be written, raises OSError, and none of them is
+        added.
 
-        Returns True if the newest segment was full already, so that a new segment began.
+        Returns True if the newest segment was full, so that a new segment began.
         """
         place = self._place(function)
         newest = _newest(place)
@@ -155,18 +159,20 @@ class LogFolder:
         return filled
 
     def sweep(self, now: int) -> None:
-        """Remove segments that are too old or above the size limit, under the lock."""
+        """Remove segments that have only records that are too old, and the oldest segments above the size limit. The caller holds the
+        lock."""
         oldest, spare = self.retention.oldest(now), self.retention.max_bytes
         everything = [(segment, segments[-1]) for place in self._places() if (segments := _segments(place)) for segment in segments]
         for segment, newest in sorted(everything, key=lambda found: (found[0].last, found[0].number), reverse=True):
             spare -= segment.size
             if (spare < 0 or segment.last < oldest) and segment.size:
-                if segment is newest:  # its number is not used again: else a reader's position would point into another segment
+                if segment is newest:  # so that its number is not used again: a reader's position must not point into another segment
                     _made(segment.path.parent, segment.number + 1)
                 segment.path.unlink(missing_ok=True)
 
     def _place(self, function: str) -> Path:
-        """The folder of a function's log. It is always inside the log folder, whatever name a client sends."""
+        """The folder of a function's log. It is always directly inside the log folder, whatever characters the name has that a client
+        sends."""
         return self.root / f"{_ODD.sub('_', function)[:64]}-{hashlib.sha256(function.encode(errors='replace')).hexdigest()[:8]}"
 
     def _places(self) -> list[Path]:
@@ -174,7 +180,7 @@ class LogFolder:
 
 
 def read(segment: Segment, offset: int = 0) -> Iterator[KeptRecord]:
-    """The complete records of a segment after an offset. Torn records are skipped; a removed file has none."""
+    """The records of a segment after an offset. Incomplete lines are skipped. If the file was removed, there are no records."""
     try:
         with segment.path.open("rb") as file:
             file.seek(offset)
@@ -239,5 +245,5 @@ def _make_group(place: Path, group: LogGroup) -> None:
 
 def _group(path: Path) -> LogGroup | None:
     with contextlib.suppress(OSError, msgspec.MsgspecError):
-        return reading.decoded(path.read_bytes(), LogGroup)
+        return json_structs.decoded(path.read_bytes(), LogGroup)
     return None

@@ -1,6 +1,6 @@
 """LambdaApi: every operation of the durable API as a Python call. The HTTP routes call it.
 
-    parse → LambdaApi → shape
+    the route reads a request → LambdaApi → the route writes the answer
 
 All calls run on the engine's loop. They raise Holdfast's errors; the HTTP layer turns these into AWS's error names.
 """
@@ -32,7 +32,8 @@ _ACCEPTED: Wire = {}
 
 
 class LambdaApi:
-    """The operations, on an open engine."""
+    """The operations, on an open engine. `lookup` finds functions; `plain` calls functions that are not durable (None: they cannot be
+    invoked); `tail` gives the last log lines of an execution."""
 
     def __init__(
         self,
@@ -61,13 +62,13 @@ class LambdaApi:
         return await self._invoking.invoke(asked)
 
     async def checkpoint(self, arn: str, asked: wire.CheckpointAsked) -> Wire:
-        """CheckpointDurableExecution: the checkpoint is on disk when this returns. Requests that arrive at the same time share one
+        """CheckpointDurableExecution: the checkpoint is on disk when this returns. Checkpoints that arrive at about the same time share one
         commit."""
         at = position(self.engine.store, checks.execution_arn(arn), asked.token)
         future: asyncio.Future[Checkpointed] = asyncio.get_running_loop().create_future()
 
         def landed(answer: Checkpointed | HoldfastError) -> None:
-            if future.done():  # the caller has gone; its checkpoint stays written
+            if future.done():  # the caller's task was cancelled; its checkpoint stays written
                 return
             if isinstance(answer, HoldfastError):
                 future.set_exception(answer)
@@ -113,7 +114,8 @@ class LambdaApi:
         return self._showing.list(asked)
 
     async def stop(self, arn: str, error: Failure, by: Actor | None = None) -> Wire:
-        """StopDurableExecution. A closed execution keeps its ending. `by` is the actor that the audit log names, here and below."""
+        """StopDurableExecution. If the execution has ended already, nothing changes. `by` is who asked, for the audit log; None writes
+        nothing there."""
         execution = found(self.engine.store, arn).id
         header = await self.engine.stop(execution, error, notes=self._did(by, "stop", execution, "stopped"))
         return {"StopTimestamp": wire.seconds(header.ended_at or self.engine.clock.now())}
@@ -121,7 +123,8 @@ class LambdaApi:
     # --- callbacks
 
     async def succeed_callback(self, callback: str, result: bytes, by: Actor | None = None) -> Wire:
-        """SendDurableExecutionCallbackSuccess: the handler gets these bytes as text."""
+        """SendDurableExecutionCallbackSuccess. The handler gets `result` as text, or None if it is empty. `by` is who asked, for the audit
+        log."""
         on = self._check_callback(callback)
         if len(result) > MAX_CALLBACK_BYTES:
             raise InvalidParameter(f"Result: must have at most {MAX_CALLBACK_BYTES} bytes, and has {len(result)}.")
@@ -130,7 +133,7 @@ class LambdaApi:
         return _ACCEPTED
 
     async def fail_callback(self, callback: str, error: Failure, by: Actor | None = None) -> Wire:
-        """SendDurableExecutionCallbackFailure."""
+        """SendDurableExecutionCallbackFailure. `by` is who asked, for the audit log."""
         on = self._check_callback(callback)
         await self.engine.answer(callback, error=error, notes=self._did(by, "callback", on, "failed"))
         return _ACCEPTED
@@ -142,7 +145,7 @@ class LambdaApi:
         return _ACCEPTED
 
     def _check_callback(self, callback: str) -> str:
-        """Check a callback id and return the id of its execution."""
+        """The id of the execution to which a callback id belongs. Raises InvalidParameter if this server did not make the callback id."""
         try:
             return self._seal.callback_target(checks.callback_id(callback))[0]
         except HoldfastError:
@@ -154,7 +157,7 @@ class LambdaApi:
     # --- functions
 
     def get_function(self, name: str, qualifier: str | None, *, values: bool = True) -> Wire:
-        """GetFunction. Without `values` the values of environment variables are left out, here and below."""
+        """GetFunction. If `values` is False, the function's environment variables are hidden."""
         asked = checks.function_reference(name, qualifier)
         one = self.lookup.find(asked)
         shown: Wire = {"Configuration": configuration(one, asked.arn, values=values), "Code": dict(one.code)}
@@ -163,12 +166,13 @@ class LambdaApi:
         return shown
 
     def get_function_configuration(self, name: str, qualifier: str | None, *, values: bool = True) -> Wire:
-        """GetFunctionConfiguration."""
+        """GetFunctionConfiguration. If `values` is False, the function's environment variables are hidden."""
         asked = checks.function_reference(name, qualifier)
         return configuration(self.lookup.find(asked), asked.arn, values=values)
 
     def list_functions(self, versions: str | None, start: str | None, most: int | None, *, values: bool = True) -> Wire:
-        """ListFunctions: each function once, or in every version."""
+        """ListFunctions: each function once, or with `versions` ALL each version of each function. `start` is the marker of the page
+        before. If `values` is False, environment variables are hidden."""
         if versions is None:
             named = [checks.FunctionReference(name, None) for name in dict.fromkeys(one.name for one in self.lookup.all())]
             shown = [configuration(self.lookup.find(one), one.arn, values=values) for one in named]
@@ -178,7 +182,7 @@ class LambdaApi:
         return page("Functions", shown, start, most)
 
     def list_versions(self, function: str, start: str | None, most: int | None, *, values: bool = True) -> Wire:
-        """ListVersionsByFunction."""
+        """ListVersionsByFunction. `start` is the marker of the page before. If `values` is False, environment variables are hidden."""
         asked = checks.function_reference(function, None)._replace(qualifier=None)
         self.lookup.find(asked)
         found = [one for one in self.lookup.all() if one.name == asked.name]
@@ -197,7 +201,8 @@ class LambdaApi:
         timeout_seconds: int | None = None,
         retention_days: int | None = None,
     ) -> str:
-        """Start an execution with its own terms and return its ARN. Clients of SAM's emulator ask for this."""
+        """Start an execution and return its ARN. A timeout or a retention that is given replaces that of the function. Clients of SAM's
+        emulator use this. Raises InvalidParameter if the function is not durable."""
         one = self.lookup.draw(checks.function_reference(function, qualifier))
         if one.terms is None:
             raise InvalidParameter(f"Function {one.name} is not durable.")
@@ -219,7 +224,7 @@ class LambdaApi:
         return None if trouble is None else str(trouble)
 
     def execution(self, arn: str) -> Execution:
-        """The execution of an ARN."""
+        """The execution of an ARN. Raises ExecutionNotFound if there is none."""
         return found(self.engine.store, arn)
 
 

@@ -1,4 +1,4 @@
-"""Checks of a request's members: AWS's patterns and lengths. The server checks them because clients do not."""
+"""Checks of the members of a request against AWS's patterns and lengths. AWS's clients do not make these checks, so the server does."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def sized(member: str, value: str, most: int) -> str:
-    """Return the value, or raise when it does not have 1 to `most` characters."""
+    """Return the value. Raises InvalidParameter if it does not have 1 to `most` characters. `member` names it in the error."""
     if not 1 <= len(value) <= most:
         raise InvalidParameter(f"{member}: must have 1 to {most} characters, and has {len(value)}.")
     return value
 
 
 def fits(member: str, value: str, pattern: re.Pattern[str], most: int) -> str:
-    """Return the value, or raise when it does not have 1 to `most` characters or does not match the pattern."""
+    """Return the value. Raises InvalidParameter if it does not have 1 to `most` characters or does not match the pattern. `member` names it
+    in the error."""
     sized(member, value, most)
     if pattern.fullmatch(value) is None:
         raise InvalidParameter(f"{member}: {value!r:.200} does not match {pattern.pattern}.")
@@ -42,7 +43,7 @@ def fits(member: str, value: str, pattern: re.Pattern[str], most: int) -> str:
 
 
 class FunctionReference(NamedTuple):
-    """A function as a request names it."""
+    """A function as a request names it: its name, and a version or an alias if the request has one."""
 
     name: str
     qualifier: str | None
@@ -59,7 +60,8 @@ def function_arn(name: str, qualifier: str | None = None) -> str:
 
 
 def function_reference(name: str, qualifier: str | None) -> FunctionReference:
-    """Read a name, partial ARN or ARN. The qualifier is part of it or given separately."""
+    """Read a function's name, partial ARN or ARN. The qualifier may be a part of it, or be given separately. Raises InvalidParameter if it
+    is not valid or the two qualifiers differ, and FunctionNotFound for another account or region."""
     found = _FUNCTION.fullmatch(sized("FunctionName", name, 256))
     if found is None:
         raise InvalidParameter(f"FunctionName: {name!r:.200} is not a valid function name or ARN, with or without a version or alias.")
@@ -74,7 +76,7 @@ def function_reference(name: str, qualifier: str | None) -> FunctionReference:
 
 
 def execution_arn(text: str) -> Arn:
-    """Read an execution's ARN."""
+    """Read an execution's ARN. Raises InvalidParameter if it is too long or is no such ARN."""
     if len(text) > MAX_ARN:
         raise InvalidParameter(f"DurableExecutionArn: must have 1 to {MAX_ARN} characters, and has {len(text)}.")
     return _parsed(text)
@@ -87,41 +89,41 @@ def _parsed(text: str) -> Arn:
 
 
 def is_id(text: str) -> bool:
-    """Whether this text can be the id of an execution. No other text is looked up in the store."""
+    """Whether this text has the form of an execution's id. Only such a text is looked up in the store."""
     return _ID.fullmatch(text) is not None
 
 
 def execution_name(value: str) -> str:
-    """A DurableExecutionName."""
+    """Return a DurableExecutionName. Raises InvalidParameter if it is not valid."""
     return fits("DurableExecutionName", value, _NAME, 64)
 
 
 def tenant_id(value: str) -> str:
-    """A TenantId."""
+    """Return a TenantId. Raises InvalidParameter if it is not valid."""
     return fits("TenantId", value, _TENANT, 256)
 
 
 def trace_header(value: str) -> str:
-    """An X-Amzn-Trace-Id."""
+    """Return an X-Amzn-Trace-Id. Raises InvalidParameter if it is not valid."""
     return fits("TraceHeader", value, _TRACE, 8192)
 
 
 def callback_id(value: str) -> str:
-    """Check the characters and the length of a CallbackId."""
+    """Return a CallbackId. Raises InvalidParameter if its characters or its length are not valid."""
     if not 1 <= len(value) <= 1024 or _CAPABILITY.fullmatch(value) is None:
         raise InvalidParameter("Invalid callback id")
     return value
 
 
 def page_size(value: int | None, default: int = DEFAULT_ITEMS, most: int = MAX_ITEMS) -> int:
-    """MaxItems; 0 means the default."""
+    """The page size that MaxItems asks for; None and 0 mean the default. Raises InvalidParameter if it is below 0 or above `most`."""
     if value is not None and not 0 <= value <= most:
         raise InvalidParameter(f"MaxItems: must be between 0 and {most}, and is {value}.")
     return value or default
 
 
 def one_of(member: str, value: str, allowed: tuple[str, ...]) -> str:
-    """Return the value, or raise when it is not one of the allowed words."""
+    """Return the value. Raises InvalidParameter if it is not one of the allowed words. `member` names it in the error."""
     if value not in allowed:
         raise InvalidParameter(f"{member}: {value!r:.100} is none of {', '.join(allowed)}.")
     return value

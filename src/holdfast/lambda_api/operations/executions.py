@@ -23,9 +23,10 @@ from holdfast.store.seam import Filter, HistoryEntry, Store
 
 Wire = dict[str, Any]
 _CHUNKS: Final = (8, 16, 32, 64, 128)
-"""How many events or operations are read at a time: a few first, because a page with large payloads ends early."""
+"""How many events or operations are read with the first, the second, … query for a page. The first queries read few, because a page with
+large payloads has only few. The last number is used again for all later queries."""
 _MOST_READ: Final = 64
-"""The number of states for which data is cached from one page to the next."""
+"""For this many states, the replayed contexts are cached from one page to the next."""
 ELSEWHERE: Final = "Checkpoint token is not valid for the durable execution ARN"
 
 
@@ -33,7 +34,7 @@ class ListRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The members of a ListDurableExecutionsByFunction request; times are in milliseconds."""
 
     function: str | None
-    """None lists the executions of all functions, which AWS does not offer."""
+    """None: the executions of all functions. AWS does not offer this."""
     qualifier: str | None = None
     name: str | None = None
     statuses: tuple[str, ...] = ()
@@ -47,7 +48,7 @@ class ListRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def found(store: Store, text: str) -> Execution:
-    """The execution of an ARN. Every part of the ARN must match."""
+    """The execution of an ARN. Raises ExecutionNotFound if there is none, or if another part of the ARN than the id does not match."""
     arn = checks.execution_arn(text)
     header = store.find(arn.id) if checks.is_id(arn.id) else None
     if header is None or arn_of(header) != text:
@@ -56,7 +57,8 @@ def found(store: Store, text: str) -> Execution:
 
 
 def position(store: Store, arn: Arn, token: str) -> Position:
-    """The position in a token. Raises if the token belongs to another execution."""
+    """The position in a checkpoint token. Raises InvalidToken if the store did not make the token, and InvalidParameter if it belongs to
+    another execution."""
     at = store.seal.position(token)
     if at.execution != arn.id:
         raise InvalidParameter(ELSEWHERE)
@@ -98,7 +100,8 @@ class ExecutionReads:
     def history(
         self, arn: str, *, include_data: bool = True, newest_first: bool = False, start: str | None = None, most: int | None = None
     ) -> Wire:
-        """GetDurableExecutionHistory. EventIds have no gaps, so a page is a range of them in either direction."""
+        """GetDurableExecutionHistory. `start` is the marker of the page before. The ids of events have no gaps, so a page is a range of
+        ids."""
         header = found(self._store, arn)
         size = checks.page_size(most)
         kind = "newest" if newest_first else "oldest"
@@ -113,7 +116,8 @@ class ExecutionReads:
         return shown
 
     def _lines(self, header: Execution, at: int, size: int, *, newest_first: bool) -> tuple[list[HistoryEntry], bool]:
-        """`size` events after `at`, or before it and backwards; and whether there are more. Large payloads end a page early."""
+        """At most `size` events after the event number `at`; with `newest_first`, events up to this number, backwards. And whether more
+        events follow. A page with large payloads has fewer events."""
         page: list[HistoryEntry] = []
         room = PAGE_BYTES
         chunks = _chunks()
@@ -134,7 +138,8 @@ class ExecutionReads:
         return page, at > 0 if newest_first else at < header.events
 
     def state(self, arn: str, token: str, start: str | None, most: int | None) -> Wire:
-        """GetDurableExecutionState: needs the token of the next checkpoint, and leaves the token valid."""
+        """GetDurableExecutionState. Raises InvalidToken if `token` is not the current checkpoint token of a running execution; the token
+        stays valid. `start` is the marker of the page before."""
         at = position(self._store, checks.execution_arn(arn), token)
         size = checks.page_size(most)
         header = self._store.find(at.execution)
@@ -157,7 +162,9 @@ class ExecutionReads:
         return {"Operations": operations, "NextMarker": "" if more is None else state_marker(more)}
 
     def _needed(self, at: Position, mark: Mark) -> Iterator[Operation]:
-        """The operations after a mark that a handler needs, read lazily. It always needs operations that are newer than its revision."""
+        """The operations after a mark that a handler needs; they are read from the store as they are used. A handler needs every operation
+        that changed after the revision of the mark. If the mark has none, it does not need the children of contexts that are not
+        replayed."""
         replayed = None if mark.newer_than else self._replayed_at(at)
         after = mark.after
         for want in _chunks():
@@ -170,7 +177,8 @@ class ExecutionReads:
             after = chunk[-1].place
 
     def _replayed_at(self, at: Position) -> Collection[str]:
-        """The contexts that are replayed, read once for all pages: only the handler closes contexts, and then its token changes."""
+        """The ids of the contexts whose children a replay needs. They are read once for all pages of a state: only the handler closes
+        contexts, and then its token changes."""
         found = self._replayed.get(at)
         if found is None:
             found = self._replayed[at] = replayed_contexts(self._store.contexts(at.execution))
@@ -213,7 +221,8 @@ class ExecutionReads:
         return shown
 
     def _listed(self, asked: checks.FunctionReference) -> tuple[str, str | None]:
-        """The function and version that a request names. Without a qualifier: all versions, also those that only other processes host."""
+        """The function and the version that a request names. Without a qualifier, the version is None: all versions, also those that only
+        other processes run. Raises FunctionNotFound."""
         if asked.qualifier is None and self._store.hosted(asked.name):
             return asked.name, None
         found = self._lookup.find(asked)

@@ -1,4 +1,4 @@
-"""Invoke: start an execution; for a synchronous invocation, wait for its end."""
+"""Invoke: start an execution, or call a plain function. For a synchronous invocation, wait for the end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TAIL_EVENTS: Final = 20
 _DEPTH: Final = 500
 
 Tail = Callable[[Execution], bytes]
-"""Returns the last log lines of an execution."""
+"""Returns the last log lines of an execution; empty if they are not known."""
 
 _OVER: Final[Mapping[ExecutionStatus, tuple[str, str]]] = {
     ExecutionStatus.FAILED: ("ExecutionFailed", "The execution failed."),
@@ -47,7 +47,7 @@ class Invoke(msgspec.Struct, frozen=True, kw_only=True):
     kind: str = "RequestResponse"
     log_type: str = "None"
     client_context: str | None = None
-    """JSON in base64. Only a synchronous invocation of a function that is not durable gets it, as on AWS."""
+    """JSON in base64. As on AWS, only a function that is not durable gets it, and only in a synchronous invocation."""
     name: str | None = None
     tenant: str | None = None
     trace: str | None = None
@@ -62,15 +62,16 @@ class Invoked(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     arn: str | None = None
     error: str | None = None
-    """`Unhandled` when the execution did not succeed."""
+    """`Unhandled` if the execution or the plain function did not succeed; else None."""
     log: str | None = None
+    """The last 4 KB of the log in base64, if the request asked for them."""
     payload: bytes = b""
     request: str | None = None
-    """The request id of a function that is not durable."""
+    """The request id of a plain function that was called; None for a durable function."""
 
 
 class InvokeOperation:
-    """The operation, on an engine."""
+    """The operation Invoke, on an open engine. `plain` calls functions that are not durable; None: they cannot be invoked."""
 
     def __init__(self, engine: Engine, lookup: FunctionLookup, plain: Plain | None, tail: Tail | None) -> None:
         self._engine = engine
@@ -79,7 +80,8 @@ class InvokeOperation:
         self._tail = tail
 
     async def invoke(self, asked: Invoke) -> Invoked:
-        """Check the request, then start the execution. A synchronous caller waits for its end, also while it is suspended."""
+        """Check the request, then start an execution of a durable function, or call a plain function. A synchronous caller waits for the
+        end, also while the execution is suspended. A dry run only checks."""
         kind = checks.one_of("InvocationType", asked.kind, ("RequestResponse", "Event", "DryRun"))
         checks.one_of("LogType", asked.log_type, ("None", "Tail"))
         function = checks.function_reference(asked.function, asked.qualifier)
@@ -113,7 +115,8 @@ class InvokeOperation:
         return await self._result(header, tail=asked.log_type == "Tail")
 
     async def start(self, found: FoundFunction, payload: str, **asked: Any) -> Execution:
-        """Start an execution, or find the one of this name."""
+        """Start an execution. If an execution of the function has the given name and the same input, that one is returned. Raises
+        ExecutionAlreadyStarted if the input of the earlier one differs."""
         return await self._engine.start(found.name, payload, version=found.version, **asked)
 
     async def _result(self, header: Execution, *, tail: bool) -> Invoked:
@@ -138,7 +141,7 @@ class InvokeOperation:
         if dry:
             return Invoked(status=204, version=version)
         if self._plain is None:
-            raise InvalidParameter(f"Function {call.function.name} is not durable, and nothing here runs such functions.")
+            raise InvalidParameter(f"Function {call.function.name} is not durable. This server runs only durable functions.")
         answer = await self._plain(call)
         if not call.waits:
             return Invoked(status=202, version=version)
@@ -149,7 +152,8 @@ class InvokeOperation:
         return (self._tail(header) if self._tail is not None else b"") or self._platform_lines(header)
 
     def _platform_lines(self, header: Execution) -> bytes:
-        """The lines that Lambda itself logs for each invocation. They are the whole log where the output of functions is not captured."""
+        """The lines that Lambda itself logs for each invocation, made from the history. They are used if no log of the function is
+        known."""
         lines = []
         for line in self._engine.store.history(header.id, max(0, header.events - _TAIL_EVENTS), _TAIL_EVENTS):
             if line.event.type is EventType.INVOCATION_COMPLETED:
@@ -161,7 +165,7 @@ class InvokeOperation:
 
 
 def _client_context(given: str) -> str:
-    """The JSON of a client context."""
+    """The JSON text of a client context, which is given in base64. Raises InvalidParameter if it is not valid."""
     try:
         text = base64.b64decode(given, validate=True).decode()
         check_json(text)
@@ -171,7 +175,8 @@ def _client_context(given: str) -> str:
 
 
 def payload_text(payload: bytes, most: int) -> str:
-    """An input as the store keeps it: the text itself, or `null` for an empty payload."""
+    """The text of a payload, as the store keeps it; `null` for an empty payload. Raises PayloadTooLarge if it has more than `most` bytes,
+    and PayloadNotJson if it is not JSON."""
     if len(payload) > most:
         raise PayloadTooLarge(f"Request must be smaller than {most} bytes for the InvokeFunction operation")
     if not payload:
@@ -185,7 +190,8 @@ def payload_text(payload: bytes, most: int) -> str:
 
 
 def check_json(text: str) -> None:
-    """Refuse a text that is not JSON. The fast parser refuses some valid JSON, so the slow parser checks again what it refuses."""
+    """Raise PayloadNotJson if a text is not JSON. The fast parser refuses some valid JSON, so a text that it refuses is checked again with
+    the slow parser."""
     try:
         msgspec.json.decode(text, type=msgspec.Raw)  # parse only, build no objects
     except (msgspec.DecodeError, RecursionError):
@@ -202,7 +208,7 @@ def _no_constant(word: str) -> Any:
 
 
 def error_answer(status: ExecutionStatus, payload: str | None) -> bytes:
-    """The body of an invocation that failed, in Lambda's ordinary form."""
+    """The body of the answer to an invocation that failed, in the form that Lambda gives to an error of a function."""
     failure = codec.failure_from(payload or "{}")
     kind, message = _OVER[status]
     told: dict[str, Any] = {"errorMessage": failure.message or message, "errorType": failure.type or kind}

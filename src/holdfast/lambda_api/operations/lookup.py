@@ -34,9 +34,9 @@ class FoundFunction(msgspec.Struct, frozen=True, kw_only=True):
     terms: Terms | None
     """The terms of its executions. A function without terms is not durable."""
     about: Mapping[str, Any] = {}
-    """Members of its FunctionConfiguration that differ from those of an inline function."""
+    """Members of its FunctionConfiguration, in addition to the standard ones or in their place. Empty for an inline function."""
     code: Mapping[str, Any] = {}
-    """The place of its code, in the form of GetFunction."""
+    """The place of its code, in the form of GetFunction; empty for an inline function."""
     tags: Mapping[str, str] = {}
 
 
@@ -44,13 +44,13 @@ class FunctionLookup(Protocol):
     """Finds functions."""
 
     def find(self, asked: FunctionReference) -> FoundFunction:
-        """The function that a request names. An alias is resolved; without a qualifier it is the newest version. Raises
-        FunctionNotFound."""
+        """The function in the version that a request names by a version or an alias. Without a qualifier it is `$LATEST`, or the highest
+        version if there is no `$LATEST`. Raises FunctionNotFound if there is none."""
         ...
 
     def draw(self, asked: FunctionReference) -> FoundFunction:
-        """The function that runs one invocation. It is the one that `find` returns, but an alias with weights sends some invocations to
-        its second version."""
+        """The function that shall run one invocation: the one that `find` returns, or for an alias with weights, at random, its other
+        version. Raises FunctionNotFound if there is none, and CodeChanged if its code on disk is not what was deployed."""
         ...
 
     def all(self) -> Sequence[FoundFunction]:
@@ -64,9 +64,9 @@ class PlainCall(msgspec.Struct, frozen=True, kw_only=True):
     function: FoundFunction
     payload: bytes
     waits: bool
-    """True: the caller waits for the answer. False: the server only promises that it will call the function."""
+    """True: the caller waits for the answer. False: the call is stored, and the function is called later."""
     client_context: str | None = None
-    """JSON."""
+    """JSON about the client; None if the caller sent none."""
     tenant: str | None = None
     trace: str | None = None
     arn: str | None = None
@@ -78,7 +78,7 @@ class PlainAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     payload: bytes
     error: str | None = None
-    """`Unhandled` or `Handled`, when it failed; the payload is then an error object."""
+    """`Unhandled` if the function failed: then the payload is an error object. Else None."""
     log: bytes = b""
     request: str | None = None
     """The request id in the function's context and in its log."""
@@ -95,7 +95,8 @@ class RegisteredFunctions:
         self._registry = registry
 
     def find(self, asked: FunctionReference) -> FoundFunction:
-        """A function by name and version."""
+        """The function in the version that a request names. Without a qualifier it is `$LATEST`, or the highest version if there is no
+        `$LATEST`. Raises FunctionNotFound if there is none."""
         versions = {hosted.version: hosted for hosted in self._hosted() if hosted.function == asked.name}
         found = versions.get(asked.qualifier or latest(versions)) if versions else None
         if found is None:
@@ -107,12 +108,12 @@ class RegisteredFunctions:
         return self.find(asked)
 
     def all(self) -> Sequence[FoundFunction]:
-        """Everything hosted here."""
+        """Every version of every function, by name and version."""
         hosted = sorted(self._hosted(), key=lambda hosted: (hosted.function, _order(hosted.version)))
         return [FoundFunction(name=one.function, version=one.version, terms=one.terms) for one in hosted]
 
     def _hosted(self) -> Sequence[Hosted]:
-        """The functions without the workers: a worker is not a function, so the API does not show it."""
+        """The functions of the engine. Workers are left out: a worker is not a function, so the API does not show it."""
         return [hosted for hosted in self._registry.hosted() if hosted.kind is Kind.FUNCTION]
 
 
@@ -121,7 +122,7 @@ def _order(version: str) -> int:
 
 
 def configuration(found: FoundFunction, arn: str, *, values: bool) -> Wire:
-    """A FunctionConfiguration. Without `values` it hides the values of environment variables, which are often secrets."""
+    """A FunctionConfiguration. If `values` is False, environment variables are hidden, because their values are often secrets."""
     shown: Wire = {
         "FunctionName": found.name,
         "FunctionArn": arn,
@@ -148,7 +149,8 @@ def configuration(found: FoundFunction, arn: str, *, values: bool) -> Wire:
 
 
 def page(member: str, everything: Sequence[Wire], start: str | None, most: int | None) -> Wire:
-    """One page of a list of functions, versions or aliases."""
+    """One page of a list of functions, versions or aliases. `member` is the name of the list in the answer, `start` the marker of the page
+    before, and `most` the page size. Raises InvalidParameter if the marker or the size is not valid."""
     size = page_size(most, _DEFAULT_ITEMS, _MAX_ITEMS)
     first = 0
     if start:

@@ -16,6 +16,7 @@ from holdfast.web.routing import Route
 
 
 def make_app(api: LambdaApi, *, more: Sequence[Route] = (), limits: Limits | None = None, gate: Gate | None = None) -> App:
-    """The ASGI app of the Lambda API, with `more` routes before its own. `gate` admits callers; a function's process needs none."""
+    """The ASGI app of the Lambda API. The routes in `more` come before its own. `gate` decides which callers are admitted; if it is None,
+    all are, as for the processes of functions."""
     own = [*Executions(api).routes(), *Callbacks(api).routes(), *Functions(api).routes(), *Hooks(api).routes()]
     return App([*more, *own], limits or Limits(), api.request_id, gate)

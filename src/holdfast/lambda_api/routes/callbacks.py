@@ -1,4 +1,5 @@
-"""The three answers to a callback. The id of a callback is base64 and may have slashes, raw or encoded."""
+"""The three operations on a callback: succeed, fail and heartbeat. The id of a callback is base64, so in the path it may have slashes,
+plain or percent-encoded."""
 
 from __future__ import annotations
 
@@ -31,11 +32,11 @@ class Callbacks:
         ]
 
     async def succeed(self, request: Request) -> Reply:
-        """SendDurableExecutionCallbackSuccess; the body is the result itself."""
+        """SendDurableExecutionCallbackSuccess. The whole body is the result."""
         return json_reply(await self._api.succeed_callback(request.label, request.content, request.actor))
 
     async def fail(self, request: Request) -> Reply:
-        """SendDurableExecutionCallbackFailure; the body is the error itself."""
+        """SendDurableExecutionCallbackFailure. The whole body is the error."""
         return json_reply(await self._api.fail_callback(request.label, request.decoded(Failure), request.actor))
 
     async def heartbeat(self, request: Request) -> Reply:

@@ -18,14 +18,15 @@ from holdfast.web.requests import Request
 from holdfast.web.routing import Route
 
 LOCAL_BUCKET: Final = "holdfast-local"
-"""The name of a bucket that stands for folders of the server's machine; the key is the path of a folder."""
+"""An S3 bucket of this name stands for the folders of the server's machine: the key is the absolute path of a folder with code."""
 MOST_BYTES: Final = 70_167_211
-"""As on AWS: 50 MB of code in base64, and some bytes for the other members."""
+"""The largest body of a request with code. As on AWS: 50 MB of code in base64, and some bytes for the other members."""
 _FUNCTIONS: Final = "/2015-03-31/functions"
 
 
 def _deploys(operation: str, body_bytes: int | None = None) -> Policy:
-    """Code that one tenant deploys would run for all of them, so no tenant may deploy."""
+    """The policy of an operation that changes functions. A caller who belongs to one tenant is refused, because deployed code runs for all
+    tenants."""
     return Policy(operation, Needs.DEPLOY, Reach.NONE, body_bytes)
 
 
@@ -66,7 +67,7 @@ class DeployRoutes:
         config = Config(**asked.changed({"Architectures": asked.architectures}), terms=terms)
 
         def verb() -> Version:
-            if self._deployed.entry(name) is None:  # otherwise the function exists, and its code need not be unpacked
+            if self._deployed.entry(name) is None:  # else `create` refuses, and the code need not be unpacked
                 return self._deployed.create(name, config, self._code(asked.code), tags=asked.tags, publish=asked.publish)
             return self._deployed.create(name, config, Code("", "", 0))
 
@@ -131,7 +132,7 @@ class DeployRoutes:
         asked = request.decoded(AliasAsked)
         name = self._deployable(request.label, None)
         if asked.function_version is None:
-            raise InvalidParameter("FunctionVersion: a version is wanted.")
+            raise InvalidParameter("FunctionVersion: name the version of the function that the alias stands for.")
         version = asked.function_version
         made = await self._service.change(
             name,
@@ -168,7 +169,7 @@ class DeployRoutes:
         return json_reply(self._deployed.alias(name, request.labels[1]).to_wire(name))
 
     async def aliases(self, request: Request) -> Reply:
-        """ListAliases, of all versions or of one."""
+        """ListAliases: all aliases of a function, or with `?FunctionVersion=` those that name this version."""
         name = checks.function_reference(request.label, None).name
         wanted = request.text("FunctionVersion")
         found = sorted(self._deployed.needed(name).aliases.values(), key=lambda alias: alias.name)

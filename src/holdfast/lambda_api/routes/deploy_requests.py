@@ -1,4 +1,4 @@
-"""The JSON of requests of function management. Members without an effect here are kept, so that GetFunction shows them."""
+"""The requests of function management, as they are in JSON. Members that have no effect here are kept, so that GetFunction shows them."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ _CODE = {"zip_file": "ZipFile", "bucket": "S3Bucket", "key": "S3Key", "image": "
 
 
 class Environment(msgspec.Struct, rename="pascal"):
-    """An Environment."""
+    """The member Environment."""
 
     variables: dict[str, str] = {}
 
 
 class Durable(msgspec.Struct, rename="pascal"):
-    """A DurableConfig."""
+    """The member DurableConfig."""
 
     execution_timeout: int | None = None
     retention_period_in_days: int | None = None
 
     def terms(self, before: Terms | None) -> Terms:
-        """The terms of executions. A member that is absent keeps its value of `before`."""
+        """The terms of the function's executions. A member that is absent gets its value from `before`, the terms until now, or else the
+        default. Raises InvalidParameter if a new function has no ExecutionTimeout."""
         if self.execution_timeout is None and before is None:
             raise InvalidParameter("You cannot create a function with a durable configuration without an executionTimeout")
         known = before or Terms()
@@ -36,7 +37,8 @@ class Durable(msgspec.Struct, rename="pascal"):
 
 
 class Logging(msgspec.Struct, rename="pascal", omit_defaults=True):
-    """A LoggingConfig. Only its format and its levels have an effect. If a member is absent, the function keeps the value that it had."""
+    """The member LoggingConfig. Only its format and its levels have an effect here. If one of them is absent, the function keeps the value
+    that it has."""
 
     log_format: Literal["Text", "JSON"] | None = None
     application_log_level: str | None = None
@@ -44,7 +46,8 @@ class Logging(msgspec.Struct, rename="pascal", omit_defaults=True):
     log_group: str | None = None
 
     def changed(self) -> dict[str, Any]:
-        """The changes to a Config. Only the format JSON has levels, so the format Text removes them."""
+        """The members of a Config that change, with their new values. Only the format JSON has levels, so the format Text sets them to
+        None."""
         levels = {"application_log_level": self.application_log_level, "system_log_level": self.system_log_level}
         said = {"log_format": self.log_format, **levels}
         forgotten = dict.fromkeys(levels) if self.log_format == "Text" else {}
@@ -52,7 +55,7 @@ class Logging(msgspec.Struct, rename="pascal", omit_defaults=True):
 
 
 class CodeAsked(msgspec.Struct, rename=_CODE):
-    """A FunctionCode."""
+    """The member Code of CreateFunction, and the same members of UpdateFunctionCode."""
 
     zip_file: bytes | None = None
     bucket: str | None = None
@@ -84,7 +87,8 @@ class Configured(msgspec.Struct, rename="pascal"):
     tenancy_config: dict[str, Any] | None = None
 
     def changed(self, other: Mapping[str, Any]) -> dict[str, Any]:
-        """The changes to a Config; `other` are its members without an effect so far."""
+        """The members of a Config that change, with their new values. `other` has the members without an effect that the Config has until
+        now."""
         said = {
             "runtime": self.runtime,
             "role": self.role,
@@ -99,7 +103,7 @@ class Configured(msgspec.Struct, rename="pascal"):
         return {name: value for name, value in said.items() if value is not None} | logged
 
     def _log_group(self, other: Mapping[str, Any]) -> dict[str, str]:
-        """The log group: the only part of a LoggingConfig that is kept and has no effect here."""
+        """The LogGroup, from the request or else from `other`. It has no effect here, but is kept and shown."""
         given = None if self.logging_config is None else self.logging_config.log_group
         kept = other.get("LoggingConfig", {}).get("LogGroup")
         return {"LogGroup": group} if (group := given or kept) else {}
@@ -121,7 +125,7 @@ class Configured(msgspec.Struct, rename="pascal"):
 
 
 class Create(Configured, rename="pascal"):
-    """CreateFunction."""
+    """A request CreateFunction."""
 
     function_name: str = ""
     code: CodeAsked = msgspec.field(default_factory=CodeAsked)
@@ -132,7 +136,7 @@ class Create(Configured, rename="pascal"):
 
 
 class UpdateCode(CodeAsked, rename=_CODE):
-    """UpdateFunctionCode."""
+    """A request UpdateFunctionCode."""
 
     publish: bool = msgspec.field(default=False, name="Publish")
     dry_run: bool = msgspec.field(default=False, name="DryRun")
@@ -141,7 +145,7 @@ class UpdateCode(CodeAsked, rename=_CODE):
 
 
 class Publish(msgspec.Struct, rename={"sha256": "CodeSha256", "description": "Description", "revision_id": "RevisionId"}):
-    """PublishVersion."""
+    """A request PublishVersion."""
 
     sha256: str | None = None
     description: str | None = None
@@ -149,13 +153,13 @@ class Publish(msgspec.Struct, rename={"sha256": "CodeSha256", "description": "De
 
 
 class Routing(msgspec.Struct, rename="pascal"):
-    """A RoutingConfig."""
+    """The member RoutingConfig."""
 
     additional_version_weights: dict[str, float] = {}
 
 
 class AliasAsked(msgspec.Struct, rename="pascal"):
-    """CreateAlias and UpdateAlias."""
+    """A request CreateAlias or UpdateAlias."""
 
     name: str = ""
     function_version: str | None = None
@@ -165,5 +169,5 @@ class AliasAsked(msgspec.Struct, rename="pascal"):
 
     @property
     def weights(self) -> Mapping[str, float] | None:
-        """The versions that get a share of the invocations, with their weights."""
+        """The other version that gets a part of the invocations, with its weight from 0 to 1; None if the request does not say."""
         return None if self.routing_config is None else self.routing_config.additional_version_weights

@@ -1,4 +1,4 @@
-"""The operations on executions. SDKs in functions call checkpoint and state; people and their tools call the others."""
+"""The operations on executions. The SDK inside a function calls checkpoint and state; other clients call the others."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Executions:
         self._api = api
 
     def routes(self) -> list[Route]:
-        """The routes of these handlers. The path of the execution alone comes after the longer paths, because its label may have
-        slashes."""
+        """The routes of these handlers. The route of GetDurableExecution comes after those with longer paths: the ARN in its path may have
+        slashes, so it would match them too."""
         return [
             Route("POST", f"{_EXECUTION}/checkpoint", self.checkpoint, _of_one("CheckpointDurableExecution", Needs.OPERATE)),
             Route("GET", f"{_EXECUTION}/state", self.state, _of_one("GetDurableExecutionState", Needs.OPERATE)),
@@ -47,7 +47,7 @@ class Executions:
         ]
 
     async def checkpoint(self, request: Request) -> Reply:
-        """CheckpointDurableExecution. AWS's model has no 404 for it, so a missing execution is an invalid token."""
+        """CheckpointDurableExecution. AWS's model has no 404 for this operation, so a missing execution is reported as an invalid token."""
         try:
             asked = wire.checkpoint_from_json(request.content or b"{}")
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -82,7 +82,7 @@ class Executions:
         )
 
     async def stop(self, request: Request) -> Reply:
-        """StopDurableExecution; the body is the error itself."""
+        """StopDurableExecution. The whole body is the error."""
         return json_reply(await self._api.stop(request.label, request.decoded(Failure), request.actor))
 
     async def list(self, request: Request) -> Reply:
@@ -90,7 +90,7 @@ class Executions:
         return json_reply(self._api.list(_asked(request, request.label)))
 
     async def list_all(self, request: Request) -> Reply:
-        """The executions of all functions. AWS has no such operation; its official emulator has."""
+        """The executions of all functions, or with `?FunctionName=` of one. AWS has no such operation, but its official emulator has it."""
         return json_reply(self._api.list(_asked(request, request.text("FunctionName"))))
 
 

@@ -35,7 +35,7 @@ class Functions:
         ]
 
     async def invoke(self, request: Request) -> Reply:
-        """Invoke. The payload is the body, everything else is in headers."""
+        """Invoke. The body is the payload. The other members are in the path, in the query and in headers."""
         asked = Invoke(
             function=request.label,
             qualifier=request.text("Qualifier"),
@@ -58,7 +58,7 @@ class Functions:
         return json_reply(self._api.get_function_configuration(request.label, request.text("Qualifier"), values=request.sees_values))
 
     async def list(self, request: Request) -> Reply:
-        """ListFunctions. There is one region, so a MasterRegion leaves nothing out."""
+        """ListFunctions. There is only one region, so the parameter MasterRegion is ignored."""
         asked = request.text("FunctionVersion"), request.text("Marker"), request.number("MaxItems")
         return json_reply(self._api.list_functions(*asked, values=request.sees_values))
 

@@ -1,4 +1,4 @@
-"""Requests of tools around Lambda: the hook with which SAM starts executions in an emulator, and probes of health."""
+"""Requests that are not AWS's: the one with which SAM starts executions in an emulator, and health checks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Start(msgspec.Struct, rename="pascal"):
 
 
 class Hooks:
-    """The handlers of hooks."""
+    """The handlers of these requests."""
 
     def __init__(self, api: LambdaApi) -> None:
         self._api = api
@@ -41,7 +41,8 @@ class Hooks:
         ]
 
     async def start(self, request: Request) -> Reply:
-        """Start an execution of a function that is hosted here. It ignores the account, trace fields, invocation id and endpoint."""
+        """Start an execution of a function that is served here. Other members of SAM's request (account, trace, invocation id, endpoint)
+        are ignored."""
         asked = request.decoded(_Start)
         try:
             payload = (asked.input or "").encode()
@@ -59,13 +60,13 @@ class Hooks:
         return json_reply({"ExecutionArn": arn}, 201)
 
     async def health(self, request: Request) -> Reply:
-        """Answer that the process lives."""
+        """Answer that the process runs."""
         return json_reply({"status": "healthy"})
 
     async def ready(self, request: Request) -> Reply:
-        """Answer whether the server can do its work: whether its store can write now."""
+        """Answer 200 if the store can be written now, else 503."""
         trouble = self._api.trouble()
         if trouble is None:
             return json_reply({"status": "ready"})
-        known = {"reason": trouble} if request.identity.roles else {}  # the reason names the store's file
+        known = {"reason": trouble} if request.identity.roles else {}  # the reason names the store's file: not for unknown callers
         return json_reply({"status": "not ready", **known}, 503, retry_after())

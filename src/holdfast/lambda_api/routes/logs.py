@@ -1,4 +1,4 @@
-"""The operations of CloudWatch Logs that read. In AWS's JSON 1.1 protocol the header X-Amz-Target names the operation."""
+"""The operations of CloudWatch Logs that read logs. In AWS's JSON 1.1 protocol, the header X-Amz-Target names the operation."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class LogRoutes:
         }
 
     def routes(self) -> list[Route]:
-        """The routes of these handlers: all have one path, and the header X-Amz-Target tells them apart."""
+        """The routes of the operations. All have the same path; the header X-Amz-Target decides which route is used."""
         known = {f"{TARGET}{name}": _policy(name, Needs.VIEW, Reach.HANDLER) for name in self.operations}
         unknown = {
             TARGET: _policy(UNKNOWN.operation, UNKNOWN.needs, UNKNOWN.reach),
@@ -52,13 +52,13 @@ class LogRoutes:
         return [Route("POST", "/", self.answer, policy, target) for target, policy in (known | unknown).items()]
 
     async def answer(self, request: Request) -> Reply:
-        """Answer any of the operations. A thread does the work, because it reads files."""
+        """Answer any of the operations. It runs in a thread, because it reads files."""
         target = request.header(b"x-amz-target") or ""
         operation = self.operations.get(target.removeprefix(TARGET)) if target.startswith(TARGET) else None
         try:
             if operation is None:
                 known = ", ".join(self.operations)
-                raise Refused(400, "UnknownOperationException", f"X-Amz-Target names no operation that is known here. There are {known}.")
+                raise Refused(400, "UnknownOperationException", f"X-Amz-Target names no operation that is known here. Known are {known}.")
             asked = request.decoded(operation.asked)
             answer = await in_thread(Purpose.LOGS, operation.verb, asked, request.tenant)
             return Reply(200, msgspec.json.encode(answer), (_CONTENT,))

@@ -1,4 +1,5 @@
-"""The command and the environment of a new process. It inherits no variable of the server, so it sees no secret of the server."""
+"""The command and the environment variables of a new process. The process inherits no variable of the server, because a variable may
+contain a secret of the server."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ _PROXIES: Final = ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
 
 
 def command_of(runtime: Runtime, interpreters: Interpreters) -> tuple[str, ...]:
-    """The command that runs a function: its own, or the client of its language's runtime. Blocks while an interpreter is tried."""
+    """The command that runs a function: its own command, or an interpreter with a runtime client and the handler. Blocks while an
+    interpreter is tried. Raises FunctionNotLoadable if the runtime is not known, or if there is no interpreter for it."""
     if runtime.command:
         return runtime.command
     kind, version = kind_of(runtime)
@@ -34,17 +36,19 @@ def command_of(runtime: Runtime, interpreters: Interpreters) -> tuple[str, ...]:
 
 
 def kind_of(runtime: Runtime) -> tuple[str, str]:
-    """The language of a runtime's name, and its version."""
+    """The language in a runtime's name, `python` or `nodejs`, and its version, which may be empty. Raises FunctionNotLoadable for any other
+    language."""
     known = _KNOWN.fullmatch(runtime.runtime)
     if known is None:
         raise FunctionNotLoadable(
-            f"Function {runtime.function!r} wants the runtime {runtime.runtime!r}, which is not known here. Known are python and nodejs."
+            f"Function {runtime.function!r} wants the runtime {runtime.runtime!r}, which is not known here. "
+            "Use Python or Node, such as python3.13 or nodejs22.x."
         )
     return known["kind"], known["version"]
 
 
 def is_tried(runtime: Runtime, interpreters: Interpreters) -> bool:
-    """Whether the function's command is known without trying an interpreter."""
+    """Whether `command_of` will not block, because it need not try an interpreter."""
     known = _KNOWN.fullmatch(runtime.runtime)
     return bool(runtime.command) or known is None or interpreters.knows(known["kind"], known["version"])
 
@@ -75,8 +79,9 @@ def _node(runtime: Runtime, node: str) -> tuple[str, ...]:
 
 
 def _heap(runtime: Runtime) -> Iterator[str]:
-    """Node's heap sizes as Lambda sets them: a tenth, in two halves, is for young objects. Without them Node would let garbage grow to the
-    memory of the machine, and would be killed for it. Sizes that the function itself sets stay."""
+    """Node's options for its heap, with the sizes that Lambda sets: a tenth of the function's memory for young objects, in two halves, and
+    the rest for old objects. Without them Node would let garbage grow to the memory of the machine, and would be killed for it. A size that
+    the function's NODE_OPTIONS sets is left out here."""
     young = runtime.memory_mb // 10
     own = runtime.environment.get("NODE_OPTIONS", "").replace("_", "-")
     for option, size in (("--max-semi-space-size", young // 2), ("--max-old-space-size", runtime.memory_mb - young)):
@@ -91,7 +96,8 @@ def wrapped(runtime: Runtime, command: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def wrapper_of(runtime: Runtime) -> str | None:
-    """The program that wraps a runtime: a file of the function's code (on Lambda in /var/task), or a file of this machine."""
+    """The program in the function's AWS_LAMBDA_EXEC_WRAPPER: a file of the function's code (on Lambda below /var/task), or a file of this
+    machine. None if the variable is not set, if no such file can be run, or if the function has a command of its own."""
     named = runtime.environment.get(WRAPPER)
     if not named or runtime.command:
         return None
@@ -101,7 +107,8 @@ def wrapper_of(runtime: Runtime) -> str | None:
 
 
 def environment_of(runtime: Runtime, command: tuple[str, ...], address: str, stream: str, home: str) -> dict[str, str]:
-    """The standard variables of a Lambda function, then its own; the listener at `address` is its Runtime API and its Lambda service.
+    """All environment variables of a new process: the standard ones of a Lambda function, and the function's own. The listener at `address`
+    is its Runtime API and its Lambda service; `stream` is the name of its log stream.
 
     `home` is a folder of this process alone, so interpreters and tools of different functions share no files in a home folder.
     """
@@ -139,9 +146,10 @@ def environment_of(runtime: Runtime, command: tuple[str, ...], address: str, str
 
 
 def _ways_to_us(own: Mapping[str, str], address: str) -> dict[str, str]:
-    """The variables that name the listener of a process. A function cannot override them: else its checkpoints would go elsewhere."""
+    """The variables that send requests to the listener of a process. A function's own variables (`own`) cannot override them: else its
+    checkpoints would go to another server."""
     found = {"AWS_LAMBDA_RUNTIME_API": address, "AWS_ENDPOINT_URL_LAMBDA": f"http://{address}"}
-    # The variable beats a setting of the same name in a config file.
+    # The SDKs prefer this variable to the setting of the same name in a config file.
     found["AWS_IGNORE_CONFIGURED_ENDPOINT_URLS"] = "false"
     if any(name in own for name in _PROXIES):
         given = own.get("no_proxy") or own.get("NO_PROXY") or ""

@@ -13,21 +13,21 @@ from holdfast.model.errors import FunctionNotLoadable
 
 
 class FunctionWarning(msgspec.Struct, frozen=True):
-    """One warning."""
+    """One warning about a function, for the log of the server."""
 
     about: str
-    """The subject. A server prints only one warning for each subject."""
+    """What the warning is about. A server logs only the first warning about the same thing."""
     text: str
     level: int = logging.WARNING
 
 
 def warnings_of(runtime: Runtime, interpreters: Interpreters) -> list[FunctionWarning]:
-    """All warnings about a function. Blocks while an interpreter is tried."""
+    """All warnings about a function. Blocks while an interpreter is tried, which starts it once."""
     return [*_of_interpreter(runtime, interpreters), *_of_endpoints(runtime), *_of_wrapper(runtime)]
 
 
 def _of_wrapper(runtime: Runtime) -> list[FunctionWarning]:
-    """A wrapper that cannot be run. Most wrappers are in layers, and this server has no layers."""
+    """A warning if the function's AWS_LAMBDA_EXEC_WRAPPER cannot be run. Most wrappers are in layers, and this server has no layers."""
     named = runtime.environment.get(WRAPPER)
     if not named or wrapper_of(runtime) is not None:
         return []
@@ -38,7 +38,8 @@ def _of_wrapper(runtime: Runtime) -> list[FunctionWarning]:
 
 
 def _of_endpoints(runtime: Runtime) -> list[FunctionWarning]:
-    """Variables that would send checkpoints to another server. They are ignored."""
+    """Warnings about variables that would send the function's requests to Lambda, such as checkpoints, to another server. Here they do not
+    change where these requests go."""
     said = []
     if "AWS_ENDPOINT_URL_LAMBDA" in runtime.environment:
         said.append(("AWS_ENDPOINT_URL_LAMBDA", "is not used: this server gets the checkpoints and all other requests to Lambda"))
@@ -52,7 +53,8 @@ def _of_endpoints(runtime: Runtime) -> list[FunctionWarning]:
 
 
 def _of_interpreter(runtime: Runtime, interpreters: Interpreters) -> list[FunctionWarning]:
-    """A warning about the interpreter: one for all functions of a runtime. It names the first of them."""
+    """A warning about the interpreter, if there is a reason for one. It is logged once for all functions of a runtime, and names the first
+    of these functions."""
     if runtime.command:
         return []
     about, who = f"runtime {runtime.runtime}", f"{runtime.runtime} (wanted by {runtime.function})"
@@ -64,7 +66,8 @@ def _of_interpreter(runtime: Runtime, interpreters: Interpreters) -> list[Functi
 
 
 def runs_on(runtime: str, interpreters: Interpreters) -> str:
-    """The interpreter of this runtime in a few words, if it is not the one that the runtime's name says. Blocks while one is tried."""
+    """The interpreter that runs functions of this runtime here, such as `Python 3.13`, if its version differs from the one in the runtime's
+    name. Empty if it does not differ; `nothing` if no interpreter can run them. Blocks while an interpreter is tried."""
     described = Runtime(function="", folder="", handler="", runtime=runtime)
     try:
         kind, version = kind_of(described)

@@ -1,4 +1,4 @@
-"""The guard: a process that starts a runtime process, and at the end removes everything that the runtime started.
+"""The guard: a process that starts a runtime process. At the end it kills every process that the runtime started, and removes its home.
 
 Run as `python -I -S guard.py PARENT HOME COMMAND…`, with a socket as standard input. On the socket the guard writes `pid N`, later
 `memory KB` (the runtime's peak, on Linux) and `exit N` (negative: ended by a signal). When the socket is closed, when the server process
@@ -20,7 +20,7 @@ _FRAMES_VARIABLE = "_LAMBDA_TELEMETRY_LOG_FD"
 
 
 def main() -> None:
-    """Guard one command until it is over."""
+    """Start one command, wait until it ends or must be ended, and clean up after it."""
     home = os.open(sys.argv[2], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     fcntl.flock(home, fcntl.LOCK_EX)
     try:
@@ -83,7 +83,8 @@ def _started(command: list[str]) -> int:
 
 
 def _watched(child: int, woken: int) -> int | None:
-    """Wait for the runtime's end and return its status; None when the guard must end it."""
+    """Wait until the runtime ends, and return its exit code. Returns None earlier if the guard must kill the runtime, because the server
+    closed the socket or died."""
     poll = select.poll()
     poll.register(_CONTROL, select.POLLIN)
     poll.register(woken, select.POLLIN)
@@ -100,7 +101,7 @@ def _watched(child: int, woken: int) -> int | None:
 
 
 def _reaped(child: int) -> int | None:
-    """Reap all ended children, orphans too. Returns the status of the runtime if it ended."""
+    """Reap all children that have ended, orphans too. Returns the exit code of the runtime if it is one of them, else None."""
     found = None
     with contextlib.suppress(ChildProcessError):
         while True:
@@ -113,7 +114,8 @@ def _reaped(child: int) -> int | None:
 
 
 def _kill_all(child: int) -> None:
-    """Kill all descendants until none is left. A process that forks while it is killed leaves an orphan; the next round kills it."""
+    """Kill all descendants until none is left. A process that forks while it is killed leaves an orphan; the next round of the loop kills
+    it."""
     pause = 0.001
     while True:
         _signal(-child)
@@ -136,12 +138,12 @@ def _signal(pid: int) -> None:
 
 
 def _descendants() -> list[int]:
-    """All descendants of the guard, from the process table."""
+    """All descendants of the guard, from the kernel's table of processes; none on a system other than Linux."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc") if _LINUX else ():
         if name.isdigit():
             with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb") as stat:
-                parent = int(stat.read().rpartition(b")")[2].split()[1])  # a process name may hold any character, so count from its end
+                parent = int(stat.read().rpartition(b")")[2].split()[1])  # a name may contain any character, so count from its end
                 children.setdefault(parent, []).append(int(name))
     found: list[int] = []
     todo = [os.getpid()]
@@ -153,7 +155,7 @@ def _descendants() -> list[int]:
 
 
 def _remove_home() -> None:
-    """Remove the home of the process. Most homes are empty, and two calls of rmdir suffice."""
+    """Remove the home folder of the runtime. Most homes contain only an empty `tmp`, and two calls of rmdir suffice."""
     with contextlib.suppress(OSError):
         for folder in (os.path.join(sys.argv[2], "tmp"), sys.argv[2]):
             os.rmdir(folder)

@@ -22,33 +22,38 @@ _CHUNK: Final = 64 * 1024
 _REAP_SECONDS: Final = 0.005
 _LAST_READS: Final = 4
 _FRAMES_VARIABLE: Final = "_LAMBDA_TELEMETRY_LOG_FD"
-"""The variable that tells a runtime client, and the guard, the descriptor for frames."""
+"""The environment variable with the number of the descriptor for telemetry frames. The guard and the runtime client read it."""
 
 
 class ProcessWatcher(Protocol):
     """Receives the events of a process."""
 
-    def printed(self, data: bytes) -> None: ...
+    def printed(self, data: bytes) -> None:
+        """Read bytes that the process wrote to its standard output or standard error."""
+        ...
+
     def logged(self, framed: bytes) -> None:
-        """The runtime client wrote some bytes of frames."""
+        """Read bytes of telemetry frames that the runtime client wrote."""
         ...
 
     def exited(self, code: int) -> None:
-        """The runtime ended by itself. The guard removes what it left."""
+        """The runtime ended by itself, with this exit code (negative: the number of the signal). The guard kills the processes that the
+        runtime started."""
         ...
 
     def gone(self) -> None:
-        """No process of it is left."""
+        """The runtime, its guard and all processes that the runtime started have ended. This is the last call."""
         ...
 
 
 class GuardedProcess:
-    """A running command. All methods run on the event loop that made it."""
+    """A running command and its guard. Call its methods only on the event loop on which it was made."""
 
     def __init__(
         self, command: Sequence[str], environment: Mapping[str, str], folder: str, home: str, watcher: ProcessWatcher, kill_seconds: float
     ) -> None:
-        """Start the command in this folder. Its home is removed when it ends."""
+        """Start the command in `folder`. Its home folder `home` is removed when it has ended. `watcher` is told what happens to it. A guard
+        that takes longer than `kill_seconds` to end the command is killed."""
         self._loop = asyncio.get_running_loop()
         self._watcher = watcher
         self._kill_seconds = kill_seconds
@@ -93,13 +98,14 @@ class GuardedProcess:
         return self._guard.pid
 
     def drain(self) -> None:
-        """Read what was printed and logged until now: at most one pipe's content, so that a busy process cannot keep us here."""
+        """Pass on what the process has printed and logged until now: at most 64 KB of each, so that a process that prints without end does
+        not block the event loop."""
         if not self._gone:
             self._read()
 
     def _read(self) -> bool:
-        """Read once; returns whether there was data. Output is read before frames: a client logs an error after the lines that led
-        to it."""
+        """Read each pipe once. Returns whether there was data. The output is read before the frames, because a client logs an error after
+        the lines that were printed before it."""
         was_there = False
         for pipe, tell in ((self._output, self._watcher.printed), (self._frames, self._watcher.logged)):
             with contextlib.suppress(BlockingIOError):
@@ -135,7 +141,8 @@ class GuardedProcess:
             self._reap()
 
     def kill(self) -> None:
-        """Kill the command and every process that it started. `gone` is called when none is left."""
+        """Begin to kill the command and every process that it started. Returns at once. The watcher's `gone` is called when none is
+        left."""
         if self._killer is None and not self._gone:
             self._most_kb = self._high_kb()  # cannot be read after the kill
             with contextlib.suppress(OSError):
@@ -165,7 +172,8 @@ class GuardedProcess:
         self._close_pipes()
 
     def close_now(self) -> None:
-        """Close all descriptors because the loop ends. The guard notices that and ends the process."""
+        """End the command without the help of the event loop. All descriptors are closed; the guard notices that and kills the command.
+        Blocks until the guard has ended. The watcher is told nothing."""
         if not self._gone:
             self._gone = True
             self._loop.remove_reader(self._control.fileno())
@@ -178,11 +186,12 @@ class GuardedProcess:
                 self._guard.wait()
 
     def exceeds(self, memory_mb: int) -> bool:
-        """Whether the command and all processes that it started use more memory than this."""
+        """Whether the command and all processes that it started together use more memory than this. False if they have ended, or on a
+        system without `/proc`."""
         return not self._gone and process_memory.exceeds(self._guard.pid, memory_mb)
 
     def memory_mb(self) -> int:
-        """The peak memory of the command; 0 where the system does not tell."""
+        """The peak memory of the command in MB, rounded up; 0 if it is not known."""
         return -(-self._high_kb() // 1024)
 
     def _high_kb(self) -> int:

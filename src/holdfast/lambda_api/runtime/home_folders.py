@@ -1,8 +1,8 @@
 """The home folder of a process: no other user of the machine can read it or write to it.
 
-If another user could write to a home, that user's code would run: interpreters and package managers read settings and modules from the
-home before they read the function. The guard of the process locks the folder and removes it. A later server removes the folders that
-killed guards left.
+If another user could write to a home, that user's code would run in the process: interpreters and package managers read settings and
+modules from the home before they read the function. The guard of the process locks the folder and removes it at the end. If a guard was
+killed, a later server removes its folder.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ def make_home() -> str:
 
 
 def _sweep_once(home: str) -> None:
-    """Remove leftover homes, once per process. They may be large, so a thread removes them and no caller waits."""
+    """Remove the homes that killed guards left, once in the life of this server. They may be large, so a thread removes them, and the
+    caller does not wait."""
     if not _swept.is_set():
         _swept.set()
         threading.Thread(target=_sweep, args=(home,), name="holdfast-homes", daemon=True).start()

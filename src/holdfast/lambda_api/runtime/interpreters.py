@@ -1,7 +1,7 @@
-"""The choice of the interpreter for a function: each candidate on the path is started once before use, because it may not run.
+"""Chooses the interpreter for a function. Each candidate on the PATH is tried (started once) before it is used, because it may not run.
 
 For example, version managers install shims for every version, and a shim fails if its version is not selected. Each try has a time limit,
-and this process tries each file once.
+and a file that has not changed is not tried again.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ _ASK_NODE: Final = ("-e", "console.log(process.versions.node, process.execPath)"
 
 
 class TriedInterpreter(msgspec.Struct, frozen=True):
-    """The result of trying one file."""
+    """The result of trying one file: it was started and asked for its version."""
 
     file: str
     version: str = ""
-    """Empty if the file does not run."""
+    """The version of the interpreter; empty if the file cannot be used."""
     program: str = ""
-    """The real interpreter behind a shim. It needs none of the shim's variables."""
+    """The path of the interpreter itself, if the file is a shim that starts it. It needs none of the shim's variables."""
     why_not: str = ""
+    """Why the file cannot be used; empty if it can."""
 
 
 class ChosenInterpreter(msgspec.Struct, frozen=True):
@@ -45,7 +46,8 @@ class ChosenInterpreter(msgspec.Struct, frozen=True):
     program: str
     version: str
     caution: str = ""
-    """A warning about the choice; empty if the interpreter has the version in the runtime's name."""
+    """A warning for the operator: files on the PATH that were tried and not used, or that the version differs from the one in the runtime's
+    name. Empty if there is nothing to say."""
 
     @property
     def is_ours(self) -> bool:
@@ -54,7 +56,8 @@ class ChosenInterpreter(msgspec.Struct, frozen=True):
 
 
 class Interpreters:
-    """The interpreters on a path. `path` is for tests; `seconds` limits one try. Methods may block, and any thread may call them."""
+    """The interpreters on the PATH, or on `path` if it is given. One try may take `seconds`. Methods may block, and any thread may call
+    them."""
 
     def __init__(self, path: str | None = None, seconds: float = _SECONDS) -> None:
         self._path = path
@@ -63,14 +66,16 @@ class Interpreters:
         self._choosing = threading.Lock()
 
     def python(self, version: str) -> ChosenInterpreter:
-        """The interpreter for this version of Python: one on the path that starts and has the version, else the Python of this server."""
+        """The interpreter for this version of Python. If this server's Python has the version, or if the version is empty or `3`, it is the
+        Python of this server; else one on the PATH that starts and has the version. If there is none, it is the Python of this server, with
+        a warning."""
         if version in ("", "3", HERE):
             return ChosenInterpreter(sys.executable, HERE)
         return self._choose("python", version)
 
     def node(self, version: str) -> ChosenInterpreter:
-        """The interpreter for this version of Node: one on the path that starts, if possible of this version. Raises
-        FunctionNotLoadable."""
+        """The interpreter for this version of Node: one on the PATH that starts, if possible of this version. Another version comes with a
+        warning. Raises FunctionNotLoadable if no `node` on the PATH starts."""
         return self._choose("nodejs", version)
 
     def knows(self, kind: str, version: str) -> bool:
@@ -121,7 +126,7 @@ class Interpreters:
             if file is None:
                 continue
             file = os.path.abspath(file)
-            place = os.path.join(os.path.realpath(os.path.dirname(file)), name)  # /bin may be /usr/bin
+            place = os.path.join(os.path.realpath(os.path.dirname(file)), name)  # /bin may be a link to /usr/bin
             if place not in seen:
                 seen.add(place)
                 status = os.stat(file)
@@ -139,7 +144,8 @@ def _not_used(tried: Sequence[TriedInterpreter]) -> str:
 
 @functools.lru_cache(maxsize=64)
 def _tried(file: str, ask: tuple[str, ...], seconds: float, identity: tuple[int, int]) -> TriedInterpreter:
-    """Start a file and ask for its version. The file gets the server's environment, because a shim needs it; a function never gets that."""
+    """Start a file and ask for its version. The file gets the server's environment variables, because a shim needs them; a function never
+    gets them. `identity` changes when the file changes; then the file is tried again."""
     try:
         child = subprocess.Popen(
             [file, *ask], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True

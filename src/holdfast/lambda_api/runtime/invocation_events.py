@@ -1,4 +1,4 @@
-"""The event that a function is invoked with, and the outcome that the engine gets from its answer."""
+"""The event that a function is invoked with, and the outcome that the function's answer gives for the engine."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from holdfast.model.shapes import crowding
 _DEPTH: Final = 500
 
 Token = Callable[[Position], str]
-"""Makes the sealed token of a position."""
+"""Makes the checkpoint token of a position, which cannot be forged."""
 EVENT_RETRY_SECONDS: Final = (60, 120)
-"""The delays before a failed Event invocation is tried again: two tries, as Lambda does."""
+"""The delays before a failed Event invocation of a plain function is tried again. As on Lambda, it is tried again at most twice."""
 
 
 class RevisionPort(Port, Protocol):
@@ -33,7 +33,7 @@ class RevisionPort(Port, Protocol):
 
 
 def seen_by(invocation: Invocation, port: Port) -> int:
-    """The revision that an invocation had seen when it ended. If it cannot be read, nothing counts as seen."""
+    """The last revision that an invocation saw. If it cannot be read, the revision with which the invocation began."""
     try:
         return cast("RevisionPort", port).seen(invocation.token)
     except HoldfastError:
@@ -41,7 +41,8 @@ def seen_by(invocation: Invocation, port: Port) -> int:
 
 
 def durable_event(invocation: Invocation, port: Port, token: Token, room: int = PAGE_BYTES) -> bytes:
-    """The event of a durable function, with the first page of its state. The function asks for the other pages."""
+    """The event of a durable function, with the first page of its state; the function asks for the other pages. `room` is the size of a
+    page in bytes. If the input alone fills it, the event has no operations."""
     given = _input(invocation, port)
     stored: list[Operation] = [] if invocation.fresh else list(port.state(invocation.token))
     updated = invocation.updated if invocation.updated is not None else served_since(stored, invocation.header.seen)
@@ -58,7 +59,7 @@ def durable_event(invocation: Invocation, port: Port, token: Token, room: int = 
 
 
 def plain_event(invocation: Invocation, port: Port) -> bytes:
-    """The event of a function that is not durable: the input itself."""
+    """The event of a function that is not durable: the input itself, or `{}` if there is no input."""
     return (_input(invocation, port) or "{}").encode()
 
 
@@ -67,10 +68,10 @@ def _input(invocation: Invocation, port: Port) -> str | None:
 
 
 def outcome_of(runtime: Runtime, called: JobResult | Exception, header: Execution) -> Outcome:
-    """The outcome of an invocation, for the engine."""
+    """The outcome of an invocation, for the engine. `called` is the result of the job, or the error with which the job ended."""
     if isinstance(called, EngineClosed):
         return Outcome(OutcomeStatus.INTERRUPTED)
-    if isinstance(called, Exception):  # our own code or the store failed before the function was invoked
+    if isinstance(called, Exception):  # Holdfast's code or the store failed before the function was invoked
         return Outcome(OutcomeStatus.CRASHED, error=Failure(message=str(called), type=type(called).__name__))
     error = called.error
     if not runtime.durable:
@@ -87,7 +88,8 @@ def outcome_of(runtime: Runtime, called: JobResult | Exception, header: Executio
 
 
 def _plain_outcome(called: JobResult, header: Execution) -> Outcome:
-    """A failed Event invocation is retried, and the store counts the tries. A call by another function is made once."""
+    """The outcome of a function that is not durable. A failed Event invocation is tried again, at most twice; the store counts the
+    failures. An invocation by a durable function is not tried again."""
     if called.error is not None:
         error = codec.readable(called.error)
         if header.parent is None and header.failures < len(EVENT_RETRY_SECONDS):
@@ -97,7 +99,7 @@ def _plain_outcome(called: JobResult, header: Execution) -> Outcome:
         text = called.payload.decode()
         codec.check(text)
     except (UnicodeDecodeError, PayloadNotJson) as error:
-        return Outcome(OutcomeStatus.FAILED, error=Failure(message=f"The function did not answer JSON: {error}", type=wire.MALFORMED))
+        return Outcome(OutcomeStatus.FAILED, error=Failure(message=f"The function's answer is not JSON: {error}", type=wire.MALFORMED))
     return Outcome(OutcomeStatus.SUCCEEDED, text)
 
 

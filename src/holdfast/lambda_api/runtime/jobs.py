@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.clock import monotonic
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.operations import Failure
 
 MAX_RESPONSE: Final = 6 * 1024 * 1024 + 100
-"""The largest response of a function in bytes, as Lambda counts."""
+"""The largest response of a function, in bytes. Lambda has the same limit."""
 TOO_LARGE: Final = "Function.ResponseSizeTooLarge"
 TIMED_OUT: Final = "Sandbox.Timedout"
 EXITED: Final = "Runtime.ExitError"
@@ -25,7 +25,7 @@ _PLATFORM: Final = (TIMED_OUT, EXITED, NOT_STARTED)
 
 
 class InvocationRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The headers of one invocation."""
+    """One invocation without its payload: what the runtime client gets as headers."""
 
     id: str
     arn: str
@@ -33,7 +33,7 @@ class InvocationRequest(msgspec.Struct, frozen=True, kw_only=True):
     trace: str | None = None
     tenant: str | None = None
     client_context: str | None = None
-    """JSON, as the context object shows it."""
+    """JSON about the client, which the function sees as `client_context`; None if the caller sent none."""
 
 
 class JobResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,11 +44,11 @@ class JobResult(msgspec.Struct, frozen=True, kw_only=True):
     """The function's return value, or its error in Lambda's form."""
     error: Failure | None = None
     tail: bytes = b""
-    """The last 4 KB of its log."""
+    """The last 4 KB of the log of this invocation."""
 
 
 class Job:
-    """One invocation on its way through the pool."""
+    """One invocation that waits for a process, or that a process runs. `finished` is called with its result."""
 
     def __init__(self, request: InvocationRequest, payload: Callable[[], bytes], finished: Callable[[JobResult | Exception], None]) -> None:
         self.request = request
@@ -58,11 +58,11 @@ class Job:
         self.since = monotonic()
 
     def returned(self, payload: bytes, tail: bytes) -> None:
-        """The function answered."""
+        """End the job with what the function returned. `tail` is the end of its log."""
         self.finished(JobResult(request=self.request.id, payload=payload, tail=tail))
 
     def failed(self, failure: Failure, tail: bytes, payload: bytes | None = None) -> None:
-        """The function raised an error, or its process failed. Then the payload is Lambda's error message."""
+        """End the job with an error of the function or of its process. Without `payload`, the caller gets the error in Lambda's form."""
         failure = addressed(failure, self.request.id)
         self.finished(JobResult(request=self.request.id, payload=payload or _shown(failure), error=failure, tail=tail))
 
@@ -84,7 +84,7 @@ def is_platforms(failure: Failure | None) -> bool:
 
 
 def exit_reason(code: int) -> str:
-    """Why a runtime ended."""
+    """Lambda's words for the end of a runtime. `code` is its exit code; a negative one is the number of a signal."""
     if code == 0:
         return "Runtime exited without providing a reason"
     return f"Runtime exited with error: {f'exit status {code}' if code > 0 else f'signal: {_signal_name(-code)}'}"
@@ -103,9 +103,10 @@ class _Raised(msgspec.Struct):
 
 
 def raised(body: bytes, kind: str | None) -> Failure:
-    """The error that a runtime client posted."""
+    """The error that a runtime client posted as `body`. `kind` is the error type in the request's header; it is used if the body has
+    none."""
     try:
-        sent = reading.decoded(body, _Raised)
+        sent = json_structs.decoded(body, _Raised)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return Failure(message=body[:4096].decode(errors="replace"), type=kind or "Runtime.UnknownReason")
     stack = sent.stack_trace or sent.trace
@@ -118,7 +119,8 @@ def _text(sent: object) -> str | None:
 
 
 def json_header(text: str | None, what: str) -> str | None:
-    """A JSON text as a header value: on one line and in ASCII, which every client reads the same way."""
+    """A JSON text as a header value: on one line and in ASCII, which every client reads the same way. None stays None. Raises
+    InvalidParameter if the text is not JSON; `what` names the text in the error."""
     if text is None:
         return None
     try:
@@ -128,7 +130,7 @@ def json_header(text: str | None, what: str) -> str | None:
 
 
 def checked_header(value: str | None, what: str) -> str | None:
-    """Return a text, or raise when it cannot be a header value."""
+    """Return `value`. Raises InvalidParameter if it has a character that is not printable; `what` names the value in the error."""
     if value is not None and not value.isprintable():
-        raise InvalidParameter(f"{what} cannot be sent to a function: {value!r:.100}")
+        raise InvalidParameter(f"{what} has a character that is not printable, so it cannot be sent to a function: {value!r:.100}")
     return value

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.lambda_api.runtime.runtime_description import APPLICATION_LEVELS, Runtime
-from holdfast.model import reading
+from holdfast.model import json_structs
 
 _RANKS: Final = {name: rank for rank, name in enumerate(APPLICATION_LEVELS)} | {"WARNING": 3, "CRITICAL": 5}
 _USUAL: Final = _RANKS["INFO"]
@@ -22,7 +22,7 @@ class _Said(msgspec.Struct):
 
 
 class LogLevels:
-    """Which records of a function are kept; with LogFormat Text, all of them."""
+    """Decides which log records of a function are kept. With LogFormat Text, all records are kept."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.filters = runtime.log_format == "JSON"
@@ -30,20 +30,22 @@ class LogLevels:
         self._system = _RANKS[runtime.system_log_level or "INFO"]
 
     def from_function(self, text: bytes, level: str | None) -> bool:
-        """Whether to keep a record of the function. `level` comes from the runtime client; without it, a JSON record states its level."""
+        """Whether to keep a record that the function wrote. `level` is what the runtime client gave. If it is None, the level in a JSON
+        record is used, and any other record has the level INFO."""
         return not self.filters or (_RANKS[level] if level is not None else _rank(text)) >= self._application
 
     def from_platform(self, level: str) -> bool:
-        """Whether to keep a record of the platform."""
+        """Whether to keep a record that the platform wrote about the function."""
         return not self.filters or _RANKS[level] >= self._system
 
 
 def _rank(text: bytes) -> int:
-    """The level in a JSON record. As on Lambda, it counts only if the record also has a time."""
+    """The rank of the level in a JSON record. As on Lambda, the record must also have a time in ISO 8601. Without a time, or without a
+    known level, the rank is that of INFO."""
     if not text.lstrip().startswith(b"{"):
         return _USUAL
     try:
-        said = reading.decoded(text, _Said)
+        said = json_structs.decoded(text, _Said)
         datetime.fromisoformat(said.timestamp or said.time)
         return _RANKS.get(said.level.upper(), _USUAL)
     except (msgspec.MsgspecError, ValueError, TypeError, AttributeError, RecursionError):

@@ -1,9 +1,9 @@
-"""Which process is at the other end of a local connection: one below the guard, or another one.
+"""Finds out whether the process at the other end of a local connection is a descendant of the guard.
 
-The kernel's tables name the owner of each socket. A socket that its owner has closed stays in the table with inode 0 and user 0,
-whichever process owned it. So a connection is accepted only if it is established at both ends, and its other end is an open descriptor
-of a process below the guard at this moment. If the tables cannot be read, the connection is refused. A system without `/proc` accepts
-every connection.
+The kernel's tables of connections have the inode of each socket. A socket that its owner has closed stays in the table with inode 0 and
+user 0, whichever process owned it. So a connection is accepted only if it is established at both ends, and if the socket at its other end
+is an open descriptor of a descendant of the guard at this moment. If the tables cannot be read, the connection is refused. A system
+without `/proc` accepts every connection.
 """
 
 from __future__ import annotations
@@ -25,18 +25,20 @@ _INODE: Final = 5
 """The index of the inode in a row, counted from the field after the state."""
 _MAPPED: Final = bytes(10) + b"\xff\xff"
 _LOOKS: Final = 2
-"""The number of reads: the kernel's list of children may miss one child while another ends."""
+"""The socket is searched at most this many times: while a child ends, the kernel's list of children may miss another child."""
 _MOST_DESCRIPTORS: Final = 20_000
-"""The limit for all processes below a guard. Processes with more descriptors get no new connection: the search would take too long."""
+"""A search looks at no more than this many descriptors of the descendants of a guard, because it would take too long. If the socket is not
+among them, the connection is refused."""
 
 
 def can_tell() -> bool:
-    """Whether this system tells which process owns a connection."""
+    """Whether this system has `/proc`, which tells which process owns a connection."""
     return os.path.isdir("/proc/self")
 
 
 def is_from_below(transport: asyncio.Transport, guard: int | None) -> bool:
-    """Whether the other end of a connection belongs to a process below this one."""
+    """Whether the other end of a connection belongs to a descendant of the process with the pid `guard`. False if that cannot be found out;
+    True on a system without `/proc`."""
     if not can_tell():
         return True
     theirs, ours = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
@@ -45,10 +47,10 @@ def is_from_below(transport: asyncio.Transport, guard: int | None) -> bool:
         return False  # the connection is closed already, or there is no guard yet
     try:
         table = Path(_TABLE).read_bytes()
-        if _standing(table, _hexed(ours), _hexed(theirs)) != os.fstat(own.fileno()).st_ino:
+        if _socket_of(table, _hexed(ours), _hexed(theirs)) != os.fstat(own.fileno()).st_ino:
             return False
         # The end of a program that uses IPv6 sockets for both protocols is in the other table.
-        inode = _standing(table, _hexed(theirs), _hexed(ours)) or _standing(
+        inode = _socket_of(table, _hexed(theirs), _hexed(ours)) or _socket_of(
             Path(_TABLE_6).read_bytes(), _hexed(theirs, _MAPPED), _hexed(ours, _MAPPED)
         )
         return inode != 0 and any(_is_open(inode, guard) for _ in range(_LOOKS))
@@ -56,8 +58,8 @@ def is_from_below(transport: asyncio.Transport, guard: int | None) -> bool:
         return False
 
 
-def _standing(table: bytes, here: bytes, there: bytes) -> int:
-    """The inode of this end of an established connection; 0 when there is none."""
+def _socket_of(table: bytes, here: bytes, there: bytes) -> int:
+    """The inode of the socket at the address `here`, if the table has an established connection from there to `there`; else 0."""
     _, found, rest = table.partition(b" %s %s %s " % (here, there, _ESTABLISHED))
     return int(rest[: rest.find(b"\n")].split()[_INODE]) if found else 0
 

@@ -1,6 +1,6 @@
 """The platform's own log records about a process and its requests: text lines, or JSON events for functions that log JSON.
 
-The levels are Lambda's: a start and a report are INFO, the end of a runtime is DEBUG, and a failure is WARN or higher.
+The levels are Lambda's: the start and the report of a request are INFO, its end is DEBUG; if it failed, they are WARN or ERROR.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ON_DEMAND: Final = {"initializationType": "on-demand", "phase": "init"}
 
 
 class PlatformEvent(msgspec.Struct, frozen=True):
-    """One event, as text and as JSON."""
+    """One event of the platform. `text` is its line for functions that log text; `kind` and `record` are its JSON."""
 
     text: str
     kind: str
@@ -28,23 +28,23 @@ class PlatformEvent(msgspec.Struct, frozen=True):
     level: str = "INFO"
 
     def json(self, at: int) -> str:
-        """The event, as it is written for functions that log JSON."""
+        """The event as JSON, for functions that log JSON. `at` is its time in milliseconds since 1970."""
         time = datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         return msgspec.json.encode({"time": time, "type": f"platform.{self.kind}", "record": self.record}).decode()
 
 
 class EndedRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """How a request went."""
+    """The result, the duration and the memory of one request."""
 
     request: InvocationRequest
     failure: Failure | None
     kind: str | None
-    """The name of the failure in the log."""
+    """The name of the failure in the log; None if there is no failure or it has no name."""
     took_ms: float
     memory_mb: int
     used_mb: int
     init_ms: float | None = None
-    """How long the process took to start, if this was its first request."""
+    """How long the process took to start, if this was its first request; else None."""
 
     @property
     def _status(self) -> dict[str, str]:
@@ -107,6 +107,6 @@ def started(request: InvocationRequest, version: str) -> PlatformEvent:
 
 
 def fault(request: InvocationRequest, failure: Failure) -> PlatformEvent:
-    """The event that the platform ended a request, with the reason."""
+    """The event that a request failed without an answer of the function, such as a timeout, with the reason."""
     message = jobs.addressed(failure, request.id).message
     return PlatformEvent(f"{message}\r{failure.type}", "fault", f"{message} {failure.type}", "ERROR")

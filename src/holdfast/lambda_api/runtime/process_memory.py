@@ -1,7 +1,7 @@
-"""The private memory of a process and its descendants, from `/proc`. On a system without `/proc` it is unknown.
+"""The private memory of the descendants of a process, from `/proc`. On a system without `/proc` no process exceeds a limit.
 
-Address space is no measure, because Node reserves gigabytes that it never uses. So memory in use is counted, without the files that all
-processes share. Memory that a process shares with a forked child is counted once.
+The size of the address space cannot be used, because Node reserves gigabytes that it never uses. So memory in use is counted, without the
+files that processes share. Memory that a process shares with a forked child is counted once.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ _MB: Final = 1024 * 1024
 
 
 def exceeds(guard: int, limit_mb: int) -> bool:
-    """Whether all processes below a guard together use more than this limit."""
+    """Whether all descendants of a guard together use more memory than this limit. `guard` is its pid."""
     most = limit_mb * _MB
     used = {pid: found for pid in below(guard) if (found := _private(pid))}
     if sum(used.values()) <= most or len(used) == 1:
         return sum(used.values()) > most
-    # When a process ends, its shared memory is counted for another one, and may be counted twice; but not in two rounds.
+    # While a process ends, its shared memory moves to another process and may be counted twice. So two measurements must exceed the limit.
     return all(sum(map(_fair_share, used)) > most for _ in range(2))
 
 
 def below(pid: int) -> Iterator[int]:
-    """The descendants of a process; each thread of a process may have children of its own."""
+    """The pids of all descendants of a process, except those of a process whose children cannot be read."""
     todo = [pid]
     while todo:
         try:
@@ -39,7 +39,7 @@ def below(pid: int) -> Iterator[int]:
 
 
 def _private(pid: int) -> int:
-    """The memory of a process that is in use and does not belong to a file."""
+    """The bytes of memory that a process uses and that belong to no file; 0 if they cannot be read."""
     try:
         _, resident, shared, *_ = processes.read(f"/proc/{pid}/statm").split()
     except (OSError, ValueError):
@@ -57,7 +57,7 @@ def _of_all_threads(pid: int) -> int:
 
 
 def _fair_share(pid: int) -> int:
-    """The bytes of memory of a process, where memory that processes share is divided among them. The kernel takes longer for this."""
+    """The bytes of memory of a process. Memory that several processes share is divided among them. This takes longer than `_private`."""
     try:
         return processes.share(pid) * 1024
     except processes.Unreadable:

@@ -1,4 +1,5 @@
-"""The output of processes, record by record: each record is passed on with its request, and the last 4 KB are kept for the caller."""
+"""The output of a process, record by record. Each record is passed on with the id of its request. The last 4 KB of a request's output are
+kept for its caller."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from holdfast.lambda_api.runtime.telemetry_frames import TelemetryFrames
 log = logging.getLogger("holdfast.hosts")
 
 MAX_LINE: Final = 256 * 1024
-"""A longer line is passed on in pieces."""
+"""A line with more bytes is passed on in pieces of this size."""
 TAIL: Final = 4096
 
 
@@ -25,31 +26,33 @@ class OutputLine(msgspec.Struct, frozen=True, gc=False):
     """One line that a function printed, one record that it logged, or one event of the platform. A record may have several lines."""
 
     at: int
+    """When this server read it, in milliseconds since 1970."""
     function: str
     version: str
     stream: str
     text: str
     request: str | None = None
     execution: str | None = None
-    """The ARN of the durable execution that was invoked."""
+    """The ARN of the durable execution; None if the function is not durable, and before the first request of a process."""
     tenant: str | None = None
     platform: bool = False
     """True if the platform wrote the line, not the function."""
     level: str | None = None
-    """The level, if the writer gave it beside the text."""
+    """The level, if the writer gave it beside the text; else None."""
 
 
 Log = Callable[[list[OutputLine]], None]
 
 
 def stream_of(version: str, process: str, began: int) -> str:
-    """The log stream of a process, by the day it began."""
+    """The name of the log stream of a process. It begins with the day of `began`, the milliseconds since 1970 at which the process
+    began."""
     return f"{datetime.fromtimestamp(began / 1000, UTC):%Y/%m/%d}/[{version}]{process.replace('-', '')}"
 
 
 class ProcessOutput:
-    """Takes the output of one process and passes on each whole line that the log level lets through. It keeps the unfinished line or
-    record, and the tail of the current request."""
+    """Reads the output of one process, and passes on to `tell` each complete line and record that the log level allows. It keeps the
+    unfinished line or record, and the tail of the current request."""
 
     def __init__(self, runtime: Runtime, stream: str, now: Callable[[], int], tell: Log | None) -> None:
         self._runtime = runtime
@@ -65,17 +68,17 @@ class ProcessOutput:
         self._tenant: str | None = None
 
     def begin(self, request: str, execution: str | None, tenant: str | None = None) -> None:
-        """The output from now on belongs to this request. Earlier output is not part of its tail."""
+        """Begin a request: the output from now on belongs to it. Earlier output is not part of its tail."""
         self.flush()
         self._request, self._execution, self._tenant = request, execution, tenant
         self._tail.clear()
 
     def tail(self) -> bytes:
-        """The last 4 KB that the request printed."""
+        """The last 4 KB of the lines since the current or last request began; before the first request, since the process began."""
         return bytes(self._tail[-TAIL:])
 
     def take(self, printed: bytes) -> None:
-        """Take some bytes that the process printed."""
+        """Read bytes that the process wrote to its standard output or standard error."""
         *whole, self._part = (self._part + printed).split(b"\n")
         while len(self._part) > MAX_LINE:
             whole.append(self._part[:MAX_LINE])
@@ -84,24 +87,24 @@ class ProcessOutput:
             self._give(whole)
 
     def log(self, framed: bytes) -> None:
-        """Take some bytes of the records that the runtime client logs."""
+        """Read bytes of telemetry frames that the runtime client wrote."""
         for text, level in self._frames.take(framed):
             self._give([text], level=level)
 
     def flush(self) -> None:
-        """Pass on the last line, also if it has no line end."""
+        """Pass on the last line, although its line end has not arrived."""
         if self._part:
             part, self._part = self._part, b""
             self._give([part])
 
     def close(self) -> None:
-        """Pass on what is left of a record, because the process has ended."""
+        """Pass on the unfinished line and the unfinished record, because the process has ended."""
         self.flush()
         for text, level in self._frames.rest():
             self._give([text], level=level)
 
     def say(self, event: PlatformEvent) -> None:
-        """Pass on an event of the platform."""
+        """Pass on an event of the platform, if the log level allows it."""
         self.flush()
         if self._wanted.from_platform(event.level):
             text = event.json(self._now()) if self._runtime.log_format == "JSON" else event.text
@@ -110,7 +113,7 @@ class ProcessOutput:
     def _give(self, lines: list[bytes], *, platform: bool = False, level: str | None = None) -> None:
         if self._wanted.filters and not platform:
             lines = [line for line in lines if self._wanted.from_function(line, level)]
-        for line in lines[-TAIL:]:  # each has a byte at least
+        for line in lines[-TAIL:]:  # each line adds at least one byte, its line end
             self._tail += line[-TAIL:] + b"\n"
             if len(self._tail) > 4 * TAIL:
                 del self._tail[:-TAIL]
@@ -124,4 +127,4 @@ class ProcessOutput:
         try:
             self._tell(made)
         except Exception:
-            log.exception("what %s printed could not be kept", self._runtime.function)
+            log.exception("the output of %s could not be passed on", self._runtime.function)

@@ -1,4 +1,5 @@
-"""The pool of warm processes, by function version: which process gets the next job, when one is started, and which one is ended."""
+"""The pool of warm processes, by function version: which process gets the next job, when a process is started, and which
+process is ended."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from holdfast.model.operations import Failure
 
 _COMING = (Stage.STARTING, Stage.RETURNING)
 _LAST_TURNS = 4
-"""The number of loop turns in which late connections are still closed."""
+"""How many turns of the event loop `close` waits at its end, so that connections that came late are closed."""
 
 
 class VersionProcesses:
@@ -27,14 +28,16 @@ class VersionProcesses:
         self.runtime = runtime
         self.processes: set[RuntimeProcess] = set()
         self.idle: list[RuntimeProcess] = []
-        """Idle processes. The one that worked last stands last and is taken first, so that the others become idle for long and are
-        ended."""
+        """Idle processes. The process that worked last is the last in the list and gets the next job. So the others stay idle until they
+        are ended."""
         self.waiting: deque[Job] = deque()
         self.retired = False
-        """True after its code was replaced: it gets no new jobs, and its processes end after their current job."""
+        """True after the version was dropped or its code was replaced. It gets no new jobs; its processes end when no job waits for
+        them."""
 
     def free(self) -> RuntimeProcess | None:
-        """Take an idle process. One that has just died may still be in the list; it is skipped."""
+        """Take an idle process from the list; None if there is none. A process that has just died may still be in the list; it is
+        skipped."""
         while self.idle:
             process = self.idle.pop()
             if process.stage is Stage.IDLE:
@@ -42,16 +45,16 @@ class VersionProcesses:
         return None
 
     def working(self) -> int:
-        """How many processes count against the limit: a process that waits for another function does not."""
+        """How many processes count against the limits: all but those that wait for a function that they invoked."""
         return sum(not process.invoking for process in self.processes)
 
     def coming(self) -> int:
-        """How many processes will ask for a job soon."""
+        """How many processes will ask for a job soon: they start, or have just answered."""
         return sum(process.stage in _COMING for process in self.processes)
 
 
 class Pool:
-    """All processes of a host."""
+    """All processes of a host. `name` makes a name for each new process."""
 
     def __init__(self, around: ProcessSetup, name: Callable[[], str]) -> None:
         self._around = around
@@ -60,7 +63,7 @@ class Pool:
         self._groups: dict[tuple[str, str], VersionProcesses] = {}
         self._retired: set[VersionProcesses] = set()
         self._count = 0
-        """All processes."""
+        """The number of all processes, including those that wait for another function or are being killed."""
         self._empty: asyncio.Event | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._closed = False
@@ -68,12 +71,12 @@ class Pool:
     # --- functions
 
     def put(self, runtime: Runtime) -> None:
-        """Host a function version. Processes of an earlier runtime with the same name and version end after their current job."""
+        """Host a function version. Processes of an earlier runtime with the same name and version end when no job waits for them."""
         self.drop(runtime.function, runtime.version)
         self._groups[runtime.function, runtime.version] = VersionProcesses(runtime)
 
     def drop(self, function: str, version: str) -> None:
-        """Stop hosting a function version. Jobs that wait are still done."""
+        """Stop hosting a function version. Jobs that run or wait are still done."""
         group = self._groups.pop((function, version), None)
         if group is None:
             return
@@ -84,12 +87,12 @@ class Pool:
             self._end(group, process)
 
     def runtime(self, function: str, version: str) -> Runtime | None:
-        """The runtime that is hosted under this name and version."""
+        """The runtime that is hosted under this name and version; None if there is none."""
         group = self._groups.get((function, version))
         return None if group is None else group.runtime
 
     def folders(self) -> set[str]:
-        """The folders of the code of all processes and hosted versions."""
+        """The folders of the code of all hosted versions, and of older versions that still have processes or jobs."""
         return {group.runtime.folder for group in self._all()}
 
     # --- jobs
@@ -110,7 +113,7 @@ class Pool:
         self._serve(group)
 
     def cancel(self, job: Job) -> None:
-        """Cancel a job, because its caller has gone. A process that works on it is ended."""
+        """Cancel a job: it no longer waits, or the process that runs it is killed. The job gets no result."""
         for group in self._all():
             if job in group.waiting:
                 group.waiting.remove(job)
@@ -153,7 +156,7 @@ class Pool:
         return sum(group.working() for group in self._all())
 
     def may_invoke(self, process: RuntimeProcess) -> bool:
-        """Whether a process may invoke another function and wait for it."""
+        """Whether a process may invoke another function and wait for it. False if too many other processes wait for functions already."""
         return bool(process.invoking) or sum(bool(other.invoking) for other in self._all_processes()) < self._limits.nested
 
     def _evict(self) -> None:
@@ -171,10 +174,10 @@ class Pool:
     # --- events of processes
 
     def _ready(self, group: VersionProcesses, process: RuntimeProcess) -> None:
-        """A process waits for a job."""
+        """A process asks for a job. It gets one, becomes idle, or is ended."""
         over = process.served >= self._limits.invocations or self._closed or (group.retired and not group.waiting)
         if over or self._is_above(group) or self._starves_another(group):
-            asyncio.get_running_loop().call_soon(process.kill)  # later, when the process's request for a job has been read
+            asyncio.get_running_loop().call_soon(process.kill)  # not now: the process's request for a job must be read first
             return
         group.idle.append(process)
         self._serve(group)
@@ -183,7 +186,7 @@ class Pool:
             self._expect_old_age()
 
     def _gone(self, group: VersionProcesses, process: RuntimeProcess, failure: Failure | None) -> None:
-        """A process has ended."""
+        """A process has ended. If it has a failure, it never asked for a job, and one waiting job fails with it."""
         group.processes.discard(process)
         self._count -= 1
         if process in group.idle:
@@ -198,19 +201,21 @@ class Pool:
         self._serve_others()
 
     def _is_above(self, group: VersionProcesses) -> bool:
-        """Whether this function or the pool is above its limit. Processes that die or wait for another function do not count."""
+        """Whether this version or the whole pool has more processes than its limit. Processes that are being killed, or that wait for
+        another function, are not counted."""
         if len(group.processes) <= self._limits.per_function and self._count <= self._limits.processes:
             return False
         staying = {found: sum(_stays(process) for process in found.processes) for found in self._all()}
         return staying[group] > self._limits.per_function or sum(staying.values()) > self._limits.processes
 
     def _serve_others(self) -> None:
-        """Serve the waiting versions, the longest waiting first."""
+        """Serve all versions whose jobs wait; the version whose first job has waited longest is served first."""
         for group in sorted((found for found in self._all() if found.waiting), key=lambda found: found.waiting[0].since):
             self._serve(group)
 
     def _starves_another(self, group: VersionProcesses) -> bool:
-        """Whether the pool is full and another version without any process has waited longer than this one. Then a process must end."""
+        """Whether the pool is full, and a job of another version without any process has waited longer than the jobs of this version. Then
+        a process of this version must end."""
         if self._count < self._limits.processes or self._working() < self._limits.processes or _dying(self._all_processes()):
             return False
         since = group.waiting[0].since if group.waiting else math.inf
@@ -224,7 +229,7 @@ class Pool:
             self._sweeper = asyncio.get_running_loop().call_later(self._limits.idle_seconds, self._sweep)
 
     def _sweep(self) -> None:
-        """End processes that were idle for too long."""
+        """End the processes that were idle for `idle_seconds`."""
         self._sweeper = None
         now = monotonic()
         for group in self._all():
@@ -238,7 +243,7 @@ class Pool:
     # --- the end
 
     async def close(self) -> None:
-        """End all processes and fail the waiting jobs. When this returns, no process is left."""
+        """Kill all processes, and end all jobs that wait or run with EngineClosed. When this returns, no process is left."""
         self._closed = True
         if self._sweeper is not None:
             self._sweeper.cancel()

@@ -1,4 +1,4 @@
-"""The Lambda Runtime API (2018-06-01) for one process. All its other requests go to the server's own API."""
+"""The Lambda Runtime API (2018-06-01) for one process. Requests of the process to other paths go to the server's own API."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MAX_ERROR: Final = 1024 * 1024
 
 
 def runtime_api(process: RuntimeProcess, others: ASGIApp) -> ASGIApp:
-    """The app that the listener of a process serves."""
+    """The app that the listener of a process serves. It passes requests that are not for the Runtime API to `others`."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]
@@ -33,7 +33,7 @@ def runtime_api(process: RuntimeProcess, others: ASGIApp) -> ASGIApp:
             return
         try:
             await _asked(process, scope, receive, send)
-        except RequestLost:  # an incomplete answer does not count: the process will try again, or die, or reach its timeout
+        except RequestLost:  # an incomplete request is dropped: the process will try again, or die, or reach its timeout
             return
 
     return serve
@@ -56,14 +56,19 @@ async def _asked(process: RuntimeProcess, scope: Scope, receive: Receive, send: 
 async def _next(process: RuntimeProcess, client: tuple[str, int] | None, send: Send) -> None:
     asked = process.ask(client)
     if asked is None:
-        await _refuse(send, 403, "InvalidStateTransition", "The last invocation has not been answered yet.")
+        await _refuse(
+            send,
+            403,
+            "InvalidStateTransition",
+            "The process has an invocation that it has not answered, or another of its requests waits for the next one.",
+        )
         return
     try:
         job, payload = await asked
     except asyncio.CancelledError:
         if not asked.cancelled():
             raise
-        await _refuse(send, 410, "Runtime.Ending", "This process is about to be ended.")
+        await _refuse(send, 410, "Runtime.Ending", "This process is being ended.")
         return
     await answer(send, 200, payload, _headers(job, process))
 

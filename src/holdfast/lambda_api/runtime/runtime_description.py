@@ -19,8 +19,8 @@ RESERVED: Final = frozenset({
     "AWS_LAMBDA_FUNCTION_VERSION", "AWS_LAMBDA_INITIALIZATION_TYPE", "AWS_LAMBDA_LOG_GROUP_NAME", "AWS_LAMBDA_LOG_STREAM_NAME",
     "AWS_LAMBDA_RUNTIME_API", "LAMBDA_RUNTIME_DIR", "LAMBDA_TASK_ROOT",
 })  # fmt: skip
-"""Variables that a function's own environment cannot set, as on AWS. AWS also reserves region and credentials; here the operator sets
-them, because this server provides none."""
+"""Environment variables that a function's configuration cannot set, as on AWS. AWS also reserves the region and the credentials. Here a
+function may set those, because this server has no real ones to give."""
 
 
 class Runtime(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,12 +29,13 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     function: str
     version: str = LATEST
     folder: str
-    """The folder of its code, which is the working directory of the process."""
+    """The folder of the function's code. It is the working directory of the process."""
     handler: str
     runtime: str = "python3"
-    """Lambda's name of the runtime: `python3.13`, `nodejs22.x`. Without a version: any version that this machine has."""
+    """Lambda's name of the runtime, such as `python3.13` or `nodejs22.x`. Without a version (`python3`, `nodejs`): the Python of this
+    server, or any Node on the path."""
     command: tuple[str, ...] = ()
-    """The command to start instead of a known runtime: any program that uses the Runtime API."""
+    """A command to start instead of the runtime: any program that uses the Runtime API. Empty: `runtime` and `handler` decide."""
     environment: Mapping[str, str] = msgspec.field(default_factory=dict)
     timeout_seconds: float = 3
     memory_mb: int = 128
@@ -52,11 +53,14 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
         return f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:{self.function}:{self.version}"
 
     def checked(self) -> Runtime:
-        """Return this description, or raise when no process could be started with it."""
+        """Return this description. Raises InvalidParameter if the handler is missing, or if the timeout, a log level or an environment
+        variable is not allowed."""
         if not self.handler and not self.command:
             raise InvalidParameter(f"Function {self.function!r} has no handler; name it as `module.function`.")
         if not 0 < self.timeout_seconds <= MAX_TIMEOUT_SECONDS:
-            raise InvalidParameter(f"Function {self.function!r}: its timeout is {self.timeout_seconds}; use up to {MAX_TIMEOUT_SECONDS} s.")
+            raise InvalidParameter(
+                f"Function {self.function!r}: its timeout is {self.timeout_seconds} s; use more than 0 and at most {MAX_TIMEOUT_SECONDS} s."
+            )
         for name, level, known in (
             ("ApplicationLogLevel", self.application_log_level, APPLICATION_LEVELS),
             ("SystemLogLevel", self.system_log_level, SYSTEM_LEVELS),
@@ -67,23 +71,29 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
                 raise InvalidParameter(f"LoggingConfig: {name} needs LogFormat JSON; with Text every record is kept.")
         for name, value in self.environment.items():
             if not name or "=" in name or "\0" in name + value:
-                raise InvalidParameter(f"Function {self.function!r}: {name!r} cannot be an environment variable.")
+                raise InvalidParameter(
+                    f"Function {self.function!r}: variable {name!r:.100}: its name is empty or has a `=`, or there is a NUL character."
+                )
         return self
 
 
 class PoolLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How many processes, and how long they are kept."""
+    """How many processes a host may have, how many invocations may wait for them, and how long processes are kept."""
 
     processes: int = 16
-    """The most processes of all functions. A process that waits for a function that it invoked does not count."""
+    """The most processes of all functions together. A process that waits for a function that it invoked is not counted."""
     per_function: int = 8
+    """The most processes of one function version. A process that waits for a function that it invoked is not counted."""
     nested: int = 16
-    """The most processes that may wait like this at one time. One more invocation from inside a function is refused at once."""
+    """The most processes that may wait for functions that they invoked. If one more process invokes a function, its request is refused."""
     waiting: int = 1000
-    """The most invocations that may wait for a process, over all functions. More are refused."""
+    """If this many invocations of all functions wait for a process, a further call of a plain function is refused. Invocations of
+    executions are never refused for this."""
     invocations: int = 10_000
     """After this many invocations a process is replaced by a new one."""
     idle_seconds: float = 600
+    """A process that is idle for this time is ended."""
     init_seconds: float = 30
+    """How long a process may take from its start until it asks for its first job. After that it is killed."""
     kill_seconds: float = 5
-    """How long a guard may take to end its process. After that the guard itself is killed."""
+    """How long a guard may take to kill its processes. After that the guard itself is killed."""

@@ -1,4 +1,4 @@
-"""The runtime host: every function version in processes of its own, which speak the Lambda Runtime API.
+"""The runtime host: runs every function version in processes of its own, which use the Lambda Runtime API.
 
     invoke → wait for a warm process → event → its answer → outcome
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("holdfast.hosts")
 
 _TAILS: Final = 256
-"""The number of executions whose last lines are kept for clients that wait for the result."""
+"""The number of executions whose last log lines are kept, for callers that asked for them with the result."""
 
 
 _INVOKE: Final = "/invocations"
@@ -48,7 +48,7 @@ async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 class RuntimeHost:
-    """Runs functions in processes."""
+    """Runs functions in processes. `token` makes the checkpoint tokens for them; `log` is called with the lines of their logs."""
 
     def __init__(
         self,
@@ -63,7 +63,8 @@ class RuntimeHost:
         interpreters: Interpreters | None = None,
     ) -> None:
         self.api = api
-        """The app that answers requests beyond the Runtime API. It needs an open engine, so it may be set later."""
+        """The app that answers the processes' requests that are not for the Runtime API. It needs an open engine, so it may be set after
+        the host was made."""
         self.log = log
         self.limits = limits or PoolLimits()
         # A deadline is for the processes, which read the machine's clock and not the engine's.
@@ -85,7 +86,7 @@ class RuntimeHost:
         async def others(scope: Scope, receive: Receive, send: Send) -> None:
             if not scope["path"].endswith(_INVOKE):
                 await self.api(scope, receive, send)
-            elif not self._pool.may_invoke(process):  # the function that it invokes could never get a process
+            elif not self._pool.may_invoke(process):  # else functions that invoke functions could start any number of processes
                 await answer(send, 429, _TOO_NESTED, [(b"x-amzn-errortype", b"TooManyRequestsException"), (b"retry-after", b"1")])
             else:
                 process.invoking += 1
@@ -99,11 +100,12 @@ class RuntimeHost:
     # --- functions
 
     def put(self, runtime: Runtime) -> None:
-        """Host a function version, or its new code. Processes with the old code end after their current job."""
+        """Host a function version, or replace its code. Processes with the old code end when they and the jobs that wait for them are done.
+        Raises InvalidParameter if no process can be started with the description."""
         self._pool.put(runtime.checked())
 
     async def try_out(self, runtimes: Iterable[Runtime]) -> None:
-        """Try the interpreters of these functions, and print each warning once."""
+        """Try the interpreters of these functions, and log each warning that was not logged before."""
         for runtime in runtimes:
             for caution in await in_thread(Purpose.HOUSE, warnings_of, runtime, self.interpreters):
                 if caution.about not in self._said:
@@ -111,11 +113,12 @@ class RuntimeHost:
                     log.log(caution.level, "%s", caution.text)
 
     def runs_on(self, runtime: str) -> str:
-        """The interpreter of this runtime, if it is not the one that the runtime's name says."""
+        """The interpreter that runs functions of this runtime here, such as `Python 3.13`, if its version differs from the one in the
+        runtime's name. Empty if it does not differ; `nothing` if no interpreter can run them. Blocks while an interpreter is tried."""
         return runs_on(runtime, self.interpreters)
 
     def drop(self, function: str, version: str) -> None:
-        """Stop hosting a function version."""
+        """Stop hosting a function version. Jobs that run or wait are still done."""
         self._pool.drop(function, version)
 
     def hosts(self, function: str, version: str) -> bool:
@@ -123,13 +126,17 @@ class RuntimeHost:
         return self._pool.runtime(function, version) is not None
 
     def folders(self) -> set[str]:
-        """The folders of all code that is hosted here or still runs."""
+        """The folders of the code of all hosted versions, and of older versions that still have processes or jobs."""
         return self._pool.folders()
 
     # --- the engine's side
 
     def invoke(self, invocation: Invocation, port: Port, done: Callable[[Outcome, int], None]) -> None:
-        """Begin an invocation as soon as a process is free."""
+        """Queue an invocation, and return at once; it begins as soon as a process is free. An earlier invocation of the same execution is
+        cancelled. When the invocation ends, `done` is called with the outcome and the last revision that the invocation saw.
+
+        Raises FunctionNotFound if the version is not hosted here, and EngineClosed after `close`.
+        """
         header = invocation.header
         runtime = self._found(header.function, header.version)
         execution = header.id
@@ -159,7 +166,8 @@ class RuntimeHost:
         self._pool.submit(runtime, job)
 
     def cancel(self, execution: str) -> None:
-        """End the process that runs an execution. Its job reports no result."""
+        """Cancel the invocation of an execution, if there is one: it no longer waits for a process, or its process is killed. `done` is not
+        called."""
         job = self._running.pop(execution, None)
         if job is not None:
             self._pool.cancel(job)
@@ -168,11 +176,11 @@ class RuntimeHost:
         """Do nothing: a process learns of changes from the answers to its checkpoints."""
 
     def idle(self) -> bool:
-        """Whether nothing runs here."""
+        """Whether no invocation runs or waits here."""
         return self._pool.is_idle()
 
     def tail(self, execution: str) -> bytes:
-        """The last 4 KB that the latest invocation of an execution logged, as long as they are kept."""
+        """The last 4 KB of the log of the latest invocation of an execution that ended; empty if they are not kept any more."""
         return self._tails.get(execution, b"")
 
     def _keep_tail(self, execution: str, tail: bytes) -> None:
@@ -195,10 +203,11 @@ class RuntimeHost:
         trace: str | None = None,
         arn: str | None = None,
     ) -> JobResult:
-        """Invoke a function that is not durable, and wait for its answer. The answer holds the function's errors. If the caller stops
-        waiting, the call is ended.
+        """Invoke a function that is not durable, and wait for its result. An error of the function is in the result; it is not raised. If
+        the caller's task is cancelled, the process of the call is killed.
 
-        `arn` is the ARN that the caller used, with or without an alias; the function sees it in its context.
+        `arn` is the ARN that the caller used, with or without an alias; the function sees it in its context. Raises FunctionNotFound if the
+        version is not hosted here, TooManyRequests if too many invocations wait, and InvalidParameter for a value that cannot be sent.
         """
         runtime = self._found(function, version)
         if self._pool.waiting >= self.limits.waiting:
@@ -234,17 +243,17 @@ class RuntimeHost:
             raise EngineClosed
         runtime = self._pool.runtime(function, version)
         if runtime is None:
-            raise FunctionNotFound(f"Function {function!r} has no version {version} that runs in processes here.")
+            raise FunctionNotFound(f"Function {function!r} has no version {version} that this server runs in a process.")
         return runtime
 
     async def close(self) -> None:
-        """End every process. When this returns, none is left."""
+        """End every process. When this returns, no process is left."""
         self._closed = True
         await self._pool.close()
         self._running.clear()
 
 
 def trace_of(request: str) -> str:
-    """A trace header for a request without one."""
+    """The trace header of a request that came without one. It is made from the request's id, so the same id gives the same trace."""
     digits = request.replace("-", "").ljust(32, "0")
     return f"Root=1-{digits[:8]}-{digits[8:32]};Parent={digits[16:32]};Sampled=0"

@@ -1,7 +1,8 @@
 """RuntimeListener: a private HTTP listener for one process, on loopback, on a port that the kernel chooses.
 
-No other process may use it: the listener closes a connection from a process that is not below the guard, and refuses a browser that was
-led here by DNS rebinding.
+It is for that process alone. The listener closes each connection from a process that is not a descendant of the guard; a system without
+`/proc` cannot tell, and accepts every connection. A request whose Host header names another address is refused: a browser sends such
+requests after DNS rebinding.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ if TYPE_CHECKING:  # Starlette is a part of the server extra
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 _KEEP_ALIVE_SECONDS: Final = 3600
-"""The client is our own process, and we end it ourselves. Closing its connections earlier would only make it connect again."""
+"""An idle connection is closed after this time. It is long, because the client is a process that this server started: if its connection
+were closed earlier, it would only connect again."""
 _JSON: Final = [(b"content-type", b"application/json")]
 _NO_SERVER: Final = "Processes that speak the Lambda Runtime API need an HTTP server: pip install 'holdfast[server]'."
 
@@ -30,10 +32,11 @@ class RequestLost(Exception):
 
 
 class RuntimeListener:
-    """Serves an ASGI app to one process, on the loop that made the listener. `hung_up` is called for each connection that ends.
+    """Serves an ASGI app to one process, on the event loop that made the listener. When a connection of that process ends, `hung_up` is
+    called with the client's address.
 
-    `guard` is called at each new connection. It returns the guard's pid, and only processes below the guard may connect; None admits no
-    process.
+    `guard` is called at each new connection. It returns the guard's pid: only descendants of the guard may connect. If it returns None, no
+    process may connect. (A system without `/proc` accepts every connection.)
     """
 
     def __init__(self, app: ASGIApp, hung_up: Callable[[tuple[str, int] | None], None], guard: Callable[[], int | None]) -> None:
@@ -56,8 +59,8 @@ class RuntimeListener:
 
             def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
                 super().connection_made(transport)
-                self.access_log = False  # the public server's access log is about the public
-                # Checked once per connection: later another process can get the socket only if this process gives it away.
+                self.access_log = False  # the access log has only requests to the public server
+                # Checked once per connection: another process can get the socket later only if its owner passes it on.
                 self.is_let_in = not listener.is_closed and is_from_below(transport, guard())
                 if not self.is_let_in:
                     transport.abort()
@@ -86,20 +89,20 @@ class RuntimeListener:
         self.address = f"{host}:{port}"
 
     async def open(self) -> None:
-        """Begin to answer. The kernel has queued the connections that came earlier."""
+        """Begin to answer requests. Connections that were made earlier wait in the kernel's queue."""
         server = await asyncio.get_running_loop().create_server(self._protocol, sock=self._socket)
         self._server = server
         if self.is_closed:
             self.close()
 
     def close(self) -> None:
-        """Stop answering."""
+        """Stop listening, and close all connections."""
         self.is_closed = True
         if self._server is None:
             self._socket.close()
         else:
-            # Pending connections are refused now; those accepted just now are closed in the next turn of the loop. A closed server would
-            # leave both open.
+            # A server that is closed now would leave two kinds of connections open. Those in the kernel's queue are closed here. Those that
+            # asyncio has just accepted are closed in the next turn of the loop, by `connection_made`; so the server closes after it.
             with contextlib.suppress(OSError):
                 while True:
                     self._socket.accept()[0].close()
@@ -111,7 +114,8 @@ class RuntimeListener:
 
 
 def guarded(app: ASGIApp, listener: RuntimeListener) -> ASGIApp:
-    """An app that accepts only requests whose Host header names this listener. A browser led here by DNS rebinding names another host."""
+    """An app that passes on only requests whose Host header names this listener. Others get status 403: a browser that DNS rebinding sends
+    here names another host."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -126,14 +130,15 @@ def guarded(app: ASGIApp, listener: RuntimeListener) -> ASGIApp:
 
 
 async def answer(send: Send, status: int, body: bytes, headers: list[tuple[bytes, bytes]] | None = None) -> None:
-    """Send a whole answer."""
+    """Send a whole HTTP response. Without `headers`, its content type is JSON."""
     sent = [*(_JSON if headers is None else headers), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": sent})
     await send({"type": "http.response.body", "body": body})
 
 
 async def body_of(receive: Receive, most: int) -> bytes | None:
-    """A request's body; None if it is larger than `most` (it is read to its end and dropped). Raises Lost if the body is incomplete."""
+    """The body of a request; None if it is larger than `most` bytes: it is read to its end and dropped. Raises RequestLost if the client
+    closes the connection before the whole body has arrived."""
     parts: list[bytes] = []
     size = 0
     while True:

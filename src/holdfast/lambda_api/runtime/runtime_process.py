@@ -2,8 +2,8 @@
 
     starting → idle ⇄ busy → returning → idle → … → dying → gone
 
-If the process ends with a job, the job fails only after no part of the process is left. So the process cannot write a checkpoint after
-the engine heard that it is dead.
+If the process ends while it has a job, the job fails only when the process and all processes that it started have ended. So none of them
+can write a checkpoint after the engine learned that the job failed.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 _RETURN_SECONDS: Final = 5.0
-"""How long a runtime may take from its answer until it asks for the next job."""
+"""A runtime that does not ask for the next job within this time after its answer is killed."""
 _LOOK_SECONDS: Final = 0.1
-"""How often the memory of a busy process is measured."""
+"""The time between two measurements of the memory of a process that starts or has a job."""
 
 
 class Stage(Enum):
@@ -64,9 +64,10 @@ class ProcessSetup(Protocol):
 
 
 Ready = Callable[["RuntimeProcess"], None]
-"""Called when a process waits for a job."""
+"""Called when a process asks for a job."""
 Gone = Callable[["RuntimeProcess", Failure | None], None]
-"""Called when no part of a process is left. A failure means that it never asked for a job; the pool passes it to the waiting jobs."""
+"""Called when a process and all processes that it started have ended. The failure says why the process ended before it asked for its first
+job: the pool fails one waiting job with it. None if the process had asked, or if the pool itself ended it."""
 
 
 class RuntimeProcess:
@@ -78,7 +79,7 @@ class RuntimeProcess:
         self.served = 0
         self.idle_since = 0.0
         self.invoking = 0
-        """The number of functions that it has invoked and waits for."""
+        """How many invocations of other functions this process has requested and waits for."""
         self._ready = ready
         self._gone = gone
         self._around = around
@@ -102,17 +103,17 @@ class RuntimeProcess:
 
     @property
     def job(self) -> Job | None:
-        """The current job of the process."""
+        """The current job of the process; None if it has none."""
         return self._job
 
     @property
     def tail(self) -> bytes:
-        """The last 4 KB that its current request printed."""
+        """The last 4 KB of its log since its current or last job began; before the first job, since the process began."""
         return self._output.tail()
 
     @property
     def deadline(self) -> int:
-        """When its job must be over, in milliseconds of the wall clock."""
+        """When its current or last job reaches its timeout, in milliseconds since 1970; 0 before the first job."""
         return self._deadline
 
     # --- its life
@@ -148,20 +149,20 @@ class RuntimeProcess:
         return None if self._spawned is None else self._spawned.guard
 
     def printed(self, data: bytes) -> None:
-        """The process printed some bytes."""
+        """Read bytes that the process wrote to its standard output or standard error."""
         self._output.take(data)
 
     def logged(self, framed: bytes) -> None:
-        """The runtime client logged some bytes of frames."""
+        """Read bytes of telemetry frames that the runtime client wrote."""
         self._output.log(framed)
 
     def exited(self, code: int) -> None:
-        """The process ended by itself."""
+        """Note that the runtime ended by itself, and its exit code (negative: the number of the signal)."""
         self._exit_code = code
         self._leave(Stage.DYING)
 
     def kill(self) -> None:
-        """End the process and every process that it started."""
+        """Begin to kill the process and every process that it started. Returns at once; `gone` is called at the end."""
         if self.stage in (Stage.DYING, Stage.GONE):
             return
         self._leave(Stage.DYING)
@@ -169,12 +170,12 @@ class RuntimeProcess:
             self._spawned.kill()
 
     def abandon(self) -> None:
-        """End the process. Its job gets no result."""
+        """Begin to kill the process. Its job gets no result."""
         self._job = None
         self.kill()
 
     def close_now(self) -> None:
-        """End the process without the event loop, which is ending: its job gets no result. Blocks until the guard has ended."""
+        """End the process without the help of the event loop. Its job gets no result. Blocks until the guard has ended."""
         self._leave(Stage.GONE)
         self._opening.cancel()
         if self._listener is not None:
@@ -183,14 +184,16 @@ class RuntimeProcess:
             self._spawned.close_now()
 
     def _leave(self, stage: Stage) -> None:
-        """Begin to end the process. Its request for a job stays unanswered: an answer would only make it log an error."""
+        """Enter the stage DYING or GONE. While the process is DYING, its request for a job stays unanswered: an answer would only make it
+        log an error."""
         self.stage = stage
         self._stop_timer()
         if stage is Stage.GONE and self._asked is not None and not self._asked.done():
             self._asked.cancel()
 
     def gone(self) -> None:
-        """No part of the process is left."""
+        """End the job with an error, if there is one, and tell the pool. Called when the process and all processes that it started have
+        ended."""
         never_asked = self._init_ms is None
         self._leave(Stage.GONE)
         if self._listener is not None:
@@ -210,7 +213,7 @@ class RuntimeProcess:
         self._gone(self, failure if never_asked else None)
 
     def _limit(self, seconds: float) -> None:
-        """Start the clock of the job and the watch on its memory."""
+        """Begin to watch a start or a job: kill the process after `seconds`, or when it uses more memory than it may."""
         self._timer = self._loop.call_later(seconds, self._out_of_time, seconds)
         self._looker = self._loop.call_later(_LOOK_SECONDS, self._look)
 
@@ -235,8 +238,9 @@ class RuntimeProcess:
     # --- its work
 
     def ask(self, client: tuple[str, int] | None) -> asyncio.Future[tuple[Job, bytes]] | None:
-        """The process asks for a job. Returns a future of the next job; None if it has one already or is being ended."""
-        if self.stage is Stage.DYING:  # the process will be killed at once; an answer would only make it log an error
+        """Accept the request of the process for a job. Returns a future of the next job and its payload. Returns None if the process has a
+        job, asks already, or has ended. While the process is being killed, the future gets no job."""
+        if self.stage is Stage.DYING:  # an answer would only make the process log an error before it is killed
             if self._asked is None or self._asked.done():
                 self._asked = self._loop.create_future()
             return self._asked
@@ -253,12 +257,12 @@ class RuntimeProcess:
         return self._asked
 
     def hung_up(self, client: tuple[str, int] | None) -> None:
-        """A connection of the process ended. If it carried the request for a job, the process could not get the answer, so it is killed."""
+        """A connection of the process ended. If the process asked for a job on this connection, it cannot get the job, so it is killed."""
         if self.stage is Stage.IDLE and client == self._asked_by:
             self.kill()
 
     def take(self, job: Job, payload: bytes) -> None:
-        """Give the process a job."""
+        """Give a job to the process, which must be IDLE. `payload` is the event of the function."""
         assert self.stage is Stage.IDLE
         assert self._asked is not None
         seconds = self.runtime.timeout_seconds
@@ -275,21 +279,22 @@ class RuntimeProcess:
         self._asked.set_result((job, payload))
 
     def answer(self, request: str, payload: bytes) -> bool:
-        """The function returned. False if the request id is not that of the current job."""
+        """End the current job with what the function returned. Returns False if no current job has this request id."""
         job = self._answered(request)
         if job is not None:
             self._finish(job, None, payload)
         return job is not None
 
     def fail(self, request: str, failure: Failure, payload: bytes | None = None) -> bool:
-        """The function raised an error, or its answer cannot be accepted."""
+        """End the current job with an error: the function raised it, or its answer is too large. Returns False if no current job has this
+        request id."""
         job = self._answered(request)
         if job is not None:
             self._finish(job, failure, payload)
         return job is not None
 
     def fail_init(self, failure: Failure) -> None:
-        """The runtime could not start."""
+        """The runtime reports that it cannot start: kill the process. Does nothing if the process has started already."""
         if self.stage is Stage.STARTING:
             self._verdict = failure
             self.kill()
@@ -328,7 +333,7 @@ class RuntimeProcess:
             kind=None if failure is None else self._kind(failure),
             took_ms=(monotonic() - self._began) * 1000,
             memory_mb=size,
-            used_mb=min(used, size),  # `used` may include shared files, which do not count
+            used_mb=min(used, size),  # `used` may include shared files, which do not count against the limit
             init_ms=self._init_ms if self.served == 1 else None,
         )
 

@@ -2,9 +2,9 @@
 
     type, 4 bytes: 0xa55a00 and a byte of bits | length, 4 bytes | microseconds, 8 bytes | the record
 
-The lowest bits of the type are 2 for JSON and 3 for text; the bits above are the level. So a traceback of many lines is one record. The
-client runs in the function's own process, so it is not trusted: bytes that are not a frame are passed on as text, and memory is never
-reserved for an announced length.
+The two lowest bits of the type are 2 for JSON and 3 for text; the bits above them are the level. A frame may contain line ends, so a
+traceback of many lines is one record. The client runs in the function's own process, so it is not trusted: bytes that are not a frame are
+passed on as text, and memory is never reserved for the length that a frame states.
 """
 
 from __future__ import annotations
@@ -18,25 +18,26 @@ _LEVELS: Final = (None, "TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
 
 
 class TelemetryFrame(NamedTuple):
-    """A log record that the client wrote, a piece of a record that is too long, or a line that was in no frame (its `level` is None)."""
+    """A log record that the client wrote, a piece of a record that is too long, or a line that was in no frame. `level` is None for such a
+    line and for a record without a level."""
 
     text: bytes
     level: str | None
 
 
 class TelemetryFrames:
-    """Takes bytes as they arrive, and returns records."""
+    """Splits the bytes that a runtime client writes into records."""
 
     def __init__(self, most: int) -> None:
-        """`most` is the largest number of bytes in one piece."""
+        """A record with more than `most` bytes is returned in pieces of `most` bytes."""
         self._most = most
         self._held = b""
         self._left: int | None = None
-        """Bytes that are still missing of the current record."""
+        """How many bytes of the current record have not been returned; None between two records."""
         self._level: str | None = None
 
     def take(self, data: bytes) -> list[TelemetryFrame]:
-        """Take bytes, and return the records that are complete."""
+        """Add the bytes that have arrived, and return the records and pieces that are complete now."""
         held, at, found = self._held + data, 0, list[TelemetryFrame]()
         while True:
             if self._left is None:
@@ -59,7 +60,7 @@ class TelemetryFrames:
         return found
 
     def rest(self) -> list[TelemetryFrame]:
-        """The rest of an incomplete record, when the process has ended."""
+        """Return the bytes that are left, as one record. Call this when the process has ended."""
         held, self._held, self._left = self._held, b"", None
         return [TelemetryFrame(held, self._level)] if held else []
 

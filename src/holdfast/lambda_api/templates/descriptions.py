@@ -26,7 +26,7 @@ class ZipCode(msgspec.Struct, frozen=True):
 
 
 class TextCode(msgspec.Struct, frozen=True):
-    """Code that is written in the template itself."""
+    """Code that is written in the template itself. `name` is the name of its file."""
 
     name: str
     text: str
@@ -36,15 +36,15 @@ CodeSource = FolderCode | ZipCode | TextCode
 
 
 class DescribedFunction(msgspec.Struct, frozen=True, kw_only=True):
-    """A function that runs in processes of its own."""
+    """A function to deploy, as a target describes it. It runs in processes of its own."""
 
     name: str
     config: Config
     code: CodeSource
     aliases: tuple[str, ...] = ()
-    """Aliases of the newest version. A version is published for them."""
+    """Aliases that the newest version gets. If there are any, a version is published."""
     publish: bool = False
-    """Whether a version is published also without an alias."""
+    """Whether a version is published even if there are no aliases."""
     tags: Mapping[str, str] = {}
 
 
@@ -55,13 +55,13 @@ class FoundTargets(msgspec.Struct, frozen=True, kw_only=True):
     inline: tuple[DurableFunction, ...] = ()
     """Functions that run in the server's own process."""
     workers: tuple[Path, ...] = ()
-    """Files with workers. The server never imports them."""
+    """Files with workers or pipelines. The server's own process never imports them."""
     queues: tuple[Queue, ...] = ()
     """Queues that Python files declare beside their functions."""
     schedules: tuple[Schedule, ...] = ()
     """Schedules that Python files declare beside their functions."""
     warnings: tuple[str, ...] = ()
     watched: tuple[Path, ...] = ()
-    """Files and folders that are watched: a change there may change this result."""
+    """Files and folders from which this result was read. A change in them may change the result."""
     parameters: frozenset[str] = frozenset()
     """The names of the templates' parameters."""

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.errors import FunctionNotLoadable, HoldfastError
 from holdfast.model.execution import Terms
 from holdfast.service.declared_queues import Queue
@@ -54,7 +54,7 @@ def discover(place: str) -> DiscoveredFile:
     except subprocess.TimeoutExpired:
         raise FunctionNotLoadable(f"{place} could not be imported within {_SECONDS} s.") from None
     try:
-        said = reading.decoded(ran.stdout.rpartition(b"\n")[2], _Said)
+        said = json_structs.decoded(ran.stdout.rpartition(b"\n")[2], _Said)
     except msgspec.MsgspecError:
         raise FunctionNotLoadable(f"{place} could not be imported: {ran.stderr.decode(errors='replace')[-2000:]}") from None
     if said.error is not None:

@@ -17,13 +17,14 @@ from holdfast.model.threads import Purpose, in_thread
 
 _LOOK_SECONDS: Final = 0.5
 _RECORDS: Final = frozenset({".log", ".out", ".err", ".jsonl"})
-"""Log files of running programs, this server too. They may be in the folder of the code, and their changes are no change of the code."""
+"""The endings of log files of running programs, also of this server. Such a file may be in the folder of the code, but a change of it is
+not a change of the code."""
 
-Look = frozenset[tuple[str, int, int]]
+FileStamps = frozenset[tuple[str, int, int]]
 
 
-def look(paths: Sequence[Path], leave_out: Collection[Path] = ()) -> Look:
-    """The files below these paths, with their times and sizes."""
+def look(paths: Sequence[Path], leave_out: Collection[Path] = ()) -> FileStamps:
+    """All files below these paths, each with its time of change and its size. Log files, and what is in `leave_out`, are not in it."""
     found = set()
     for path in paths:
         try:
@@ -42,7 +43,8 @@ def look(paths: Sequence[Path], leave_out: Collection[Path] = ()) -> Look:
 
 
 def printed_to(descriptors: Iterable[int] = (1, 2)) -> list[Path]:
-    """The files that this process prints to. Else each printed line would count as a change, and printing that change would be another."""
+    """The files to which this process prints, if its output goes to files. They must not be watched: each printed line would be a change,
+    and the message about this change would be the next change."""
     found = []
     for descriptor in descriptors:
         with contextlib.suppress(OSError):
@@ -52,7 +54,8 @@ def printed_to(descriptors: Iterable[int] = (1, 2)) -> list[Path]:
 
 
 async def changes(paths: Sequence[Path], leave_out: Collection[Path] = (), *, seconds: float = _LOOK_SECONDS) -> AsyncIterator[None]:
-    """Yields when files have changed and then stayed the same for one look, because an editor writes several files. `paths` may change."""
+    """Yields each time that files have changed. An editor may write several files, so it first waits until two looks in a row find the
+    same. The caller may change `paths` meanwhile: each look reads it again."""
     seen, pause = await _paced(paths, leave_out, seconds)
     while True:
         await asyncio.sleep(pause)
@@ -69,8 +72,8 @@ async def changes(paths: Sequence[Path], leave_out: Collection[Path] = (), *, se
         yield
 
 
-async def _paced(paths: Sequence[Path], leave_out: Collection[Path], seconds: float) -> tuple[Look, float]:
-    """The files, and how long to wait before the next look. Looking takes at most a tenth of the time."""
+async def _paced(paths: Sequence[Path], leave_out: Collection[Path], seconds: float) -> tuple[FileStamps, float]:
+    """What a look found, and how many seconds to wait before the next look. The wait is at least nine times as long as the look took."""
     began = monotonic()
     found = await in_thread(Purpose.HOUSE, look, paths, leave_out)
     return found, max(seconds, 9 * (monotonic() - began))

@@ -20,16 +20,16 @@ MAX_TEXT: Final = 256 * 1024
 _VARIABLE: Final = re.compile(r"\$\{(!?)([^}]*)\}")
 _DYNAMIC: Final = "{{resolve:"
 _NAMES: Final = ("TableName", "BucketName", "FunctionName", "LogGroupName", "Name")
-"""Properties that hold the name which `Ref` returns."""
+"""Properties with the name of a resource. For these resources `Ref` returns this name."""
 _OTHER_NAMES: Final = ("QueueName", "TopicName", "StateMachineName")
-"""Properties of resources for which `Ref` returns an address that only a deployment knows."""
+"""Properties with the name of a resource for which `Ref` returns an address. Only a deployment knows the address; here it is the name."""
 _SAM_MAKES: Final = re.compile(r"Role|Url|Version\w*|Alias\w*|\w*Permission\w*")
-"""The endings of logical ids of resources that SAM makes for a function."""
+"""SAM makes resources for a function; their logical ids are that of the function and one of these endings."""
 _SAM_APIS: Final = ("ServerlessRestApi", "ServerlessHttpApi", "ServerlessDeploymentApplication")
 
 
 class _Unknown:
-    """A value that only a deployment knows."""
+    """A value that cannot be known in a local run."""
 
     def __repr__(self) -> str:
         return "UNKNOWN"
@@ -44,7 +44,7 @@ NO_VALUE: Final = _NoValue()
 
 
 class Resolver:
-    """Resolves values of one template."""
+    """Resolves the intrinsic functions in values of one template. `stack` is the value of `AWS::StackName`."""
 
     def __init__(self, text: Text, parameters: Mapping[str, str], *, stack: str) -> None:
         self._text = text
@@ -102,7 +102,7 @@ class Resolver:
         return TemplateInvalid(f"{self._text.place(path)}: {message}")
 
     def value(self, value: Any, path: Path) -> Any:
-        """A value with all intrinsic functions resolved. Parts that are unknown are left out."""
+        """A value with all intrinsic functions resolved. A part that is not known here becomes UNKNOWN; `AWS::NoValue` is left out."""
         if isinstance(value, list):
             parts = [self.value(part, (*path, number)) for number, part in enumerate(value)]
             return [part for part in parts if part is not NO_VALUE]
@@ -120,7 +120,7 @@ class Resolver:
         return {key: part for key, part in parts_by_key.items() if part is not NO_VALUE}
 
     def includes(self, resource: Mapping[str, Any], path: Path) -> bool:
-        """Whether a resource's condition includes it."""
+        """Whether a resource has no condition, or one that is true. If the condition is unknown: False, with a warning."""
         name = resource.get("Condition")
         if name is None:
             return True
@@ -179,7 +179,7 @@ class Resolver:
             return found
         if isinstance(found, str) and found.lower() in ("true", "false"):
             return found.lower() == "true"
-        raise self.wrong(path, "must be a condition")
+        raise self.wrong(path, "must be a condition, or true or false")
 
     def _all(self, value: Any, path: Path, join: Callable[[list[bool]], bool]) -> Any:
         if not isinstance(value, list) or not value:
@@ -207,7 +207,7 @@ class Resolver:
 
     def _ref(self, name: Any, path: Path) -> Any:
         if not isinstance(name, str):
-            raise self.wrong(path, "must be a name")
+            raise self.wrong(path, "must be the name of a parameter or of a resource")
         if name in self._pseudo:
             return self._pseudo[name]
         if name in self._parameters:
@@ -222,7 +222,7 @@ class Resolver:
         if function in self.names and attribute in ("Alias", "Version"):
             return self._published(function, attribute, path)
         if self._is_generated(name):
-            return self._unknown(path, f"{name} is made only where it is deployed")
+            return self._unknown(path, f"{name} exists only after a deployment")
         raise self.wrong(path, f"there is no parameter and no resource {name!r:.100}")
 
     def _physical(self, name: str, resource: Mapping[str, Any], path: Path) -> Any:
@@ -244,7 +244,7 @@ class Resolver:
         return name
 
     def _published(self, function: str, attribute: str, path: Path) -> Any:
-        """SAM's references to a function's alias and to its version."""
+        """The value of SAM's references `FUNCTION.Alias` (an ARN) and `FUNCTION.Version` (unknown)."""
         alias = self.aliases.get(function)
         if alias is None:
             raise self.wrong(path, f"{function} has no AutoPublishAlias")
@@ -272,7 +272,7 @@ class Resolver:
 
     def _find_in_map(self, value: Any, path: Path) -> Any:
         if not isinstance(value, list) or len(value) not in (3, 4):
-            raise self.wrong(path, "must be a map and two keys")
+            raise self.wrong(path, "must be a list with the name of a map and two keys")
         keys = [self.value(part, (*path, number)) for number, part in enumerate(value[:3])]
         if UNKNOWN in keys:
             return UNKNOWN
@@ -292,7 +292,7 @@ class Resolver:
         if isinstance(value, list):
             text, given = self._list(value, path, 2)
             if not isinstance(given, dict):
-                raise self.wrong(path, "must be a mapping of names")
+                raise self.wrong(path, "the second element of the list must be a mapping of names to values")
             own = {name: self.value(part, (*path, 1, name)) for name, part in given.items()}
         else:
             text = value
@@ -327,7 +327,7 @@ class Resolver:
         if found is UNKNOWN:
             return UNKNOWN
         if not isinstance(delimiter, str) or not delimiter:
-            raise self.wrong(path, "must be a delimiter")
+            raise self.wrong(path, "the first element of the list must be a delimiter: a text that is not empty")
         return text_of(found).split(delimiter)
 
     def _select(self, value: Any, path: Path) -> Any:
@@ -335,7 +335,7 @@ class Resolver:
         if UNKNOWN in (number, given):
             return UNKNOWN
         if not isinstance(given, list) or not text_of(number).isdigit() or int(text_of(number)) >= len(given):
-            raise self.wrong(path, f"there is no item {text_of(number)!r:.20} to select")
+            raise self.wrong(path, f"there is no item {text_of(number)!r:.20} to select; items are counted from 0")
         return given[int(text_of(number))]
 
     def _base64(self, value: Any, path: Path) -> Any:
@@ -356,20 +356,20 @@ class Resolver:
             return UNKNOWN
         try:
             return self._made(json.dumps(found, separators=(",", ":")), path)
-        except TypeError:  # a part of it is unknown; there is a warning already
+        except TypeError:  # a part of it is UNKNOWN; there is a warning already
             return UNKNOWN
 
     def _made(self, text: str, path: Path) -> Any:
-        """Check a produced text: its length, and that a local run can know it."""
+        """Return a text; UNKNOWN if it has a dynamic reference. Raises TemplateInvalid if it is too long."""
         if len(text) > MAX_TEXT:
-            raise self.wrong(path, f"this makes a text of {len(text)} characters")
+            raise self.wrong(path, f"this makes a text of {len(text)} characters; at most {MAX_TEXT} are allowed")
         if _DYNAMIC in text:
             return self._unknown(path, f"the value of {_DYNAMIC}…}}}} is known only where it is deployed")
         return text
 
     def _list(self, value: Any, path: Path, length: int) -> list[Any]:
         if not isinstance(value, list) or len(value) != length:
-            raise self.wrong(path, f"must be a list of {length}")
+            raise self.wrong(path, f"must be a list with {length} elements")
         return value
 
     def _unknown(self, path: Path, why: str) -> _Unknown:
@@ -382,7 +382,7 @@ def _not(value: bool | None) -> Any:
 
 
 def function_named(text: str) -> str:
-    """The function's name in a name or an ARN."""
+    """The name of a function, from its name or its ARN."""
     return text.rpartition(":function:")[2].partition(":")[0]
 
 

@@ -81,7 +81,8 @@ def declares_workers(file: Path) -> bool:
 
 
 def _worker(file: Path) -> FoundTargets:
-    """A file with workers or pipelines. It may be hostile, so it is not imported here. Durable functions in it are served by name."""
+    """A file with workers or pipelines. It may be hostile, so it is not imported here. A durable function in it is served only if the
+    target names it: `FILE:FUNCTION`."""
     told = f"{file}: it has workers or pipelines, so it is not imported; durable functions in it are served by name: {file}:FUNCTION"
     warnings = (told,) if file.suffix != PAGE and _mentions_us(file) else ()
     return FoundTargets(workers=(file,), watched=(file.parent,), warnings=warnings)
@@ -120,7 +121,8 @@ def _in_folder(folder: Path, parameters: Mapping[str, str], processes: bool) -> 
 
 
 def _mentions_us(path: Path) -> bool:
-    """Whether a file mentions Holdfast. Only then it is imported, because an import runs it."""
+    """Whether a file contains the words `holdfast` and `durable_execution`. Only such a file is imported, because an import runs its
+    code."""
     try:
         text = path.read_bytes()
     except OSError:

@@ -32,13 +32,14 @@ _NO_MATTER: Final = frozenset({
     "ProvisionedConcurrencyConfig", "RecursiveLoop", "ReservedConcurrentExecutions", "RolePath", "RuntimeManagementConfig", "SnapStart",
     "SourceKMSKeyArn", "Tracing", "TracingConfig", "VersionDescription", "VersionDeletionPolicy", "PublishToLatestPublished",
 })  # fmt: skip
-"""Properties that have no effect in a local run."""
+"""Properties that have no effect in a local run. There is no warning about them."""
 _QUIET: Final = ("AWS::IAM::", "AWS::Logs::", "AWS::KMS::", "AWS::CloudWatch::", "AWS::Lambda::Permission", "AWS::CDK::Metadata")
 """Resources that a function does not call at run time, so their absence needs no warning."""
 
 
 def read_template(file: FilePath, parameters: Mapping[str, str]) -> FoundTargets:
-    """The functions of a template."""
+    """The functions of a template, and warnings about what a local run does not do. Raises TemplateInvalid if the template cannot be
+    used."""
     try:
         raw = file.read_bytes()
     except OSError as error:
@@ -70,7 +71,7 @@ class _Template:
         macros = document.get("Transform") or []
         for macro in macros if isinstance(macros, list) else [macros]:
             if macro not in _TRANSFORMS:
-                self._resolver.warn(("Transform",), f"the transform {macro!r:.100} is not done here")
+                self._resolver.warn(("Transform",), f"the transform {macro!r:.100} is not applied here")
 
     def found(self) -> FoundTargets:
         """Read the whole template."""
@@ -195,7 +196,10 @@ class _Template:
             return TextCode("index.py" if runtime.startswith("python") else "index.js", inline)
         member = "CodeUri" if "CodeUri" in given.names else "Code"
         if isinstance(place, dict) or UNKNOWN in (inline, place) or (isinstance(place, str) and place.startswith("s3://")):
-            self._resolver.warn((*path, member), "its code is on S3, not here; the function is left out. Serve the template of `sam build`")
+            self._resolver.warn(
+                (*path, member),
+                "its code is on S3, or its place is not known here; the function is left out. Serve the template that `sam build` writes",
+            )
             return None
         if place is not None and not isinstance(place, str):
             raise self._resolver.wrong((*path, member), "must be a path")
@@ -204,7 +208,7 @@ class _Template:
             return FolderCode(where)
         if where.is_file() and where.suffix in (".zip", ".jar"):
             return ZipCode(where)
-        raise self._resolver.wrong((*path, member), f"there is no folder {where}")
+        raise self._resolver.wrong((*path, member), f"there is no folder {where}, and no .zip or .jar file of this name")
 
     # --- versions and aliases that are resources of their own
 
@@ -216,7 +220,7 @@ class _Template:
             given = _Properties(self._resolver, resource.get("Properties") or {}, path)
             function = self._function_meant(given.value("FunctionName"), described)
             if function is None:
-                self._resolver.warn(path, "its function is not served here; it is left out")
+                self._resolver.warn(path, "its FunctionName names no function that is served here; this resource is left out")
                 continue
             one = described[function]
             if resource["Type"] == VERSION:
@@ -246,25 +250,25 @@ class _Properties:
         self._path = path
 
     def value(self, name: str) -> Any:
-        """A property, or None."""
+        """A property, resolved; None if it is not given, UNKNOWN if it is not known here."""
         return self._resolver.value(self.names.get(name), (*self._path, name))
 
     def text(self, name: str, default: str) -> str:
-        """A property that is a text."""
+        """A property that must be a text or a number, as text. `default` if it is not given or not known here."""
         found = self.value(name)
         if isinstance(found, dict | list):
             raise self._resolver.wrong((*self._path, name), "must be a text")
         return default if found is None or found is UNKNOWN else text_of(found)
 
     def number(self, name: str, default: int) -> int:
-        """A property that is a number."""
+        """A property that must be a whole number. `default` if it is not given or not known here."""
         text = self.text(name, str(default))
         if not text.isascii() or not text.isdigit() or len(text) > 12:
-            raise self._resolver.wrong((*self._path, name), f"{text!r:.50} is not a number")
+            raise self._resolver.wrong((*self._path, name), f"{text!r:.50} is not a number; write a whole number of 0 or more")
         return int(text)
 
     def members(self, name: str) -> dict[str, Any]:
-        """A property that is a mapping."""
+        """A property that must be a mapping; empty if it is not given or not known here."""
         found = self.value(name)
         if found is None or found is UNKNOWN:
             return {}
@@ -315,7 +319,8 @@ class _Properties:
         return {"log_format": form, **{name: level or None for name, level in levels.items()}}
 
     def architectures(self) -> list[str]:
-        """The architectures that the template names. The function always runs on this machine's architecture."""
+        """The architectures that the template names, else x86_64. The function always runs on this machine's architecture; a warning says
+        so if the template names another one."""
         found = self.value("Architectures")
         here = _ARCHITECTURES.get(platform.machine(), "x86_64")
         if not isinstance(found, list):
@@ -326,7 +331,7 @@ class _Properties:
         return named
 
     def tags(self) -> dict[str, Any]:
-        """Tags, in SAM's form or in CloudFormation's."""
+        """The tags: a mapping in SAM, a list of `Key` and `Value` in CloudFormation. A value may be UNKNOWN."""
         found = self.value("Tags")
         if isinstance(found, list):
             return {text_of(tag.get("Key")): tag.get("Value") for tag in found if isinstance(tag, dict)}
@@ -342,7 +347,8 @@ def _place(one: DescribedFunction) -> FilePath | None:
 
 
 def _merged(common: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge Globals with a function's own properties: mappings are merged, lists are joined, and other values are replaced."""
+    """Merge Globals with a function's own properties: mappings are merged, lists are joined, and other values, also Architectures, are
+    replaced by the function's own."""
     found: dict[str, Any] = dict(common)
     for name, value in own.items():
         before = found.get(name)
@@ -356,7 +362,7 @@ def _merged(common: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _is_call(value: Mapping[str, Any]) -> bool:
-    """Whether this is an intrinsic function, which is not merged."""
+    """Whether this mapping is an intrinsic function. Such a mapping is not merged with another one."""
     return len(value) == 1 and ("Ref" in value or next(iter(value)).startswith("Fn::"))
 
 

@@ -1,4 +1,4 @@
-"""Reads a template's text into plain values in CloudFormation's long form, with the line of each.
+"""Reads the text of a template into plain values, with the line number of each. Short forms such as `!Ref` become long forms.
 
 Untrusted YAML can be a bomb (a few aliases that expand to millions of nodes), a cycle, or nested too deeply. So the text is first parsed
 into a node graph, which is as large as the text. Then the graph is walked with a budget, and an alias costs as much as its expansion.
@@ -16,10 +16,10 @@ import yaml
 from holdfast.model.errors import TemplateInvalid
 
 MAX_BYTES: Final = 1024 * 1024
-"""The largest template that CloudFormation accepts."""
+"""The largest template, in bytes. CloudFormation has the same limit."""
 MAX_NODES: Final = 200_000
 MAX_MARKS: Final = 100_000
-"""The most lines, commas and brackets: parsing one takes 30 microseconds."""
+"""The most lines, commas and opening brackets together. Parsing takes about 30 microseconds for each."""
 MAX_DEPTH: Final = 100
 
 Path = tuple[str | int, ...]
@@ -33,13 +33,13 @@ _FUNCTIONS: Final = frozenset({
 
 
 class Text(msgspec.Struct, frozen=True):
-    """A document, and the lines of its parts."""
+    """A document, and the line number of each of its parts by its path."""
 
     value: Any
     lines: Mapping[Path, int]
 
     def place(self, path: Path) -> str:
-        """A place for error messages: the path, and its line or the line of the nearest parent."""
+        """A place for error messages: the path, and the line of this part or of the nearest part around it that has a line."""
         named = ".".join(map(str, path)) or "the template"
         for length in range(len(path), -1, -1):
             line = self.lines.get(path[:length])
@@ -49,15 +49,15 @@ class Text(msgspec.Struct, frozen=True):
 
 
 def read_text(raw: bytes) -> Text:
-    """Read YAML or JSON."""
+    """Read a template, which is YAML or JSON. Raises TemplateInvalid if it is neither, is empty, or is above a limit."""
     if len(raw) > MAX_BYTES:
-        raise TemplateInvalid(f"The template has {len(raw)} bytes; at most {MAX_BYTES} are read.")
+        raise TemplateInvalid(f"The template has {len(raw)} bytes; at most {MAX_BYTES} bytes are allowed.")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise TemplateInvalid(f"The template is not UTF-8 (byte {error.start}).") from None
     if raw.count(b",") + raw.count(b"\n") + raw.count(b"[") + raw.count(b"{") > MAX_MARKS:
-        raise TemplateInvalid(f"The template has more than {MAX_MARKS} lines and list marks together. Split it, or package what is inline.")
+        raise TemplateInvalid(f"The template has more than {MAX_MARKS} lines, commas and brackets. Split it, or move inline code to files.")
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
@@ -72,7 +72,8 @@ def read_text(raw: bytes) -> Text:
 
 
 def _read_json(text: str, error: yaml.YAMLError) -> Text:
-    """Read a text that YAML refuses: JSON may be indented with tabs."""
+    """Read a text that is no YAML as JSON, because JSON may be indented with tabs. `error` is YAML's, for a text that is not JSON
+    either."""
     if text.lstrip().startswith("{"):
         try:
             value = json.loads(text)
@@ -89,7 +90,7 @@ def _read_json(text: str, error: yaml.YAMLError) -> Text:
 
 def _check_depth(value: Any, depth: int) -> None:
     if depth > MAX_DEPTH:
-        raise TemplateInvalid(f"The template is nested more than {MAX_DEPTH} deep.")
+        raise TemplateInvalid(f"The template is nested more than {MAX_DEPTH} levels deep.")
     if isinstance(value, dict | list):
         for part in value.values() if isinstance(value, dict) else value:
             _check_depth(part, depth + 1)
@@ -104,10 +105,10 @@ class _Walk:
     def value(self, node: yaml.Node, path: Path, inside: tuple[int, ...]) -> Any:
         self._left -= 1
         if self._left < 0:
-            raise TemplateInvalid(f"The template means more than {MAX_NODES} values, though its text is short. Are its aliases meant?")
+            raise TemplateInvalid(f"The template has more than {MAX_NODES} values if its YAML aliases are expanded. Use fewer aliases.")
         line: int = node.start_mark.line + 1
         if len(inside) > MAX_DEPTH:
-            raise TemplateInvalid(f"The template is nested more than {MAX_DEPTH} deep (line {line}).")
+            raise TemplateInvalid(f"The template is nested more than {MAX_DEPTH} levels deep (line {line}).")
         if id(node) in inside:
             raise TemplateInvalid(f"An alias in the template refers to a value that contains it (line {line}).")
         self.lines.setdefault(path, line)
@@ -115,7 +116,9 @@ class _Walk:
         if not node.tag.startswith("!"):
             if node.tag not in _TAGS:
                 tag = node.tag.replace(_YAML, "!!")
-                raise TemplateInvalid(f"{'.'.join(map(str, path))} (line {line}): the tag {tag:.100} is not read.")
+                raise TemplateInvalid(
+                    f"{'.'.join(map(str, path))} (line {line}): Holdfast does not support the tag {tag:.100}. Write the value without it."
+                )
             return self._plain(node, path, inside)
         name = node.tag[1:]
         if name not in _SHORT and name not in _FUNCTIONS:
@@ -142,14 +145,14 @@ class _Walk:
                 for part in parts:
                     value = self.value(part, path, inside)
                     if not isinstance(value, dict):
-                        raise TemplateInvalid(f"What is merged at line {part.start_mark.line + 1} is not a mapping.")
+                        raise TemplateInvalid(f"The value that `<<` merges at line {part.start_mark.line + 1} is not a mapping.")
                     merged = {**value, **merged}
                 continue
             if not isinstance(key_node, yaml.ScalarNode):
                 raise TemplateInvalid(f"A key at line {key_node.start_mark.line + 1} is not a text.")
             key = str(key_node.value)
             if key in found:
-                raise TemplateInvalid(f"{'.'.join(map(str, (*path, key)))} (line {key_node.start_mark.line + 1}) is there twice.")
+                raise TemplateInvalid(f"{'.'.join(map(str, (*path, key)))} (line {key_node.start_mark.line + 1}) is there twice. Keep one.")
             self.lines[*path, key] = key_node.start_mark.line + 1
             found[key] = self.value(item, (*path, key), inside)
         return {**merged, **found}
@@ -162,7 +165,7 @@ class _Walk:
             "int": lambda: self._scalars.construct_yaml_int(node),
             "float": lambda: self._scalars.construct_yaml_float(node),
         }.get(kind)
-        if make is None:  # dates stay text: CloudFormation has no dates
+        if make is None:  # a date stays text, because CloudFormation has no dates
             return str(node.value)
         try:
             return make()

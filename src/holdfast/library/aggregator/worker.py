@@ -1,7 +1,7 @@
 """aggregator-worker: several results become one, under an explicit policy.
 
-The merge itself is the tool `merge_rules`. A model is asked only if there are conflicts, and the caller gives instructions, or hands over
-the conflicts, as a pipeline's merge does. It only chooses: for each conflict it names a source, and the value of that source is taken. So
+The tool `merge_rules` makes the merge. A model is asked only if there are conflicts and the caller gives instructions or passes the
+conflicts, as a pipeline's merge does. The model only chooses: for each conflict it names a source, and the value of that source is used. So
 no value in the result comes from the model.
 """
 
@@ -23,7 +23,7 @@ _INSTRUCTIONS = (
 )
 
 _DECIDE = "Take the value that is most likely right, judged by the values alone."
-"""The instructions if the caller hands over conflicts without instructions."""
+"""The instructions for the model if the caller passes conflicts without instructions."""
 
 Conflict = dict[str, Any]
 
@@ -46,14 +46,18 @@ async def aggregate(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any
 
 
 def _check_sources(parts: list[dict[str, Any]]) -> None:
-    """Refuse parts that share a source: in a conflict they could not be told apart."""
+    """Raise WorkerError if two parts have the same source: in a conflict they could not be distinguished."""
     first: dict[str, int] = {}
     problems = []
     for at, part in enumerate(parts):
         if first.setdefault(part["source"], at) != at:
             problems.append({"path": f"/parts/{at}/source", "reason": f"part {first[part['source']]} has the same source"})
     if problems:
-        raise WorkerError("schema_mismatch", f"{len(problems)} parts have the source of another part.", details=problems[:100])
+        raise WorkerError(
+            "schema_mismatch",
+            f"Each part needs a source of its own: {len(problems)} parts have the source of an earlier part.",
+            details=problems[:100],
+        )
 
 
 def _instructions(inputs: dict[str, Any]) -> str | None:
@@ -65,7 +69,8 @@ def _instructions(inputs: dict[str, Any]) -> str | None:
 
 
 async def _resolved(conflicts: list[Conflict], instructions: str, ctx: WorkerContext) -> list[dict[str, str]]:
-    """The valid choices of the model: for a conflict that exists, of a source that has a value there, one for each conflict."""
+    """The choices of the model, at most one for each conflict. A choice is left out if there is no such conflict, or if its source has no
+    value there."""
     shown = [
         {"conflict": at, "path": found["path"], "values": {said["source"]: _shown(said["value"]) for said in found["values"]}}
         for at, found in enumerate(conflicts)
@@ -87,7 +92,7 @@ def _shown(value: Any) -> str:
 
 
 def _refusal(told: dict[str, Any]) -> str:
-    """Why `strict` does not accept the result."""
+    """Why the policy `strict` refuses the result: there are conflicts, or parts are missing."""
     places = ", ".join(found["path"] or "the whole result" for found in told["conflicts"][:10])
     if places:
         return f"The parts contradict each other in {len(told['conflicts'])} places: {places}."

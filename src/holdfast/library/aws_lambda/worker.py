@@ -1,8 +1,8 @@
-"""aws-lambda-worker: one request of the worker protocol, answered with an envelope of its own, inside the envelope of the run.
+"""aws-lambda-worker: answers a request of the worker protocol that is inside its inputs. The response to that inner request is its output.
 
-The run around it keeps time, budget, retries and isolation. The request inside may only tighten them, and asks for one bounded thing: what
-a model says to `inputs.prompt`, as text or as JSON by `inputs.schema`. A temporary failure fails the run, so that the run is tried again.
-Every other failure is reported in the inner envelope, and the run itself is `ok`.
+The run enforces time, budget, retries and isolation. The inner request may only tighten them, and asks for one thing: what a model answers
+to `inputs.prompt`, as text or as JSON by `inputs.schema`. A temporary failure fails the run, so that the run makes another attempt. Every
+other failure is reported in the inner response, and the run itself is `ok`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _UNIT: Final = {
     "properties": {"prompt": {"type": "string", "minLength": 1}, "schema": {"type": "object"}},
 }
 _KEPT: Final = ("timeout_seconds", "max_tokens", "tools_allowed")
-"""The constraints that this worker enforces; the run enforces all others."""
+"""The constraints that an inner request may have: this worker enforces them. All others belong into the outer request."""
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class _Refused(Exception):
-    """The end of the inner request, which the run does not retry."""
+    """The inner request failed with this code. The run itself succeeds, and reports it."""
 
     def __init__(self, code: str, message: str, details: Any = None) -> None:
         super().__init__(message)
@@ -43,7 +43,7 @@ class _Refused(Exception):
 
 @worker("worker.md")
 async def answer(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
-    """Read the request → what may it use? → ask the model → the envelope."""
+    """Read the inner request → what may it use? → ask the model → the inner response."""
     envelope = _Envelope(ctx)
     try:
         request = request_from(inputs["request"])
@@ -62,13 +62,14 @@ async def answer(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
 
 
 def _limits(request: WorkerRequest, limits: Limits) -> Limits:
-    """What the request may use: as much as the contract allows, or less."""
+    """The limits of the inner request: those of the contract, tightened by its constraints. Raises InvalidRequest if the request is not
+    valid."""
     problems = list(checker_of(_UNIT).problems(request.inputs))
     told = [Mismatch(f"/inputs{problem.path}", problem.reason, problem.value) for problem in problems]
     if not _ID.fullmatch(request.worker_id):
-        told.append(Mismatch("/worker_id", "it is letters, digits, - and _, up to 64", brief(request.worker_id)))
+        told.append(Mismatch("/worker_id", "it must be 1 to 64 letters, digits, - and _", brief(request.worker_id)))
     told += [
-        Mismatch(f"/constraints/{name}", "only the request around this one can ask for it", brief(getattr(request.constraints, name)))
+        Mismatch(f"/constraints/{name}", "only the outer request can have this constraint", brief(getattr(request.constraints, name)))
         for name in Constraints.__struct_fields__
         if name not in _KEPT and getattr(request.constraints, name) is not None
     ]
@@ -81,7 +82,7 @@ def _limits(request: WorkerRequest, limits: Limits) -> Limits:
 async def _asked(request: WorkerRequest, limits: Limits, ctx: WorkerContext) -> dict[str, Any]:
     allowed = {tool.name for tool in limits.tools}
     if "language_model" not in allowed:
-        raise _Refused("tool_not_allowed", "The request does not allow language_model, and there is nothing else to ask.")
+        raise _Refused("tool_not_allowed", "The request does not allow language_model, which is needed for an answer.")
     try:
         async with asyncio.timeout(limits.timeout_seconds):
             system = await _instructions(request.worker_id, ctx) if "parameter_store" in allowed else None
@@ -92,7 +93,7 @@ async def _asked(request: WorkerRequest, limits: Limits, ctx: WorkerContext) -> 
 
 
 async def _instructions(worker_id: str, ctx: WorkerContext) -> str | None:
-    """The operator's instructions for the model, if the parameter store has some for this worker."""
+    """The operator's instructions for the model, from the parameter store; None if it has none for this worker."""
     try:
         return str(await ctx.tools.parameter_store(name=f"/{worker_id}/instructions"))
     except WorkerError as failed:
@@ -103,18 +104,22 @@ async def _instructions(worker_id: str, ctx: WorkerContext) -> str | None:
 
 
 def _cap(arguments: dict[str, Any], tokens: int | None) -> dict[str, int]:
-    """How many of the request's tokens are left for the answer, by the same estimate that the run uses."""
+    """The argument that limits the answer to the tokens that the input leaves of the request's `tokens`, by the same estimate that the run
+    uses. Empty if the request has no limit. Raises _Refused if nothing is left."""
     if tokens is None:
         return {}
     messages = [{"content": arguments[name]} for name in ("system", "prompt") if name in arguments]
     left = tokens - estimated_input(messages, codec.dumps(arguments["schema"]) if "schema" in arguments else "")
     if left < 1:
-        raise _Refused("budget_exceeded", f"About {tokens - left} tokens of input do not fit into the request's {tokens}.")
+        raise _Refused(
+            "budget_exceeded",
+            f"The input has about {tokens - left} tokens, and the request allows {tokens} for input and answer (max_tokens).",
+        )
     return {"max_output_tokens": left}
 
 
 class _Envelope:
-    """The response inside: `status`, `outputs`, `observability`, and `error` if there is one."""
+    """Makes the inner response: `status`, `outputs`, `observability`, and `error` if there is one."""
 
     def __init__(self, ctx: WorkerContext) -> None:
         self._ctx = ctx
@@ -122,7 +127,7 @@ class _Envelope:
         self._observability: dict[str, Any] = {"trace_id": ctx.uuid().hex}
 
     def of(self, request: WorkerRequest) -> None:
-        """The ids of the response."""
+        """Copy the ids of the inner request into its response."""
         trace = request.trace
         seen = {
             "worker_id": request.worker_id,
@@ -133,11 +138,11 @@ class _Envelope:
         self._observability |= {name: value for name, value in seen.items() if value is not None}
 
     def around(self, outputs: dict[str, Any]) -> dict[str, Any]:
-        """The response of a request that succeeded."""
+        """The inner response if the request succeeded."""
         return self._made(Status.OK, outputs)
 
     def ended(self, code: str, message: str, details: Any) -> dict[str, Any]:
-        """The response of a request that failed."""
+        """The inner response if the request failed with this code."""
         meaning = meaning_of(code)
         error = {"error_code": code, "message": message, "retryable": meaning.retryable, **({"details": details} if details else {})}
         return {**self._made(meaning.status, {}), "error": error}

@@ -1,7 +1,8 @@
 """Reads a unified diff, as git and diff write it: files, hunks, and the number of each line in the new file.
 
-A hunk is read by the counts in its head and not by the look of its lines, because an added line may look like a head. A diff that is cut
-off, or whose counts are wrong, is refused: a review of half a change would look like a review of the whole. Every line is read once.
+The end of a hunk is found by the counts in its head and not by the form of its lines, because an added line may look like a head. A diff
+that is cut off, or whose counts are wrong, is refused: a review of half a change would look like a review of the whole. Every line is read
+once.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _NOTHING: Final = "/dev/null"
 
 
 class DiffIncomplete(Exception):
-    """The text is not a complete diff; `line` is the line of the problem, from 1."""
+    """The text is not a complete unified diff. `line` is the line of the problem, from 1."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message)
@@ -29,7 +30,7 @@ class Hunk:
     """One changed place of a file."""
 
     first: int
-    """The first line of it in the new file."""
+    """The number of its first line in the new file, from 1."""
     count: int = 0
     """How many lines of the new file it has."""
     lines: list[tuple[str, int, str]] = field(default_factory=list)
@@ -38,14 +39,17 @@ class Hunk:
 
 @dataclass
 class File:
-    """One file of a diff, by its new name."""
+    """One file of a diff, under its new name; a deleted file is under its old name."""
 
     path: str
     hunks: list[Hunk] = field(default_factory=list)
 
 
 def read_diff(text: str) -> list[File]:
-    """The files of a diff. Files without hunks (renamed, binary, only another mode) are left out; raises DiffIncomplete."""
+    """The files of a diff. Files without hunks (only renamed, binary, or only another mode) are left out.
+
+    Raises DiffIncomplete if a hunk is cut off, does not fit its head or names no file, and for the combined diff of a merge.
+    """
     lines = text.split("\n")
     files: dict[str, File] = {}
     old = new = ""
@@ -72,7 +76,8 @@ def read_diff(text: str) -> list[File]:
 
 
 def _hunk(lines: list[str], at: int) -> tuple[Hunk, int]:
-    """The hunk whose head is at a line, and the line after it."""
+    """The hunk whose head is at the index `at`, and the index of the line after the hunk. Raises DiffIncomplete if it is cut off or does
+    not fit its head."""
     head = _HUNK.match(lines[at])
     if head is None:
         raise DiffIncomplete(at + 1, "the head of a hunk is not of the form @@ -1,2 +3,4 @@")
@@ -84,7 +89,7 @@ def _hunk(lines: list[str], at: int) -> tuple[Hunk, int]:
         if at == len(lines) or (at == len(lines) - 1 and not lines[at]):
             raise DiffIncomplete(start, f"the hunk ends too early: {old_left} old and {new_left} new lines are missing")
         text = lines[at].rstrip("\r")
-        sign = text[:1] or " "  # some mailers take the space of an empty line away
+        sign = text[:1] or " "  # some mail programs remove the space of an empty line
         if sign == "\\":
             at += 1
             continue
@@ -99,7 +104,7 @@ def _hunk(lines: list[str], at: int) -> tuple[Hunk, int]:
 
 
 def _path(told: str) -> str:
-    """The path in a line of the head: without a time, without quotes, and without git's `a/` and `b/`."""
+    """The path in a line that begins with `---` or `+++`: without the time, without quotes, and without git's `a/` and `b/`."""
     told = told.split("\t")[0].strip()
     if told.startswith('"') and told.endswith('"') and len(told) > 1:
         told = _unquoted(told[1:-1])
@@ -107,7 +112,7 @@ def _path(told: str) -> str:
 
 
 def _unquoted(told: str) -> str:
-    """A path as git quotes it: bytes that are no plain letters are octal numbers."""
+    """A path that git has quoted, with the escapes undone: git writes bytes that are not printable ASCII as octal numbers."""
 
     def plain(hit: re.Match[str]) -> str:
         sign = hit[1]

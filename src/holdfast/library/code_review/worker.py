@@ -1,8 +1,8 @@
-"""code-review-worker: a model reads a diff and names issues. An issue counts only if its file and line are in the diff.
+"""code-review-worker: a model reads a diff and names issues. An issue is kept only if its file and line are in the diff.
 
-The diff is read first, and a diff that is not whole is refused. The model sees it in parts of a bounded size, each line with its number in
-the new file. With a repository that the operator opened, it also sees lines around each change, where the repository has the new file. The
-worker has no tool that writes.
+The diff is read first, and a diff that is not complete is refused. The model sees the diff in parts of a limited size, each line with its
+number in the new file. If the caller names a repository that the operator opened, the model also sees the lines around each change, as long
+as the repository has the new version of the file. The worker has no tool that writes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Issue = dict[str, Any]
 
 @worker("worker.md")
 async def review(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
-    """Is the diff whole? → parts → ask the model about each → keep the issues that are in the diff."""
+    """Is the diff complete? → parts → ask the model about each part → keep the issues that are in the diff."""
     files = _read(inputs["diff"])
     parts = [*islice(_parts(files, await _around(files, inputs["repo_context"], ctx)), _MOST_PARTS)]
     answers = await _answers(parts, inputs, ctx)
@@ -55,7 +55,8 @@ async def review(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
 
 
 async def _answers(parts: Sequence[_Part], inputs: dict[str, Any], ctx: WorkerContext) -> list[dict[str, Any]]:
-    """What the model says to each part. If the tokens of the run are not enough for all parts, the last ones are left out."""
+    """What the model answers about each part. If the tokens of the run are not enough for all parts, the last parts are left out; if they
+    are not enough for the first part, the run fails."""
     answers: list[dict[str, Any]] = []
     for number, part in enumerate(parts, 1):
         prompt = _prompt(part.text, number, inputs)
@@ -73,7 +74,7 @@ def _read(diff: str) -> list[File]:
     try:
         files = read_diff(diff)
     except DiffIncomplete as wrong:
-        told = f"The diff is incomplete in line {wrong.line}: {wrong}."
+        told = f"The diff cannot be read at line {wrong.line}: {wrong}."
         raise WorkerError("missing_diff_context", told, details={"line": wrong.line, "reason": str(wrong)}) from None
     if not files:
         raise WorkerError("missing_diff_context", "The diff has no changed line: there is nothing to review.", details={"line": 1})
@@ -84,7 +85,7 @@ def _read(diff: str) -> list[File]:
 
 
 class _Part:
-    """Some hunks as one text."""
+    """Some hunks of the diff as one text. `hunks` counts those that are shown completely."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -92,7 +93,7 @@ class _Part:
 
 
 def _parts(files: Sequence[File], around: dict[int, tuple[list[str], list[str]]]) -> Iterator[_Part]:
-    """The hunks, as many in each part as it may have. A hunk that is too large for a part is cut, and counts as left out."""
+    """The hunks in parts of at most `_MOST_IN_PART` characters. A hunk that is too large for a part is cut, and counts as left out."""
     part = _Part()
     for file in files:
         for hunk in file.hunks:
@@ -124,8 +125,8 @@ def _prompt(part: str, number: int, inputs: dict[str, Any]) -> str:
 
 
 async def _around(files: Sequence[File], context: dict[str, Any], ctx: WorkerContext) -> dict[int, tuple[list[str], list[str]]]:
-    """The lines around each hunk, from the repository that the caller names. Empty for a hunk if the repository has other lines than the
-    diff."""
+    """The lines before and after each hunk, from the repository that the caller names, by the `id` of the hunk. A hunk is not in the result
+    if the repository cannot be read, or has other lines there than the diff."""
     found: dict[int, tuple[list[str], list[str]]] = {}
     repo = context.get("repo")
     changes = [(file.path, hunk) for file in files for hunk in file.hunks] if repo is not None else []
@@ -158,7 +159,7 @@ def _new_lines(hunk: Hunk) -> list[str]:
 
 
 def _kept(answers: Sequence[dict[str, Any]], files: Sequence[File]) -> tuple[list[Issue], Counter[str]]:
-    """The issues whose file and line are in the diff, each once, by file and line; and how many others there were."""
+    """The issues whose file and line are in the diff, each once, in the order of the diff; and how many were dropped, by reason."""
     there = {file.path: {number for hunk in file.hunks for _, number, _ in hunk.lines if number} for file in files}
     order = {file.path: at for at, file in enumerate(files)}
     kept: dict[tuple[str, int, str], Issue] = {}

@@ -1,7 +1,8 @@
-"""Records in a normal form: texts without spaces around them, numbers as numbers, defaults filled in; only where a schema says so.
+"""Records in a normal form: texts without white space at their ends, numbers and truth values instead of texts, defaults filled in. This is
+done only at places that the schema describes.
 
-A schema is followed along `properties` and `items`, so the depth of the work is the depth of the schema, whatever a record is. What cannot
-be normalized stays as it is, and the schema's own check tells the problem.
+A schema is followed along `properties` and `items`, so the work is never deeper than the schema, whatever a record contains. A value that
+cannot be normalized is not changed; the check against the schema then reports it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _DEEPEST: Final = 50
 
 
 def normalized(value: Any, schema: Any, depth: int = 0) -> Any:
-    """A value as its schema means it."""
+    """The value in the normal form that its schema asks for."""
     if not isinstance(schema, dict) or depth > _DEEPEST:
         return value
     if isinstance(value, str):
@@ -37,7 +38,7 @@ def _fields(value: dict[str, Any], known: Any, depth: int) -> dict[str, Any]:
 
 
 def _text(text: str, wanted: Any) -> Any:
-    """A text as the number or the truth value that the schema wants; else the text."""
+    """The number or the truth value in a text, if the schema's type (`wanted`) asks for it and the text has that form; else the text."""
     if wanted == "integer" and _INTEGER.fullmatch(text):
         return int(text)
     if wanted == "number" and _NUMBER.fullmatch(text):

@@ -1,7 +1,7 @@
-"""data-validation-worker: do records keep a schema and a set of rules? The caller names both; the operator keeps them.
+"""data-validation-worker: do records fit a schema and keep a set of rules? The caller names both; the operator stores them.
 
-Each record is normalized first, as far as the schema says what a value is meant to be, and then judged. Nothing here asks a model, so the
-same records always get the same answer.
+Each record is first normalized, where the schema says which type a value has, and then checked. No model is asked, so the same records get
+the same answer as long as the schema and the rules do not change.
 """
 
 from __future__ import annotations
@@ -42,13 +42,14 @@ async def validate(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]
 
 
 async def _kept(kind: str, name: str, code: str, ctx: WorkerContext) -> Any:
-    """What the operator keeps under a name. A parameter that is a text holds JSON: some stores keep only texts."""
+    """The schema or the ruleset that the operator stores under a name. A parameter that is a text is read as JSON, because some stores keep
+    only texts. Raises WorkerError with `code` if there is none."""
     try:
         found = await ctx.tools.parameter_store(name=f"/data-validation-worker/{kind}/{name}")
     except WorkerError as failed:
         missing = isinstance(failed.details, dict) and failed.details.get("reason") == "not_found"
         if missing or failed.error_code == "tool_not_allowed":
-            raise WorkerError(code, f"The operator keeps no {kind[:-1]} {name!r}.", details={"name": name}) from None
+            raise WorkerError(code, f"The operator has stored no {kind[:-1]} with the name {name!r}.", details={"name": name}) from None
         raise
     try:
         return json.loads(found) if isinstance(found, str) else found

@@ -1,7 +1,7 @@
 """The names of the people in a thread: from its headers (`From: Ann Lee <…>`, `On Monday Ann Lee <…> wrote:`), and from the caller.
 
-A name is found in full and by its parts, because people use both. If two people share a part of a name, that part alone counts as a
-separate name.
+A name is looked for in full and by its parts, because people use both. If two people share a part of a name, that part becomes an entry of
+its own, because it is not known whom it means.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ _MOST_PARTS: Final = 9
 
 
 def persons_in(thread: str, context: dict[str, Any]) -> list[list[str]]:
-    """For each person the forms of the name, the full one first."""
+    """For each person the forms of the name, the full one first. Each part of a name that several persons share follows as an entry of its
+    own."""
     full = [name for name in _given(context) if name.strip()]
     for line in thread.split("\n"):
         line = line[:_MOST_LINE].rstrip("\r")
@@ -43,7 +44,7 @@ def _given(context: dict[str, Any]) -> list[str]:
 
 
 def _name(before: str) -> str:
-    """The name that stands before an address, without a date and other words that are no name."""
+    """The name before an address in a header line, without a date and without characters that names do not have."""
     return _NOT_A_NAME.sub(" ", _ENDS_NAME.split(before.rstrip(' \t"'))[-1]).strip(" \t,.'-")
 
 

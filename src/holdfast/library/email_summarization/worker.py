@@ -1,7 +1,8 @@
 """email-summarization-worker: a thread of e-mails becomes a summary, key points and action items.
 
-Personal data is replaced by placeholders before the model sees anything, and the answer is searched for personal data that the model cannot
-know. For readers inside (`audience: internal`) the placeholders of the answer are mapped back; for others they stay.
+Personal data that is found in the thread is replaced by placeholders before the model sees the thread. Then the model's answer is searched
+for personal data, which is removed. For readers inside the company (`audience: internal`) the placeholders in the answer are replaced by
+the values; for others they stay.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _READERS: Final = {
 
 @worker("worker.md")
 async def summarize(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
-    """Redact → cut → ask the model → is there personal data in the answer? → map the placeholders back, for readers inside."""
+    """Redact → cut → ask the model → is there personal data in the answer? → put the values back, for readers inside the company."""
     context = "\n".join(_lines(inputs.get("customer_context", {})))[: 10 * _MOST_CONTEXT]
     persons = persons_in(inputs["thread_text"], inputs.get("customer_context", {}))
     redacted = await ctx.tools.redact_pii(texts=[inputs["thread_text"], context], names=persons)
@@ -62,7 +63,8 @@ def _shown(thread: str) -> tuple[str, int]:
 async def _cleaned(
     answer: dict[str, Any], persons: list[list[str]], values: Mapping[str, str], ctx: WorkerContext
 ) -> tuple[dict[str, Any], list[dict[str, str]]]:
-    """The answer without personal data: the model saw none, so what looks like personal data is invented, or was hidden in the thread."""
+    """The answer with `[removed]` in place of personal data, and warnings. The model saw placeholders, so what looks like personal data in
+    its answer is invented, or was not found in the thread."""
     texts = [*_texts(answer)]
     found = await ctx.tools.redact_pii(texts=texts, names=persons)
     cleaned = iter(found["texts"])
@@ -74,17 +76,18 @@ async def _cleaned(
     warnings = []
     if invented:
         warnings.append(
-            _warning("personal_data_removed", f"The answer had {len(invented)} values that look like personal data; each is [removed].")
+            _warning(
+                "personal_data_removed",
+                f"The answer had {len(invented)} values that look like personal data; each was replaced by [removed].",
+            )
         )
     if unknown:
-        warnings.append(
-            _warning("placeholder_unknown", f"The answer has {len(unknown)} placeholders that stand for nothing in the thread.")
-        )
+        warnings.append(_warning("placeholder_unknown", f"The answer has {len(unknown)} placeholders without a value in the thread."))
     return told, warnings
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Each text of the answer, in the order of `_mapped`."""
+    """Each text of the answer, in the order in which `_mapped` changes them."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | dict):
@@ -93,7 +96,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _mapped(value: Any, change: Callable[[str], str]) -> Any:
-    """The answer with each text of it changed; `tone` is one of a few words and stays."""
+    """The answer with each of its texts changed by `change`. `tone`, which is one of a few fixed words, is not changed."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list):
@@ -104,7 +107,7 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def _lines(value: Any, path: str = "", depth: int = 0) -> list[str]:
-    """An object as lines of path and value. JSON would hide personal data behind its escapes."""
+    """An object as lines `path: value`. It is not written as JSON, because the escapes of JSON could hide personal data."""
     if isinstance(value, dict) and depth < 8:
         return [line for name, inner in value.items() for line in _lines(inner, f"{path}{'.' if path else ''}{name}", depth + 1)]
     if isinstance(value, list) and depth < 8:

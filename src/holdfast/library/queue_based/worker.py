@@ -23,7 +23,8 @@ _POISON: Final = frozenset({"budget_exceeded", "tool_failed"})
 
 @tool(effect="write", secrets=["RESULT_STORE_KEY"])
 def write_result_store(call: ToolCall, name: str, result: dict[str, Any]) -> dict[str, Any]:
-    """Store a result under a name, unless there is one. The first result of a name stays: `stored` is then false."""
+    """Store a result under a name. If the server has a result under that name already, `stored` is false and `result` is the earlier
+    one."""
     told = call.http.put(f"{STORE}/results/{_quoted(name)}", json=result, headers={**_credentials(call), "If-None-Match": "*"})
     if told.status_code == 412:
         return {"stored": False, "result": _found(call, name)}
@@ -68,7 +69,7 @@ async def handle(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
 def _checked(message: dict[str, Any]) -> dict[str, Any]:
     task = message.get("task")
     if not isinstance(task, str) or not 1 <= len(task) <= 2000:
-        raise WorkerError("poison_message", "The message has no task: a text of 1 to 2,000 characters.", retryable=False)
+        raise WorkerError("poison_message", "The message needs a `task`: a text of 1 to 2,000 characters.", retryable=False)
     return message
 
 

@@ -1,7 +1,7 @@
 """router-worker: which of a few labels fits an item? A route of a pipeline follows the label.
 
-The labels are the caller's. A model chooses one of them, and whatever else it says becomes the fallback: an unknown label, or a choice that
-it is too unsure of. So a stranger's text can at most move the item to another label that the caller offered.
+The caller gives the labels, and a model chooses one of them. If the model names a label that was not offered, or is not sure enough, the
+fallback is used. So a text in the item can at most move the item to another label that the caller offered.
 """
 
 from __future__ import annotations

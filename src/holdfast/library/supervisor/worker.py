@@ -1,8 +1,8 @@
 """supervisor-worker: what should run next to reach a goal? One of the choices that were given, or finish.
 
 A pipeline's `supervise` node asks it in each turn, and runs what it chose. A choice that was not given, a finish without outputs, or
-anything but finish in the last turn is no answer: the run is tried again, and then fails. So a model that talks nonsense, or is talked
-into something, can only choose among what the author of the pipeline allows.
+anything but finish in the last turn is refused: the run makes another attempt, and fails after the last one. So a model that is wrong, or
+that obeys a text in the data, can only choose among what the author of the pipeline allows.
 """
 
 from __future__ import annotations
@@ -50,12 +50,13 @@ async def choose(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
 
 
 def _flaw_of(labels: list[str]) -> str | None:
-    """Why no choice among these labels is possible. The page's schema does not check this, so that every `supervise` node fits it."""
+    """Why no choice among these labels is possible; None if it is possible. The page's schema does not check this, so that every
+    `supervise` node fits the schema."""
     if not 1 <= len(labels) <= _MOST_CHOICES:
-        return f"There are {len(labels)} choices; there are 1 to {_MOST_CHOICES}."
+        return f"There are {len(labels)} choices; there must be 1 to {_MOST_CHOICES}."
     if len(set(labels)) < len(labels):
-        return "Two choices have one label."
-    return f"A choice is called {_FINISH!r}, which means that nothing is chosen." if _FINISH in labels else None
+        return "Two choices have the same label. Give each choice its own label."
+    return f"A choice has the label {_FINISH!r}, which is reserved for the end of the work." if _FINISH in labels else None
 
 
 def _no_answer(what: str) -> WorkerError:

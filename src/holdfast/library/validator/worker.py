@@ -1,8 +1,8 @@
-"""validator-worker: is a candidate good enough to go on? The verdict is `allow`, `block` or `revise`, with a reason for each problem.
+"""validator-worker: is a candidate good enough? The verdict is `allow`, `block` or `revise`, with a reason for each problem.
 
-The schema and the rules are asked first, because they are exact and cost nothing. A model is asked only about criteria, and only if no
-schema and no rule speaks against the candidate. It can make a verdict worse, never better: an answer that contradicts itself is `block`,
-and an answer that does not fit its schema fails the run.
+The schema and the rules are checked first, because they are exact and cost nothing. A model is asked only about criteria, and only if the
+schema and the rules found no error. So a model can make a verdict worse, never better. If its answer contradicts itself, the verdict is
+`block`; if its answer does not fit the schema, the run fails.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ async def _by_rules(inputs: dict[str, Any], ctx: WorkerContext) -> list[Reason]:
 
 
 async def _by_model(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
-    """What the model says; it fits the schema, or the run fails and is tried again."""
+    """What the model answers. If the answer does not fit the schema, the attempt fails."""
     candidate = json.dumps(inputs["candidate"], ensure_ascii=False, sort_keys=True)
     prompt = f"Criteria:\n{inputs['criteria']}\n\nCandidate, as JSON:\n{candidate}"
     told: dict[str, Any] = await ctx.tools.language_model(system=_INSTRUCTIONS, prompt=prompt, schema=ctx.contract.defs["judgement"])
@@ -84,7 +84,7 @@ def _consistent(judged: dict[str, Any]) -> tuple[str, list[Reason]]:
 
 
 async def _readable(path: str, inputs: dict[str, Any], ctx: WorkerContext) -> str:
-    """The path, if the text is a valid path; models sometimes write something else."""
+    """The path if it is valid, else an empty text: models sometimes write something that is not a path."""
     try:
         await ctx.tools.rules_engine(value=inputs["candidate"], rules=[{"path": path, "op": "exists"}])
     except WorkerError:

@@ -1,9 +1,9 @@
-"""Extraction, pure: a page and an extraction spec give data, warnings and the missing fields. It runs in the sandbox.
+"""Extraction: from a page and an extraction spec come data, warnings and the names of missing fields. It runs in the sandbox.
 
     extract(html, {"fields": {"title": "h1", "price": {"css": ".price", "type": "price", "required": True}}}, url)
     → Extraction(data={…}, warnings=[{"code": "missing_field", "field": "price", "message": "…"}], missing=["price"])
 
-A page never makes it fail: a field that the page lacks is null, with a warning. Only a spec that cannot be used raises (SpecInvalid).
+A page never makes it fail: a field that the page does not have is null or its default. Only a spec that cannot be used raises SpecInvalid.
 """
 
 from __future__ import annotations
@@ -29,21 +29,22 @@ Scope = LexborNode | Mapping[str, Any] | list[Any] | str | int | float | bool | 
 
 
 class Extraction(Struct, frozen=True):
-    """What a page gave."""
+    """The result of an extraction."""
 
     data: dict[str, Any]
     warnings: list[dict[str, str]]
     missing: list[str]
-    """Required fields that were not found, or whose value does not fit."""
+    """The required fields that were not found, or whose value does not fit the type."""
 
 
 def extract(html: str, extraction_spec: Mapping[str, Any], url: str = "") -> Extraction:
-    """Find the fields of a spec in a page; raises SpecInvalid."""
+    """Find the fields of a spec in a page. `url` is the page's address, for relative links. Raises SpecInvalid if the spec cannot be
+    used."""
     return extract_fields(html, fields_of(extraction_spec), url)
 
 
 def extract_fields(html: str, fields: tuple[Field, ...], url: str = "") -> Extraction:
-    """Find these fields in a page."""
+    """Find these fields in a page. `url` is the page's address, for relative links."""
     page = _Page(html, url)
     data = page.record(fields, page.root, "")
     return Extraction(data, page.warnings, page.missing)
@@ -64,7 +65,8 @@ class _Page:
         self.missing: list[str] = []
 
     def record(self, fields: tuple[Field, ...], scope: Scope, where: str) -> dict[str, Any]:
-        """All fields of one record."""
+        """The values of all fields of one record, by name. `scope` is the place of the record on the page; `where` is its name for
+        warnings."""
         self._records += 1
         return {field.name: self._value(field, scope, f"{where}.{field.name}" if where else field.name) for field in fields}
 
@@ -78,7 +80,7 @@ class _Page:
             ready, value = self._made(field, candidate, where)
             if ready and not (value == "" and field.type in ("string", "text", "html")):
                 return value
-        return self._absent(field, where, f"{len(found)} found, none fit" if found else "nothing on the page fits its source")
+        return self._absent(field, where, f"{len(found)} found, none fits its type" if found else "its source finds nothing on the page")
 
     def _items(self, field: Field, found: list[Scope], where: str) -> Any:
         values: list[Any] = []
@@ -142,7 +144,7 @@ class _Page:
             try:
                 return [] if node is None or self.root is None else list(field.path.find(self.root, node))
             except PathTooCostly:
-                self._warn("too_costly", where, "the path would look at too much of this page")
+                self._warn("too_costly", where, "the path would visit too many nodes of this page")
                 return []
         if field.meta is not None:
             return [value for name, value in self._metadata().items() if name == field.meta]
@@ -168,7 +170,7 @@ class _Page:
         return found
 
     def _raw(self, field: Field, candidate: Scope) -> Any:
-        """The raw form of a value: an attribute, a text, or a value of JSON."""
+        """What a field reads at a place that was found: an attribute, a text, HTML, or a JSON value; None if the attribute is missing."""
         if not isinstance(candidate, LexborNode):
             return candidate
         take = field.path.take if field.path is not None else ""
@@ -198,7 +200,8 @@ class _Page:
 
 
 def _typed(objects: list[Any], path: tuple[str, ...]) -> Iterator[Scope]:
-    """`Product.offers.price`: the objects of a type (or `*`), then along the path."""
+    """The values at a path such as `Product.offers.price`: of all objects with the type `Product` (`*`: with any type), the values at
+    `offers.price`."""
     kind, rest = path[0], path[1:]
     of_kind = [item for item in objects if kind == "*" or kind in _types(item)]
     return _followed(of_kind, rest)

@@ -27,15 +27,15 @@ _HAS: Final = re.compile(rf"@(?P<name>{_NAME})")
 
 
 class PathInvalid(Exception):
-    """What is wrong with a path."""
+    """The text of a path is not valid. The message says what is wrong."""
 
 
 class PathTooCostly(Exception):
-    """The path would search too much of this page."""
+    """The path would visit too many nodes of this page."""
 
 
 class Test(Struct, frozen=True):
-    """One predicate."""
+    """One predicate, in square brackets: `how` names the kind of condition."""
 
     how: str
     what: str = ""
@@ -45,9 +45,10 @@ class Test(Struct, frozen=True):
 
 
 class Step(Struct, frozen=True):
-    """One step: where it looks, for which element, under which conditions."""
+    """One step of a path: for which element it looks, and under which conditions."""
 
     deep: bool
+    """Whether it looks at all levels below (`//`), and not only at the children (`/`)."""
     name: str
     tests: tuple[Test, ...] = ()
 
@@ -60,7 +61,7 @@ class Path(Struct, frozen=True):
     take: str = ""
 
     def find(self, root: LexborNode, scope: LexborNode) -> list[LexborNode]:
-        """The elements it leads to, in the order of the page."""
+        """The elements that the path leads to, each once. An absolute path begins at `root`, any other at `scope`. Raises PathTooCostly."""
         walk = _Walk()
         found = [root] if self.absolute else [scope]
         for at, step in enumerate(self.steps):
@@ -69,7 +70,7 @@ class Path(Struct, frozen=True):
 
 
 def path_of(text: str) -> Path:
-    """Parse the text of a path through a page; raises PathInvalid."""
+    """Parse the text of a path through a page. Raises PathInvalid if it is not a valid path."""
     steps: list[Step] = []
     take, at = "", 0
     while at < len(text):
@@ -77,7 +78,7 @@ def path_of(text: str) -> Path:
         if hit is None or (at > 0 and not hit.group("slash")):
             raise PathInvalid(f"{text[at : at + 20]!r} is not a valid step of a path")
         if take:
-            raise PathInvalid(f"{take} stands at the end only")
+            raise PathInvalid(f"{take} may stand only at the end of a path")
         at, test = hit.end(), hit.group("test")
         tests: list[Test] = []
         while at < len(text) and text[at] == "[":
@@ -85,11 +86,11 @@ def path_of(text: str) -> Path:
             tests.append(_test(inside.strip()))
         if test.startswith("@") or test == "text()":
             if tests:
-                raise PathInvalid(f"{test} takes no predicate")
+                raise PathInvalid(f"{test} cannot have a predicate")
             take = test.lower()
         else:
             if tests and test in (".", ".."):
-                raise PathInvalid(f"{test} takes no predicate")
+                raise PathInvalid(f"{test} cannot have a predicate")
             steps.append(Step(hit.group("slash") == "//", test.lower(), tuple(tests)))
     if len(steps) > _MOST_STEPS or (not steps and not take):
         raise PathInvalid(f"it has {len(steps)} steps; 1 to {_MOST_STEPS} are allowed")
@@ -117,7 +118,7 @@ def _test(text: str) -> Test:
     if text.startswith("not(") and text.endswith(")"):
         inner = _test(text[4:-1].strip())
         if inner.how in ("position", "last", "not"):
-            raise PathInvalid("not() takes a condition, no position")
+            raise PathInvalid("not() needs a condition; a position or another not() is not allowed")
         return Test("not", inner=inner)
     if hit := _HAS.fullmatch(text):
         return Test("has", hit.group("name").lower())
@@ -138,7 +139,7 @@ class _Walk:
         searched: set[int] = set()
         for place in places:
             if step.deep and place.mem_id in searched:
-                continue  # an outer place gave all that is below this one: else the time grows with the square of the depth
+                continue  # a search from a place above has visited this one. Without this, nested places cost quadratic time
             for node in self._of(place, step, from_root, searched):
                 found.setdefault(node.mem_id, node)
         return list(found.values())
@@ -150,7 +151,7 @@ class _Walk:
             parent = place.parent
             return [parent] if parent is not None and not _is_document(parent) else []
         groups: list[list[LexborNode]] = []
-        if from_root:  # the root has no parent to be a child of
+        if from_root:  # the first step may find the root itself, which is no child of a node
             groups.append([place])
         if step.deep:
             below = list(place.traverse())

@@ -1,10 +1,8 @@
-"""Extraction specs, read: what is to be found on a page, checked before any page is looked at. All problems are reported at once.
+"""Reads extraction specs: what must be found on a page. A spec is checked before any page is fetched. All problems are reported at once.
 
-"title": "h1"                                                                          a CSS selector, and its text
-"price": {"css": ".price", "type": "price", "required": true}
-"image": {"css": "img.main", "attribute": "src", "type": "url"}
-"sku":   {"any": [{"json_ld": "Product.sku"}, {"meta": "product:sku"}, {"regex": "SKU: ([0-9]+)"}]}
-"rows":  {"path": "//table[@id='t']//tr", "list": true, "fields": {"name": "td", "size": {"path": "./td[2]", "type": "number"}}}
+"title": "h1" the text of what the CSS selector finds "price": {"css": ".price", "type": "price", "required": true} "image": {"css":
+"img.main", "attribute": "src", "type": "url"} "sku": {"any": [{"json_ld": "Product.sku"}, {"meta": "product:sku"}, {"regex": "SKU:
+([0-9]+)"}]} "rows": {"path": "//table[@id='t']//tr", "list": true, "fields": {"name": "td", "size": {"path": "./td[2]", "type": "number"}}}
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ _REGEX_MEMORY: Final = 8 << 20
 
 
 class SpecInvalid(Exception):
-    """The extraction spec cannot be used; `problems` names each field, its place in the spec (a JSON pointer) and what is wrong with it."""
+    """The extraction spec cannot be used. Each of `problems` has the field, its place in the spec (a JSON pointer) and what is wrong."""
 
     def __init__(self, problems: list[dict[str, str]]) -> None:
         super().__init__("; ".join(f"{problem['field']}: {problem['message']}" for problem in problems[:10]))
@@ -39,7 +37,7 @@ class SpecInvalid(Exception):
 
 
 class Field(Struct, frozen=True, kw_only=True):
-    """One thing to find. Exactly one source; none at all means the place itself (a nested field's own node, or the page)."""
+    """One field to find. It has at most one source. Without a source it reads the place itself: the node of its record, or the page."""
 
     name: str
     css: str | None = None
@@ -51,7 +49,7 @@ class Field(Struct, frozen=True, kw_only=True):
     regex: Any = None
     group: int | str = 0
     within: str = "text"
-    """What a regex without another source looks at: the page's text or its html."""
+    """What a regex without another source searches: the page's `text` or its `html`."""
     attribute: str | None = None
     many: bool = False
     fields: tuple[Field, ...] = ()
@@ -64,22 +62,23 @@ class Field(Struct, frozen=True, kw_only=True):
 
 
 class _Where(NamedTuple):
-    """A place in a spec: as people call it, and as a JSON pointer."""
+    """A place in a spec: the name of the field for people, and its JSON pointer."""
 
     field: str = ""
     path: str = ""
 
     def inner(self, name: str) -> _Where:
-        """A field of this record."""
+        """The place of a field of this record."""
         return _Where(f"{self.field}.{name}" if self.field else name, f"{self.path}/{name.replace('~', '~0').replace('/', '~1')}")
 
     def below(self, part: str) -> _Where:
-        """The same field, further down in the spec."""
+        """The same field, with the JSON pointer one part longer."""
         return _Where(self.field, f"{self.path}/{part}")
 
 
 def fields_of(spec: Mapping[str, Any]) -> tuple[Field, ...]:
-    """The fields of an `extraction_spec`: its `fields`, or itself when it has none. Raises SpecInvalid."""
+    """The fields of an `extraction_spec`: those in its member `fields`, or, without that member, the spec itself. Raises SpecInvalid if the
+    spec cannot be used."""
     reader = _Reader()
     inner = spec.get("fields")
     fields = reader.fields(inner, _Where().below("fields"), 0) if isinstance(inner, Mapping) else reader.fields(spec, _Where(), 0)
@@ -100,7 +99,7 @@ class _Reader:
 
     def fields(self, spec: Any, where: _Where, depth: int) -> tuple[Field, ...]:
         if not isinstance(spec, Mapping):
-            self.problem(where, "its fields are not an object of name and selector")
+            self.problem(where, "its fields must be an object, with a selector or an object for each name")
             return ()
         if depth > _DEEPEST:
             self.problem(where, f"is nested deeper than {_DEEPEST} records")
@@ -125,7 +124,7 @@ class _Reader:
             return None
         sources = [source for source in SOURCES if source in about]
         if len(sources) > 1:
-            self.problem(where, f"has {' and '.join(sources)}; one source, or `any` with a list of them")
+            self.problem(where, f"has {' and '.join(sources)}; use one source, or `any` with a list of sources")
             return None
         before = len(self.problems)
         values = {**self._source(about, where, depth), **self._options(about, where)}
@@ -178,7 +177,7 @@ class _Reader:
             parts = tuple(part for part in text.replace("[", ".[").split(".") if part)
             if parts:
                 return parts
-            self.problem(where, f"{source} {text[:100]!r} names nothing")
+            self.problem(where, f"{source} {text[:100]!r} is an empty path")
         else:
             return text.lower()
         return None
@@ -214,7 +213,7 @@ class _Reader:
         for option in ("attribute", "locale", "format", "currency"):
             if option in about:
                 if not isinstance(about[option], str) or not 0 < len(about[option]) <= 100:
-                    self.problem(where, f"{option} is not a short text")
+                    self.problem(where, f"{option} must be a text of 1 to 100 characters")
                 else:
                     values[option] = about[option].lower() if option == "attribute" else about[option]
         if about.get("type", "string") not in TYPES:
@@ -229,7 +228,8 @@ class _Reader:
 
 
 def _regex_options(ignore_case: bool) -> Any:
-    """The options for RE2, which takes time in proportion to the text for any pattern. That matters because a stranger writes the spec."""
+    """The options for RE2. Its time is proportional to the length of the text for any pattern, which matters because the author of a spec
+    is not trusted."""
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _REGEX_MEMORY

@@ -1,4 +1,4 @@
-"""Values: turns a text of a page into the type that the spec names, or says why that is not possible."""
+"""Values: converts a text of a page to the type that the spec names, or says why that is not possible."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from urllib.parse import urljoin, urlsplit
 from holdfast.library.web_scrape.specs import Field
 
 LONGEST: Final = 100_000
-# Where a point separates thousands and a comma begins the fraction, by the language of the page.
+# Languages in which a comma begins the fraction of a number, and a point separates thousands.
 _COMMA_LANGUAGES: Final = frozenset([
     "af", "az", "be", "bg", "bs", "ca", "cs", "da", "de", "el", "es", "et", "eu", "fi", "fr", "gl", "hr", "hu", "hy", "id", "is",
     "it", "ka", "kk", "lt", "lv", "mk", "nb", "nl", "nn", "no", "pl", "pt", "ro", "ru", "sk", "sl", "sq", "sr", "sv", "tr", "uk", "vi",
@@ -47,7 +47,7 @@ _NUMERIC_DATE: Final = re.compile(r"(\d{1,4})([./-])(\d{1,2})\2(\d{1,4})(?!\d)")
 
 
 class Unfit(Exception):
-    """A text is not what it should be; `code` is for machines."""
+    """A text cannot be converted to the type of its field. `code` is the code of the warning."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -55,7 +55,7 @@ class Unfit(Exception):
 
 
 class Setting:
-    """What a page says about all its values."""
+    """What holds for all values of a page: the base of its relative addresses, and its language."""
 
     def __init__(self, base_url: str, language: str) -> None:
         self.base_url = base_url
@@ -63,7 +63,7 @@ class Setting:
 
 
 def made(raw: Any, field: Field, page: Setting) -> Any:
-    """The value of a field from what was found; raises Unfit."""
+    """Convert what was found on the page to the type of the field. Raises Unfit if that is not possible."""
     if field.type == "json":
         return _json(raw)
     if isinstance(raw, Mapping | list):
@@ -112,7 +112,8 @@ def _integer(raw: Any, field: Field, page: Setting) -> int:
 
 
 def decimal_of(raw: Any, locale: str) -> Decimal:
-    """The first number in a text, its separators read as the locale writes them."""
+    """The first number in a text. The locale decides about a point or a comma if the digits leave a doubt. Raises Unfit if there is no
+    number, or if it is ambiguous and no locale is known."""
     if isinstance(raw, int | float) and not isinstance(raw, bool):
         number = Decimal(str(raw))
         if not number.is_finite():
@@ -120,18 +121,19 @@ def decimal_of(raw: Any, locale: str) -> Decimal:
         return number
     hit = _NUMBER.search(_text(raw)[:LONGEST])
     if hit is None:
-        raise Unfit("not_a_number", f"{_shown(raw)} holds no number")
+        raise Unfit("not_a_number", f"{_shown(raw)} contains no number")
     digits = _SPACES.sub("", hit.group()).replace("\u2212", "-")
     point = _fraction_mark(digits, locale.lower().replace("_", "-"))
     plain = "".join("." if char == point else char for char in digits if char not in ".," or char == point)
     try:
         return Decimal(plain)
     except InvalidOperation:
-        raise Unfit("not_a_number", f"{_shown(raw)} holds no number that can be read") from None
+        raise Unfit("not_a_number", f"{_shown(raw)} contains no number that can be read") from None
 
 
 def _fraction_mark(digits: str, locale: str) -> str | None:
-    """Which of point and comma begins the fraction. The digits decide if they leave no doubt; otherwise the locale decides."""
+    """The sign that begins the fraction, a point or a comma; None if there is no fraction. The digits decide if they leave no doubt;
+    otherwise the locale decides. Raises Unfit if neither does."""
     marks = [char for char in digits if char in ".,"]
     if not marks:
         return None
@@ -144,7 +146,7 @@ def _fraction_mark(digits: str, locale: str) -> str | None:
     if after != 3 or digits.lstrip("+-").startswith(("0" + mark, mark)):
         return mark
     if not locale:
-        raise Unfit("ambiguous_number", f"{digits[:40]!r} can be read in two ways; say `locale`")
+        raise Unfit("ambiguous_number", f"{digits[:40]!r} can be read in two ways; set `locale`")
     return mark if mark == _locale_mark(locale) else None
 
 
@@ -158,7 +160,7 @@ def _price(raw: Any, field: Field, page: Setting) -> dict[str, str | None]:
 
 
 def currency_of(text: str) -> str | None:
-    """The currency a price names, by code or by sign."""
+    """The ISO code of the currency that a text names by a code or a sign; None if it names none. `$` alone means USD, `¥` means JPY."""
     code = next((hit.group() for hit in _CODE.finditer(text[:LONGEST]) if hit.group() in _CODES), None)
     return code or next((_SYMBOLS[sign] for sign in sorted(_SYMBOLS, key=len, reverse=True) if sign in text), None)
 
@@ -179,7 +181,7 @@ def _url(raw: Any, field: Field, page: Setting) -> str:
         url = urljoin(page.base_url, _text(raw).strip())
         parts = urlsplit(url)
     except ValueError:
-        raise Unfit("not_a_url", f"{_shown(raw)} is not an address") from None
+        raise Unfit("not_a_url", f"{_shown(raw)} is not a valid address") from None
     if parts.scheme not in ("http", "https") or not parts.netloc:
         raise Unfit("not_a_url", f"{_shown(raw)} is not a web address")
     return url
@@ -199,7 +201,8 @@ def _datetime(raw: Any, field: Field, page: Setting) -> str:
 
 
 def moment_of(text: str, form: str | None, locale: str) -> datetime | date:
-    """A date in any of the usual forms; by `format` alone when one is given."""
+    """The date, or the date and time, in a text. If the format `form` is given, only that format is allowed; otherwise the usual ones are
+    tried. Raises Unfit if the text is no date, or is ambiguous."""
     if form is not None:
         try:
             return datetime.strptime(text, form)  # noqa: DTZ007 - the page says which zone, or none
@@ -237,12 +240,12 @@ def _named(text: str) -> date | None:
 def _numeric(text: str, locale: str) -> date:
     hit = _NUMERIC_DATE.search(text[:200])
     if hit is None:
-        raise Unfit("not_a_date", f"{_shown(text)} is not a date that can be read; say `format`")
+        raise Unfit("not_a_date", f"{_shown(text)} is not a date in a usual form; set `format`")
     first, mark, second, last = int(hit.group(1)), hit.group(2), int(hit.group(3)), int(hit.group(4))
     if len(hit.group(1)) == 4:
         return _day(first, second, last, text)
     if len(hit.group(4)) != 4:
-        raise Unfit("ambiguous_date", f"{_shown(text)} can be read in several ways; say `format`")
+        raise Unfit("ambiguous_date", f"{_shown(text)} can be read in several ways; set `format`")
     if mark == "." or first > 12:
         return _day(last, second, first, text)
     if second > 12:
@@ -251,7 +254,7 @@ def _numeric(text: str, locale: str) -> date:
         return _day(last, first, second, text)
     if "-" in locale or (locale and locale != "en"):
         return _day(last, first, second, text) if locale.startswith("en-us") else _day(last, second, first, text)
-    raise Unfit("ambiguous_date", f"{_shown(text)} can be read in two ways; say `format`")
+    raise Unfit("ambiguous_date", f"{_shown(text)} can be read in two ways; set `format`")
 
 
 def _day(year: int, month: int, day: int, text: str) -> date:

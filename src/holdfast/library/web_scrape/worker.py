@@ -1,6 +1,6 @@
-"""web-scrape-worker: fetch a page, find what the spec asks for, answer with clean JSON.
+"""web-scrape-worker: fetches a page, finds what the spec asks for, and returns it as JSON.
 
-The runner fetches; the page is parsed here, in the sandbox, because the page comes from a stranger.
+The runner fetches the page. The page is parsed here, in the sandbox, because it is not trusted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ async def scrape(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
     outputs = {"data": found.data, "source": source, "warnings": [*_about(page), *found.warnings]}
     if found.missing:
         named = ", ".join(found.missing[:_MOST_NAMED]) + (", …" if len(found.missing) > _MOST_NAMED else "")
-        message = f"{page['url']} lacks what the spec requires: {named}. The page changed, or the spec is for another."
+        message = f"{page['url']} lacks what the spec requires: {named}. The page has changed, or the spec is for another page."
         raise WorkerError("page_changed", message, partial=outputs, details={"missing": found.missing[:1000]})
     return outputs
 

@@ -1,4 +1,5 @@
-"""The arguments that several verbs of a Pipeline share, from the forms that authors write to the parts of a node."""
+"""The arguments that several verbs of a Pipeline share: each function turns the form that authors write into the fields of a node. All
+raise PipelineInvalid if the form is wrong."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from typing import Any, Final, TypedDict
 
 import msgspec
 
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.pipelines.builder.expressions import Condition, Expression, constant_of, template_of
 from holdfast.pipelines.builder.handles import Handle
 from holdfast.pipelines.graph.durations import seconds_of
@@ -23,10 +24,12 @@ _PERCENT: Final = re.compile(r"(100|[1-9]?[0-9])%", re.ASCII)
 
 
 class Common(TypedDict, total=False):
-    """What every node takes.
+    """The arguments that every node accepts by name.
 
-    `after`: nodes to wait for without using what they give, or `route.to("label")` · `when`: a condition (`ref.equals(…)`), or a list of
-    conditions that must all hold, else the node is skipped · `on_failure`: `fail`, `skip` or `escalate`, or a dict by error code ·
+    `after`: a node, `route.to("label")`, or a list of them; they must end before this node begins. The node is skipped if a gate or a
+    person among them refuses, or if the route chose another label · `when`: a condition (`ref.equals(…)`), or a list of conditions; the
+    node is skipped if one does not hold · `on_failure`: what happens if the node fails: `fail` (the run fails), `skip` (the run continues
+    without the node's result) or `escalate` (a person decides); or a dict from error codes to these, with `*` for all other codes ·
     `timeout` (`"10m"`), `max_tokens`, `max_cost_usd`: limits of this node.
     """
 
@@ -42,14 +45,14 @@ _COMMON: Final = tuple(Common.__annotations__)
 
 
 def text_of(name: Any) -> str:
-    """The name of a new node."""
+    """The name of a new node, if it is a text."""
     if not isinstance(name, str):
         raise PipelineInvalid(f"The name of a node is {name!r:.80}; it must be a text, and the first argument.")
     return name
 
 
 def common_of(given: Common) -> dict[str, Any]:
-    """What every node takes, as parts of a node."""
+    """The arguments that every node accepts, as fields of a node."""
     for key in given:
         if key not in _COMMON:
             near = difflib.get_close_matches(key, _COMMON, 1)
@@ -63,7 +66,8 @@ def common_of(given: Common) -> dict[str, Any]:
 
 
 def safety_of(fallback: Any, undo: Any, this: str | None = None) -> dict[str, Any]:
-    """`fallback=` and `undo=`. `this` is the name of the node, to which `p.this` refers."""
+    """`fallback=` and `undo=` as fields of a node. `this` is the name of the node, which replaces `p.this` in the inputs of the undo; None
+    replaces nothing."""
     return {"fallback": texts_of(fallback, "fallback="), "undo": undo_of(undo, this)}
 
 
@@ -73,7 +77,7 @@ def name_of(node: Any, what: str) -> str:
         return node.name
     if isinstance(node, str):
         return node
-    raise PipelineInvalid(f"{what} is {node!r:.120}; give the node itself, which p.worker(…) returned for instance.")
+    raise PipelineInvalid(f"{what} is {node!r:.120}; give the node itself, for instance what p.worker(…) returned, or its name.")
 
 
 def after_of(after: Any) -> tuple[After, ...]:
@@ -83,7 +87,7 @@ def after_of(after: Any) -> tuple[After, ...]:
 
 
 def texts_of(given: Any, what: str) -> tuple[str, ...]:
-    """A list of texts; one text alone is a list of one."""
+    """A list of texts as a tuple. A single text becomes a tuple of one."""
     each = (given,) if isinstance(given, str) else given
     if not isinstance(each, list | tuple) or not all(isinstance(one, str) for one in each):
         raise PipelineInvalid(f"{what} is {given!r:.120}; it must be a list of texts.")
@@ -91,14 +95,14 @@ def texts_of(given: Any, what: str) -> tuple[str, ...]:
 
 
 def workers_of(given: Any, what: str) -> dict[str, str]:
-    """A dict from labels to ids of workers."""
+    """A dict from labels to ids of workers, checked and copied. `what` is the beginning of the error's sentence."""
     if not isinstance(given, Mapping) or not all(isinstance(one, str) for pair in given.items() for one in pair):
         raise PipelineInvalid(f"{what} is {given!r:.120}; it must be a dict from labels to workers: {{'search': 'search-worker'}}.")
     return dict(given)
 
 
 def rules_of(given: Any, what: str) -> tuple[Rule, ...]:
-    """Rules as authors write them: dicts `{path, op, value, code, message, severity}`, or Rules."""
+    """One rule or a list of rules, as authors write them: dicts `{path, op, value, code, message, severity}`, or Rules."""
     each = given if isinstance(given, list | tuple) else (given,)
     return tuple(_rule(one, what) for one in each)
 
@@ -109,7 +113,7 @@ def _rule(given: Any, what: str) -> Rule:
     if not isinstance(given, Mapping):
         raise PipelineInvalid(f"{what} has {given!r:.120}; a rule is a dict: {{'path': '.price', 'op': 'at_most', 'value': 100}}.")
     try:
-        return reading.converted({"path": "", **given}, Rule)
+        return json_structs.converted({"path": "", **given}, Rule)
     except (msgspec.ValidationError, TypeError) as wrong:
         raise PipelineInvalid(
             f"{what} has a wrong rule: {str(wrong)[:300]}. A rule has path, op, value, code, message, severity."
@@ -131,8 +135,8 @@ def when_of(when: Any) -> When | None:
 
 
 def joined(asked: Mapping[str, Sequence[Condition]]) -> tuple[Template, dict[str, tuple[Rule, ...]]]:
-    """Join conditions: one value for all of them, and the rules for that value by label. If the conditions are about several values, the
-    value is a list of those."""
+    """Join the conditions of all labels. Returns one value, and for each label the rules for that value. If the conditions are about
+    several values, the value is the list of them."""
     values: list[Template] = []
     for condition in (condition for conditions in asked.values() for condition in conditions):
         if condition.value not in values:
@@ -147,7 +151,7 @@ def joined(asked: Mapping[str, Sequence[Condition]]) -> tuple[Template, dict[str
 
 
 def route_of(rules: Any, value: Any) -> tuple[Template, dict[str, tuple[Rule, ...]]]:
-    """The value that a route judges, and the rules of each label. The author wrote conditions, or rules for a named value."""
+    """The value that a route judges, and the rules of each label. `rules` has conditions, which name their values, or rules for `value`."""
     if not isinstance(rules, Mapping) or not rules:
         raise PipelineInvalid(
             f"rules= is {rules!r:.120}; it must be a dict from labels to conditions: {{'small': p.inputs.pages.at_most(10)}}."
@@ -167,13 +171,14 @@ def failure_of(on_failure: Any) -> dict[str, FailureAction]:
     given = {"*": on_failure} if isinstance(on_failure, str) else on_failure
     if not isinstance(given, Mapping) or not all(isinstance(code, str) for code in given):
         raise PipelineInvalid(
-            f"on_failure= is {on_failure!r:.120}; it must be 'skip', or a dict: {{'access_denied': 'skip', '*': 'escalate'}}."
+            f"on_failure= is {on_failure!r:.120}; it must be 'fail', 'skip' or 'escalate', "
+            "or a dict from error codes to these: {'access_denied': 'skip', '*': 'escalate'}."
         )
     return {code: action_of(action, f"on_failure= of {code!r}") for code, action in given.items()}
 
 
 def action_of(action: Any, what: str) -> FailureAction:
-    """Read an action: `fail`, `skip` or `escalate`."""
+    """The action, if it is `fail`, `skip` or `escalate`."""
     if action not in _ACTIONS:
         raise PipelineInvalid(f"{what} is {action!r:.80}; it must be 'fail', 'skip' or 'escalate'.")
     chosen: FailureAction = action
@@ -181,7 +186,8 @@ def action_of(action: Any, what: str) -> FailureAction:
 
 
 def undo_of(undo: Any, this: str | None = None) -> Undo | None:
-    """`undo=`: a worker, or a pair of a worker and its inputs, in which `p.this` stands for the node of this name."""
+    """`undo=`: the id of a worker, or a pair of the id and inputs. `this` is the name of the node, which replaces `p.this` in the inputs;
+    None replaces nothing."""
     if undo is None:
         return None
     if isinstance(undo, str):
@@ -203,29 +209,29 @@ def _named(template: Template, this: str) -> Template:
 
 
 def tolerate_of(tolerate: Any) -> tuple[int, bool]:
-    """`tolerate=`: how many items may fail, as a number or as a percentage."""
+    """`tolerate=`: how many items may fail, as a number or as a percentage. Returns the number, and whether it is a percentage."""
     if isinstance(tolerate, int) and not isinstance(tolerate, bool):
         return tolerate, False
     share = _PERCENT.fullmatch(tolerate) if isinstance(tolerate, str) else None
     if share is None:
-        raise PipelineInvalid(f"tolerate= is {tolerate!r:.80}; it must be a number of items, or a percentage as a text: '20%'.")
+        raise PipelineInvalid(f"tolerate= is {tolerate!r:.80}; it must be a number of items, or a whole percentage as a text: '20%'.")
     return int(share[1]), True
 
 
 def conflicts_of(conflicts: str) -> dict[str, Any]:
-    """`conflicts=` of a merge: an action, or the id of the worker that decides."""
+    """`conflicts=` of a merge: `report`, `fail` or `escalate`; every other text is the id of the worker that decides."""
     known = conflicts in ("report", "fail", "escalate")
     return {"conflicts": conflicts if known else "worker", "resolver": None if known else conflicts}
 
 
 def asked_of(form: Any, votes: int, then: Any, risk: Any) -> dict[str, Any]:
-    """`form=`, `votes=`, `then=` and `risk=` of a person's node."""
+    """`form=`, `votes=`, `then=` and `risk=` of a human node, as fields of the node."""
     answer = None if form is None else constant_of(form, "form=")
     return {"form": answer, "votes": integer_of(votes, "votes="), "then": then_of(then), "risk": risk}
 
 
 def then_of(then: Any) -> tuple[Then, ...]:
-    """`then=`: pairs of a duration and approvers, the earliest first."""
+    """`then=`: pairs of a duration and approvers, in the order in which the author wrote them."""
     each = then if isinstance(then, list | tuple) else (then,)
     found = []
     for part in each:
@@ -254,14 +260,15 @@ def _amount(given: object) -> Decimal:
 
 
 def integer_of(given: Any, what: str) -> int:
-    """A whole number."""
+    """The value, if it is a whole number. `what` is the beginning of the error's sentence."""
     if isinstance(given, bool) or not isinstance(given, int):
         raise PipelineInvalid(f"{what} is {given!r:.80}; it must be a whole number.")
     return given
 
 
 def parts_of(parts: Any) -> tuple[Part, ...]:
-    """The parts of a merge: nodes, references, or a dict from sources to them."""
+    """The parts of a merge: a list of nodes and references, or a dict from names (sources) to them. In a list, the node's name is the
+    source."""
     if isinstance(parts, Mapping):
         return tuple(Part(str(source), template_of(value, f"The part {source}")) for source, value in parts.items())
     if not isinstance(parts, list | tuple):

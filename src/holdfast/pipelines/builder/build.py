@@ -1,4 +1,5 @@
-"""From a Python file to graphs: the runner reads what the file declares, the sandbox runs the builder, and the runner checks the result.
+"""From a Python file to graphs: the runner reads what the file declares, the sandbox runs the file, and the runner checks the nodes that
+the sandbox sends.
 
 The runner reads the contract itself, from the page or from the file's literals. It treats what the sandbox sends as hostile input.
 """
@@ -20,7 +21,7 @@ from holdfast.hosts.sandbox.sandbox import Sandbox
 from holdfast.hosts.sandbox.server_limits import ServerLimits
 from holdfast.hosts.sandbox.visible_folders import packages as importable
 from holdfast.hosts.sandbox.visible_folders import readable
-from holdfast.model import codec, reading
+from holdfast.model import codec, json_structs
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.pipelines.builder.build_page import built_page
 from holdfast.pipelines.builder.contract import contract_of_arguments
@@ -34,7 +35,7 @@ from holdfast.workers.packages import Kept, Packages, imported
 from holdfast.workers.policy import Policy
 
 BUILD_SECONDS: Final = 10.0
-"""How long a file may take to write its pipelines."""
+"""The code of a file may run at most this many seconds."""
 BUILD_MEMORY_MB: Final = 256
 _ENTRY: Final = "holdfast.pipelines.builder.entry:enter"
 _PRELOAD: Final = ("holdfast.pipelines.builder.entry",)
@@ -51,12 +52,13 @@ class _Draft(msgspec.Struct):
 
 
 def declared_in(file: Path) -> DeclaredPipelines:
-    """What pipelines a file declares, without running it. PipelineInvalid lists every problem with its line."""
+    """Read which pipelines a file declares, without running it. Raises PipelineInvalid if there is no such file, if it is too large, or
+    with all problems and their lines."""
     if not file.is_file():
         raise PipelineInvalid(f"There is no file {file}.")
     source = file.read_bytes()
     if len(source) > _MOST_SOURCE:
-        raise PipelineInvalid(f"{file} has more than {_MOST_SOURCE} bytes.")
+        raise PipelineInvalid(f"{file} has {len(source)} bytes; at most {_MOST_SOURCE} are allowed.")
     declared = pipelines_of(source)
     if declared.problems:
         raise PipelineInvalid("\n".join(f"{file}, line {problem.line}: {problem.message}" for problem in declared.problems))
@@ -71,11 +73,11 @@ async def build(
     server_limits: ServerLimits | None = None,
     seconds: float = BUILD_SECONDS,
 ) -> list[Built]:
-    """Every pipeline that a file declares, in the order of the file; empty if it declares none.
+    """Every pipeline that a Python file declares, in the order of the file (empty if it declares none), or the one pipeline of a page.
 
-    The file is snapshotted with its pages and the modules beside it, and the copy runs in the sandbox, or in this process if the policy's
-    isolation is `inline`. PipelineInvalid and ContractInvalid say what is wrong, with the author's file and line. A page is read by
-    the runner: no code runs.
+    A Python file is copied into a snapshot with its pages and the modules beside it. The copy runs in the sandbox for at most `seconds`, or
+    in this process if the policy's isolation is `inline`. For a page no code runs. Raises PipelineInvalid or ContractInvalid, which name
+    the author's file and line where they are known.
     """
     if file.suffix != ".py":
         return [await in_thread(Purpose.HOUSE, built_page, file, packages)]
@@ -125,7 +127,8 @@ def _contract(declared: DeclaredPipeline, kept: Kept, file: Path) -> Contract:
 async def _jailed(
     file: Path, kept: Kept, variables: Sequence[str], policy: Policy, server_limits: ServerLimits | None, seconds: float
 ) -> Mapping[str, Any]:
-    """The one frame that the author's code sent from its jail; no process of it is left afterwards."""
+    """Run the file in a jail, and return the frame that its code sent. All processes of the jail have ended when this returns. Raises
+    PipelineInvalid if the code sent no frame."""
     jail = Jail(
         package=kept.folder,
         entry=_ENTRY,
@@ -168,18 +171,20 @@ def _draft(text: str, file: Path) -> _Draft:
     data = text.encode(errors="surrogatepass")
     try:
         check_text(data, MAX_DRAFT_BYTES, "A pipeline")
-        return reading.decoded(data, _Draft)
+        return json_structs.decoded(data, _Draft)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as wrong:
         raise PipelineInvalid(f"Its code sent a wrong pipeline: {str(wrong)[:300]}.", str(file)) from None
 
 
 def _built(declared: DeclaredPipeline, contract: Contract, draft: _Draft, kept: Kept, file: Path) -> Built:
-    """Put together the contract that the runner read and the nodes that the sandbox sent, and read the result with all checks for texts of
-    strangers."""
+    """Make the graph from the contract that the runner read and the nodes that the sandbox sent, with all checks for graphs from
+    outside."""
     around = {"contract": json_of(contract), "format": GRAPH_FORMAT, "gates": declared.gates}
     text = codec.dumps(around).removesuffix("}").encode() + b',"nodes":' + bytes(draft.nodes) + b',"gives":' + bytes(draft.gives) + b"}"
     if len(text) > MAX_TEXT_BYTES:
-        raise PipelineInvalid(f"The pipeline has more than {MAX_TEXT_BYTES} bytes as JSON.", f"{file}, line {declared.line}")
+        raise PipelineInvalid(
+            f"The pipeline has {len(text)} bytes as JSON; at most {MAX_TEXT_BYTES} are allowed.", f"{file}, line {declared.line}"
+        )
     try:
         graph = graph_from(text)
     except PipelineInvalid as wrong:
@@ -194,7 +199,8 @@ def _with_steps(built: Built, steps: Kept, include: tuple[str, ...]) -> Built:
 
 
 def _lines(graph: Graph, said: Mapping[str, Line], kept: Kept, file: Path) -> dict[str, Line]:
-    """The lines of the author's file that the sandbox sent. Values that are not lines are left out. They are only shown to people."""
+    """The lines on which the author wrote the nodes, as the sandbox sent them. Impossible line numbers are left out. Lines are only shown
+    to people."""
     lines = {}
     for name in (*(node.name for node in graph.nodes), GIVES):
         line = said.get(name)

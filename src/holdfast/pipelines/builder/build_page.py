@@ -1,5 +1,5 @@
-"""From a pipeline.md to its graph. The runner reads the page itself, because a page is data. Only the code of the page's steps is made into
-a package."""
+"""From a pipeline.md to its graph. The runner reads the page itself, because a page is data. If the page has steps, the code of the steps
+becomes a package."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOST_SOURCE: Final = 1024 * 1024
 
 
 def page_in(file: Path) -> PipelinePage:
-    """What a page says. It reads no more of a file than a page may have."""
+    """Read a page: at most one byte more than a page may have. Raises PipelineInvalid if there is no such file."""
     try:
         with file.open("rb") as opened:
             return read_pipeline(opened.read(MAX_PAGE_BYTES + 1))
@@ -35,7 +35,8 @@ def page_in(file: Path) -> PipelinePage:
 
 
 def built_page(file: Path, packages: Packages) -> Built:
-    """The pipeline of a page. Blocks: the code of its steps is snapshotted. PipelineInvalid has every problem with its line."""
+    """The pipeline of a page. Blocks, because the code of its steps is copied into a package. Raises PipelineInvalid with all problems of
+    the page and their lines."""
     page = page_in(file)
     if page.graph is None:
         raise refusal_of(file, page.problems)
@@ -47,14 +48,15 @@ def built_page(file: Path, packages: Packages) -> Built:
 
 
 def refusal_of(file: Path, problems: Sequence[Problem]) -> PipelineInvalid:
-    """The refusal of a page with errors."""
+    """The error for a page that has problems. Its text lists those of level error."""
     errors = [problem for problem in problems if problem.level is Level.ERROR]
     told = "\n".join(f"{file}:{problem.line}: {problem.section}: {problem.message}" for problem in errors)
     return PipelineInvalid(f"{file} is not a pipeline:\n{told}", problems=problems)
 
 
 def _package(file: Path, page: PipelinePage, packages: Packages) -> str:
-    """The package with the code of the steps, like the package of a Python file's own steps."""
+    """Make the package with the code of the steps, and return its name. Raises PipelineInvalid if a file or a function is missing or
+    refused."""
     first = page.steps[0]
     try:
         code = check_page(file, first.file)
@@ -69,7 +71,8 @@ def _package(file: Path, page: PipelinePage, packages: Packages) -> str:
 
 
 def _missing(code: Path, steps: Sequence[Step]) -> list[Problem]:
-    """The steps whose function the file does not have. The file is read, not run."""
+    """A problem for each step whose function the file does not have, or one problem if the file cannot be used. The file is read, not
+    run."""
     if not code.is_file():
         return [_problem("step_missing", steps[0].line, f"There is no file {steps[0].file} beside the page.")]
     with code.open("rb") as opened:
@@ -83,7 +86,7 @@ def _missing(code: Path, steps: Sequence[Step]) -> list[Problem]:
         elif isinstance(node, ast.ImportFrom):
             known |= {alias.asname or alias.name for alias in node.names}
     return [
-        _problem("step_missing", step.line, f"{step.file} has no function {step.function}. A step calls a plain `def` at its top.")
+        _problem("step_missing", step.line, f"{step.file} has no function {step.function}. A step needs a plain `def` at the top level.")
         for step in steps
         if step.function not in known
     ]

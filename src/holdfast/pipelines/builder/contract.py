@@ -1,4 +1,4 @@
-"""The contract of a pipeline without a page: from the arguments in its file."""
+"""The contract of a pipeline without a page, made from the arguments of `Pipeline(…)` in its file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from holdfast.pipelines.graph.refusals import PipelineInvalid
 
 
 def contract_of_arguments(given: Mapping[str, Any]) -> Contract:
-    """The contract that `Pipeline("id", "1.0", inputs=…, outputs=…)` has. PipelineInvalid says what is wrong with the arguments."""
+    """The contract of `Pipeline("id", "1.0", inputs=…, outputs=…)`. Raises PipelineInvalid if an argument is wrong."""
     contract = {
         "worker_id": given["page_or_id"],
         "version": given["version"],
@@ -48,7 +48,7 @@ def contract_of_arguments(given: Mapping[str, Any]) -> Contract:
 
 
 def _defs(contract: Mapping[str, Any]) -> dict[str, Any]:
-    """The `$defs` of both schemas, as those of a page."""
+    """The `$defs` of both schemas together, as for the schemas of a page. Raises PipelineInvalid if they cannot be joined."""
     notes = Notes()
     blocks = {side: JsonBlock(contract[side], 1, {}) for side in ("input_schema", "output_schema")}
     defs = defs_of({side: contract[side] for side in blocks}, blocks, notes)
@@ -64,5 +64,7 @@ def _schema(schema: Any, what: str) -> dict[str, Any]:
     except (HoldfastError, SchemaInvalid) as wrong:
         raise PipelineInvalid(f"{what} is not a JSON Schema: {wrong}") from None
     if plain.get("type", "object") != "object":
-        raise PipelineInvalid(f"{what} must describe an object, and says {plain['type']!r:.40}. Put the value under a name of its own.")
+        raise PipelineInvalid(
+            f"{what} must describe an object, and its type is {plain['type']!r:.40}. Make the value a field of an object."
+        )
     return plain

@@ -1,10 +1,10 @@
 """The pipelines that a file declares, read from its source: the runner never imports author code.
 
     p = Pipeline("vendor-research.md")                                    → a pipeline whose contract is on a page
-    p = Pipeline("vendor-research", "1.0", inputs=TAKES, outputs={…})     → a pipeline whose contract stands in the file
+    p = Pipeline("vendor-research", "1.0", inputs=TAKES, outputs={…})     → a pipeline whose contract is in the file
 
-The line stands at the top of the file and assigns a name. Its arguments are literals, or names of literals at the top of the same file.
-All problems are reported at once, with their lines.
+The line must be at the top level of the file, and assign to a name. Its arguments are literals, or names of literals at the top level of
+the same file. All problems are reported at once, with their lines.
 """
 
 from __future__ import annotations
@@ -24,32 +24,33 @@ _MOST_LITERAL: Final = 256 * 1024
 _ARGUMENTS: Final = ("page_or_id", "version", "inputs", "outputs", "purpose", "timeout", "max_tokens", "max_cost_usd", "gates", "include")
 _POSITIONAL: Final = ("page_or_id", "version")
 _OF_A_PAGE: Final = ("page_or_id", "gates", "include")
-_CURE: Final = 'write p = Pipeline("page.md") at the top of the file'
+_CURE: Final = 'write p = Pipeline("page.md") at the top level of the file'
 
 
 class DeclaredPipeline(msgspec.Struct, frozen=True, kw_only=True):
     """One pipeline of a file."""
 
     variable: str
-    """The name that the line assigns."""
+    """The name to which the line assigns the pipeline."""
     line: int
     page: str | None = None
     """The page with its contract; None: the contract is in `given`."""
     given: Mapping[str, Any] = {}
-    """The arguments of a pipeline without page: page_or_id, version, inputs, outputs, purpose and limits, as the author wrote them."""
+    """The arguments of a pipeline without a page, as the author wrote them: page_or_id, version, inputs, outputs, purpose and limits. Empty
+    for a pipeline with a page."""
     gates: str = "advised"
     include: tuple[str, ...] = ()
 
 
 class DeclaredPipelines(msgspec.Struct, frozen=True):
-    """Every pipeline of a file. If there are problems, none of them should be used."""
+    """Every pipeline of a file, and every problem. If there are problems, do not use the pipelines."""
 
     pipelines: tuple[DeclaredPipeline, ...] = ()
     problems: tuple[Problem, ...] = ()
 
 
 def pipelines_of(source: str | bytes) -> DeclaredPipelines:
-    """Read a file's source."""
+    """Read the pipelines and the problems from the source of a file. No code runs."""
     tree = parsed(source)
     return DeclaredPipelines((), (tree,)) if isinstance(tree, Problem) else _Reader(tree).read()
 
@@ -114,7 +115,7 @@ class _Reader:
         if name.endswith(".md"):
             odd = next((key for key in given if key not in _OF_A_PAGE), None)
             if odd is not None:
-                raise Flaw(call, f"{odd}= stands in the page {name!r:.80}, not in the file; write it there.")
+                raise Flaw(call, f"{odd}= belongs to the page {name!r:.80}, not to the file. Write it on the page.")
             return DeclaredPipeline(page=name, **rest)
         if not isinstance(version, str):
             raise Flaw(call, f"The pipeline {name!r:.80} needs a version, a text, after its id: Pipeline({name!r:.80}, '1.0', …).")
@@ -145,7 +146,7 @@ class _Reader:
 
 
 def _imported(tree: ast.Module) -> Iterator[str]:
-    """The names under which this file has Pipeline."""
+    """The names under which this file has imported Pipeline: `Pipeline`, `hf.Pipeline` or another name."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module == "holdfast" and node.level == 0:
             yield from (alias.asname or alias.name for alias in node.names if alias.name == "Pipeline")
@@ -154,7 +155,7 @@ def _imported(tree: ast.Module) -> Iterator[str]:
 
 
 def _constants(tree: ast.Module) -> Iterator[tuple[str, Any]]:
-    """The names at the top of the file to which the file assigns one literal, and never anything else."""
+    """The names to which the file assigns exactly once, a literal at its top level; each with its value."""
     assigned: dict[str, int] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
@@ -171,8 +172,8 @@ def _constants(tree: ast.Module) -> Iterator[tuple[str, Any]]:
 
 
 def _literal(node: ast.expr, constants: Mapping[str, Any]) -> Any:
-    """The value of a literal that may use names of constants. The value of a constant is shared, not copied, so that the cost depends only
-    on the length of the text."""
+    """The value of a literal that may use names of constants. Raises ValueError if it is not a literal. The value of a constant is shared,
+    not copied, so that the cost depends only on the length of the text."""
     match node:
         case ast.Name(id=name) if name in constants:
             return constants[name]

@@ -1,6 +1,6 @@
-"""Inside the sandbox: import the author's file, which writes its pipelines, and send what it wrote to the runner as one frame.
+"""Inside the sandbox: import the author's file, which makes its pipelines, and send their nodes to the runner as one frame.
 
-The runner does not trust the frame: it reads the frame like any text of a stranger.
+The runner does not trust the frame, and checks it like a text from outside.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def enter(fd: int, module: str, file: str) -> None:
 
 
 def drafted(load: Callable[[], ModuleType], variables: Sequence[str], root: str) -> dict[str, Any]:
-    """Load the author's module, and make the frame for the runner: the module's pipelines, or the error. `root` is the folder of the
-    author's files."""
+    """Load the author's module, and return the frame for the runner: the module's pipelines, or the error. `variables` are the names of the
+    pipelines in the module. `root` is the folder of the author's files. Raises if the code exceeded a limit of the jail."""
     try:
         module = load()
         return {"op": "drafted", "drafts": [_draft(module, variable, root) for variable in variables]}
@@ -57,12 +57,14 @@ def _draft(module: ModuleType, variable: str, root: str) -> str:
     lines = {name: {"file": _relative(line["file"], root), "line": line["line"]} for name, line in written["lines"].items()}
     text = codec.dumps({**written, "lines": lines})
     if len(text.encode()) > MAX_DRAFT_BYTES:
-        raise PipelineInvalid(f"The pipeline {variable} has more than {MAX_DRAFT_BYTES} bytes as JSON. Give large data to it as an input.")
+        raise PipelineInvalid(
+            f"The pipeline {variable} has more than {MAX_DRAFT_BYTES} bytes as JSON. Pass large data as an input of the run."
+        )
     return text
 
 
 def _place(error: BaseException, root: str) -> tuple[str, int]:
-    """The last line of the author's files in the error's traceback; 0 if there is none."""
+    """The file and the line of the innermost frame of the author's files in the error's traceback; empty and 0 if there is none."""
     if isinstance(error, SyntaxError) and error.filename and root and error.filename.startswith(root):
         return _relative(error.filename, root), error.lineno or 0
     found, at = ("", 0), error.__traceback__
@@ -87,7 +89,7 @@ def _shown(message: str) -> str:
 
 
 class Written(NamedTuple):
-    """What a test needs of a pipeline that was written in its own process."""
+    """The parts of a pipeline object that a test needs, if the test's own process made the pipeline."""
 
     given: Mapping[str, Any]
     """The arguments of `Pipeline(…)`."""
@@ -97,5 +99,5 @@ class Written(NamedTuple):
 
 
 def written(pipeline: Pipeline) -> Written:
-    """A pipeline as its author wrote it. Only the testing kit asks for this; the runner reads the source instead."""
+    """The arguments and the step functions of a pipeline object. Only the testing kit calls this; the runner reads the source instead."""
     return Written(pipeline._given, pipeline._gates, pipeline._functions)

@@ -1,6 +1,5 @@
 """Expressions: what an author writes for values that are known only when the pipeline runs. An expression has no value while the pipeline
-is built, so a comparison, a loop or an f-string over a reference raises an error that says what to write instead.
-"""
+is built, so a comparison, a loop or an f-string with a reference raises PipelineInvalid, which says what to write instead."""
 
 from __future__ import annotations
 
@@ -16,21 +15,21 @@ from holdfast.pipelines.graph.paths import EACH, flaw_of, text_of
 from holdfast.pipelines.graph.refusals import PipelineInvalid
 from holdfast.pipelines.graph.templates import MAX_DEPTH, Reference, constant_flaw
 
-_UNKNOWN: Final = "has no value while the pipeline is built: its node has not run yet"
+_UNKNOWN: Final = "has no value while the pipeline is built, only when the pipeline runs"
 
 
 class Valued(ABC):
-    """Everything that an author may give where a node takes a value."""
+    """The base of what an author may give, in addition to JSON, where a node takes a value: expressions and handles."""
 
     __slots__ = ()
 
     @abstractmethod
     def template(self) -> Template:
-        """The template for the graph."""
+        """The value as a template of the graph."""
 
 
 class Expression(Valued):
-    """A value that is known only when the pipeline runs. Use it wherever a node takes a value."""
+    """A value that is known only when the pipeline runs. Use it wherever a node takes a value, also inside lists and dicts."""
 
     __slots__ = ("_template",)
 
@@ -38,14 +37,14 @@ class Expression(Valued):
         self._template = template
 
     def template(self) -> Template:
-        """The template that this expression is."""
+        """The expression as a template of the graph."""
         return self._template
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.template()!r:.200}>"
 
     def __bool__(self) -> NoReturn:
-        _mistaken(self, "`if`, `and` and `or` cannot ask for it. Give the node when=ref.equals(…), or use a route.")
+        _mistaken(self, "`if`, `and` and `or` cannot use it. Give the node when=ref.equals(…), or use a route.")
 
     def __eq__(self, other: object) -> NoReturn:
         _mistaken(self, "`==` cannot compare it. Write ref.equals(…), .differs(…), .less(…) … and give it to when=.")
@@ -53,7 +52,7 @@ class Expression(Valued):
     __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __eq__
 
     def __iter__(self) -> Iterator[Any]:
-        _mistaken(self, "`for` cannot walk through it. Use p.map(…) to run a worker for each element, or ref.each for all of them.")
+        _mistaken(self, "`for` cannot loop over it. Use p.map(…) to run a worker for each element, or ref.each for all of them.")
 
     def __len__(self) -> int:
         _mistaken(self, "`len` cannot count it. Write ref.length.")
@@ -62,7 +61,7 @@ class Expression(Valued):
         _mistaken(self, "`in` cannot search it. Write ref.is_in([…]), and give it to when=.")
 
     def __str__(self) -> str:
-        _mistaken(self, 'a text cannot show it. Write p.text("… {} …", ref).')
+        _mistaken(self, 'str() and f-strings cannot show it. Write p.text("… {} …", ref).')
 
     def __format__(self, spec: str) -> str:
         return str(self)
@@ -77,8 +76,12 @@ def _mistaken(what: object, cure: str) -> NoReturn:
 class Ref(Expression):
     """A reference: a value inside the pipeline's inputs, or inside the result of a node.
 
-    `ref.field` and `ref["field"]` go into an object, `ref[0]` into a list, `ref.each` into every element of a list (the rest of the path
-    is taken of each). A field that has the name of a method, `length` for instance, is reached with `ref["length"]`.
+    `ref.field` and `ref["field"]` refer to a field of an object, `ref[0]` to an element of a list, and `ref.each` to all elements of a list
+    (`ref.each.price` is the list of their prices). For a field that has the name of a method or property of this class, such as `length`,
+    write `ref["length"]`.
+
+    The methods from `equals` to `matches` make conditions. If there is no value at the path, only `missing` holds. After `.each`, a
+    condition must hold for every element.
     """
 
     __slots__ = ("_reference",)
@@ -88,7 +91,7 @@ class Ref(Expression):
         self._reference = reference
 
     def template(self) -> Template:
-        """The `$from` of this reference."""
+        """The reference as a template of the graph."""
         return _from(self._reference)
 
     def __repr__(self) -> str:
@@ -106,61 +109,62 @@ class Ref(Expression):
 
     @property
     def each(self) -> Ref:
-        """Every element of a list: `offers.each.price` is the list of their prices. An element without a price needs `.default(…)`."""
+        """All elements of a list: `offers.each.price` is the list of their prices. If an element may have no price, add `.default(…)`; else
+        the node that uses the reference fails."""
         return self._longer(EACH)
 
     @property
     def length(self) -> Ref:
-        """The length of the text, list or object."""
+        """The length of the text, the list or the object to which this reference leads."""
         return Ref(replace(self._reference, length=True))
 
     def default(self, value: Any) -> Ref:
-        """Use this JSON if there is no value: the node was skipped, or the path leads to nothing. After `.each` it is used for each element
-        in which the rest of the path leads to nothing."""
+        """Use this JSON if there is no value: the node has no result, or there is nothing at the path. After `.each`, it is used for each
+        element in which there is nothing at the rest of the path; with `.length`, it is used for the length as a whole."""
         return Ref(replace(self._reference, has_default=True, default=constant_of(value)))
 
     def equals(self, value: Any) -> Condition:
-        """The value is this JSON."""
+        """The condition that the value is equal to this JSON. 1 and 1.0 are equal; 1 and true are not."""
         return self._asked("equals", value)
 
     def differs(self, value: Any) -> Condition:
-        """The value is there, and is not this JSON."""
+        """The condition that there is a value, and that it is not equal to this JSON."""
         return self._asked("differs", value)
 
     def less(self, value: Any) -> Condition:
-        """The value is less than this number (or text)."""
+        """The condition that the value is less than this number or text. It does not hold for values of another type."""
         return self._asked("less", value)
 
     def at_most(self, value: Any) -> Condition:
-        """The value is this number (or text) or less."""
+        """The condition that the value is this number or text, or less. It does not hold for values of another type."""
         return self._asked("at_most", value)
 
     def more(self, value: Any) -> Condition:
-        """The value is more than this number (or text)."""
+        """The condition that the value is more than this number or text. It does not hold for values of another type."""
         return self._asked("more", value)
 
     def at_least(self, value: Any) -> Condition:
-        """The value is this number (or text) or more."""
+        """The condition that the value is this number or text, or more. It does not hold for values of another type."""
         return self._asked("at_least", value)
 
     def is_in(self, values: Any) -> Condition:
-        """The value is one of these."""
+        """The condition that the value is equal to an element of this list."""
         return self._asked("in", values)
 
     def not_in(self, values: Any) -> Condition:
-        """The value is there, and is none of these."""
+        """The condition that there is a value, and that it is equal to no element of this list."""
         return self._asked("not_in", values)
 
     def exists(self) -> Condition:
-        """The value is there; null counts."""
+        """The condition that there is a value at the path. null is a value."""
         return self._asked("exists", None)
 
     def missing(self) -> Condition:
-        """The path leads to no value."""
+        """The condition that there is no value at the path."""
         return self._asked("missing", None)
 
     def matches(self, pattern: str) -> Condition:
-        """The value is a text in which this RE2 pattern is found."""
+        """The condition that the value is a text in which this RE2 pattern is found."""
         return self._asked("matches", pattern)
 
     def _longer(self, part: str | int) -> Ref:
@@ -172,8 +176,8 @@ class Ref(Expression):
         return Ref(replace(self._reference, path=path))
 
     def _asked(self, op: Operator, value: Any) -> Condition:
-        """A condition on this value. If the reference has no default, its path becomes part of the rule, so that a missing value breaks the
-        rule and is no error."""
+        """A condition on this value. If the reference has no default and no length, its path becomes part of the rule. Then a missing value
+        only breaks the rule; in a template it would fail the node."""
         reference = self._reference
         whole = reference.length or reference.has_default
         inner = self.template() if whole else _from(Reference(source=reference.source))
@@ -181,7 +185,8 @@ class Ref(Expression):
 
 
 class Items(Ref):
-    """The items of a map that went well, or that failed: `.outputs` is the list of their outputs, `[0]` the first, `.length` how many."""
+    """The items of a map: those that succeeded, those that failed, or all. `.outputs` is the list of their outputs, `[0]` the first item,
+    and `.length` the number of items."""
 
     __slots__ = ()
 
@@ -192,7 +197,8 @@ class Items(Ref):
 
 
 class Condition:
-    """A question about a value, for `when=` and for the rules of a route."""
+    """A condition on a value, for `when=` and for the rules of a route. If the value is of a node that has no result, the node with the
+    condition is skipped."""
 
     __slots__ = ("rule", "value")
 
@@ -202,7 +208,7 @@ class Condition:
 
     def __bool__(self) -> NoReturn:
         raise PipelineInvalid(
-            f"A condition {_UNKNOWN}, so `if`, `and` and `or` cannot ask for it. Give when= a list of conditions, all of which must hold."
+            f"A condition {_UNKNOWN}, so `if`, `and` and `or` cannot use it. Give when= a list of conditions, all of which must hold."
         )
 
 
@@ -218,8 +224,8 @@ def _from(reference: Reference) -> Template:
 
 
 def template_of(value: Any, what: str = "A value", depth: int = 1) -> Template:
-    """Turn a Python value into a template: JSON in which expressions and handles may stand. `what` is the beginning of the error's
-    sentence."""
+    """Turn a Python value into a template. The value is JSON that may contain expressions and handles. Raises PipelineInvalid if it is
+    anything else. `what` is the beginning of the error's sentence."""
     if depth > MAX_DEPTH:
         raise PipelineInvalid(f"{what} is nested more than {MAX_DEPTH} levels deep.")
     if isinstance(value, Valued):
@@ -227,23 +233,26 @@ def template_of(value: Any, what: str = "A value", depth: int = 1) -> Template:
     if isinstance(value, dict):
         for key in value:
             if not isinstance(key, str):
-                raise PipelineInvalid(f"{what} has the key {key!r:.80}; the keys of an object are texts.")
+                raise PipelineInvalid(f"{what} has the key {key!r:.80}; the keys of an object must be texts.")
             if key.startswith("$"):
-                raise PipelineInvalid(f"{what} has the key {key!r:.80}. Keys with $ belong to references: write p.const({{…}}) around it.")
+                raise PipelineInvalid(
+                    f"{what} has the key {key!r:.80}. Keys that begin with $ are reserved for references: write p.const({{…}}) around it."
+                )
         return {key: template_of(inner, f"{what}.{key}", depth + 1) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [template_of(inner, f"{what}[{at}]", depth + 1) for at, inner in enumerate(value)]
     if isinstance(value, Condition):
-        raise PipelineInvalid(f"{what} is a condition; conditions go to when= and to the rules of a route.")
+        raise PipelineInvalid(f"{what} is a condition. Conditions are allowed in when= and in the rules of a route.")
     if value is not None and not isinstance(value, str | int | float):
-        raise PipelineInvalid(f"{what} is {type(value).__name__}, which is neither JSON nor a reference.")
+        raise PipelineInvalid(f"{what} is of the type {type(value).__name__}, which is neither JSON nor a reference.")
     return constant_of(value, what)
 
 
 def constant_of(value: Any, what: str = "A constant") -> Any:
-    """A Python value as a constant of the graph: JSON of at most 64 KiB."""
+    """A Python value as a constant of the graph: JSON of at most 64 KiB. Raises PipelineInvalid if it is anything else. `what` is the
+    beginning of the error's sentence."""
     if isinstance(value, Valued):
-        raise PipelineInvalid(f"{what} is {value!r:.120}, which is known only when the pipeline runs; a constant is JSON.")
+        raise PipelineInvalid(f"{what} is {value!r:.120}, which is known only when the pipeline runs. A constant must be JSON.")
     if (flaw := constant_flaw(value)) is not None:
         raise PipelineInvalid(f"{what}: {flaw}")
     return codec.loads(codec.dumps(value, sort=False))

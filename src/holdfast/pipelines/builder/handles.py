@@ -1,4 +1,5 @@
-"""Handles: what the verbs of a Pipeline return. A handle stands for a node, and has references to the parts of its result."""
+"""Handles: what the verbs of a Pipeline return. A handle stands for a node; its attributes are references to the parts of the node's
+result."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ R = TypeVar("R", bound=Ref)
 
 
 class Handle(Valued):
-    """Stands for a node of the pipeline. Used as a value, it is a reference to what the node gives."""
+    """Stands for a node of the pipeline. Used as a value, it is a reference to the node's outputs. The handle of a `wait` cannot be used as
+    a value."""
 
     def __init__(self, name: str, kind: str, given: tuple[str | int, ...] | None = ("outputs",)) -> None:
         self.name = name
@@ -25,7 +27,7 @@ class Handle(Valued):
         return f"<{self._kind} {self.name}>"
 
     def template(self) -> Template:
-        """The reference to what the node gives."""
+        """The reference to the node's outputs, as a template. Raises PipelineInvalid for a node without outputs."""
         if self._given is None:
             raise PipelineInvalid(f"{self!r} gives no value. Name it in after= to wait for it.")
         return Ref(Reference(source=self.name, path=self._given)).template()
@@ -39,7 +41,7 @@ class Handle(Valued):
 
 
 class Member(Generic[R]):
-    """A member of a node's result, as an attribute of its handle: a reference to it."""
+    """An attribute of a handle: a reference to the member of the node's result that has the same name."""
 
     def __init__(self, kind: type[R]) -> None:
         self._kind = kind
@@ -55,22 +57,22 @@ class WorkerHandle(Handle):
     """A worker node."""
 
     outputs = Member(Ref)
-    """What the worker gave."""
+    """The outputs of the worker, or of the fallback that succeeded."""
     status = Member(Ref)
-    """How its run ended."""
+    """The status of its run, such as `ok`."""
 
 
 class MapHandle(Handle):
-    """A map. Used as a value it is the list of the outputs of the items that went well."""
+    """A map. Used as a value, it is the list of the outputs of the items that succeeded."""
 
     ok = Member(Items)
-    """The items that went well: `pages.ok.outputs` is the list of their outputs, in the order of the list."""
+    """The items that succeeded: `pages.ok.outputs` is the list of their outputs, in the order of the list."""
     failed = Member(Items)
-    """The items that failed: `pages.failed.error` is the list of their errors, `pages.failed.index` their places in the list."""
+    """The items that failed: `pages.failed.error` is the list of their errors, `pages.failed.index` the list of their indexes."""
     items = Member(Items)
-    """All items, in the order of the list."""
+    """All items that ended, in the order of the list."""
     counts = Member(Ref)
-    """How many: `.total`, `.ok`, `.failed`."""
+    """The numbers of items: `.total`, `.ok` and `.failed`."""
 
 
 class MergeHandle(Handle):
@@ -79,37 +81,39 @@ class MergeHandle(Handle):
     outputs = Member(Ref)
     """The merged value."""
     conflicts = Member(Ref)
-    """Where parts contradict each other: a list of `{path, values}`."""
+    """The places where parts contradict each other: a list of `{path, values}`, with values `{source, value}`. A worker that merges may
+    give another form."""
     completeness = Member(Ref)
-    """The share of the parts that were there, from 0 to 1."""
+    """A number from 0 to 1: the share of the parts that have a value, times the share of values that the policy could choose. With the
+    policy `first` it is 1. A worker that merges may give its own number."""
     missing = Member(Ref)
-    """The sources of the parts that were not there."""
+    """The sources of the parts that have no value; then the paths of values that the policy left out."""
 
 
 class GateHandle(Handle):
     """A gate."""
 
     outputs = Member(Ref)
-    """The candidate that was judged."""
+    """The candidate, if the gate let it pass, or the outputs that a person gave in its place."""
     verdict = Member(Ref)
     """`allow`, `block` or `revise`."""
     reasons = Member(Ref)
-    """Why: a list of `{code, path, message, severity}`."""
+    """The reasons of the verdict: a list of `{code, path, message, severity}`."""
     round = Member(Ref)
-    """How many times the nodes before the gate ran again."""
+    """The round of the verdict: 1, and one more after each revision."""
 
 
 class HumanHandle(Handle):
     """A person's decision."""
 
     outputs = Member(Ref)
-    """What was shown, with what the person changed."""
+    """What was shown, with the changes of the person who approved; with a form, the answer. There are no outputs after a rejection."""
     verdict = Member(Ref)
-    """What the person decided."""
+    """The decision: `approve` or `reject`; with a form, `answer` or `reject`."""
     decided_by = Member(Ref)
-    """Who decided."""
+    """The name of the person who decided."""
     comment = Member(Ref)
-    """What the person wrote."""
+    """The comment of the person; null if there is none."""
 
 
 class RouteHandle(Handle):
@@ -123,7 +127,8 @@ class RouteHandle(Handle):
     """The label that was chosen."""
 
     def to(self, label: str) -> After:
-        """For `after=`: the node runs only if the route chose this label."""
+        """For `after=` of another node: that node runs only if the route chose this label. Raises PipelineInvalid if the route does not
+        have the label."""
         if label not in self._labels:
             raise PipelineInvalid(f"{label!r:.80} is not a label of {self!r}; it has {', '.join(self._labels)}.")
         return After(self.name, label)
@@ -133,20 +138,20 @@ class SuperviseHandle(Handle):
     """A supervisor and the workers that it chose."""
 
     outputs = Member(Ref)
-    """What the supervisor gave when it finished."""
+    """The outputs that the supervisor gave when it finished."""
     turns = Member(Ref)
-    """How often the supervisor was asked."""
+    """The number of choices that the supervisor made, `finish` included."""
     choices = Member(Ref)
-    """Every choice, in order: a list of `{turn, choice, reason, status, run_id}`."""
+    """Every choice, in order: a list of `{turn, choice, reason, status, run_id}`. `status` and `run_id` are of the chosen worker's run."""
 
 
 class UntilHandle(Handle):
     """A worker that ran until rules held for its outputs."""
 
     outputs = Member(Ref)
-    """What the last run gave."""
+    """The outputs of the last run."""
     times = Member(Ref)
-    """How many runs it took."""
+    """The number of runs."""
 
 
 class StepHandle(Handle):

@@ -1,4 +1,4 @@
-"""`Pipeline`: how an author writes a pipeline in Python. Each call adds one node; what the calls make is data (graph/graph.py).
+"""`Pipeline`: how an author writes a pipeline in Python. Each call of a verb adds one node. The result is data (graph/graph.py).
 
     p = Pipeline("vendor-research.md")
     facts = p.worker("facts", "fact-worker", {"vendor": p.inputs.vendor})
@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, Unpack
 
 import msgspec
 
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.pipelines.builder import arguments
 from holdfast.pipelines.builder.arguments import Common
 from holdfast.pipelines.builder.expressions import Expression, Ref, constant_of, template_of
@@ -58,7 +58,7 @@ _HERE: Final = PurePath(__file__).parent
 
 
 class Draft(msgspec.Struct, frozen=True):
-    """What the builder made: nodes and what the pipeline gives. The runner adds the contract, which it has read itself."""
+    """The nodes and the outputs of a pipeline, and the lines on which the author wrote them. The runner adds the contract."""
 
     nodes: tuple[AnyNode, ...]
     gives: Template
@@ -66,14 +66,17 @@ class Draft(msgspec.Struct, frozen=True):
 
 
 class Pipeline(WorkerVerbs):
-    """A pipeline, written in Python: one verb for each kind of node, whose first argument is the node's name.
+    """A pipeline, written in Python. There is one method for each kind of node; its first argument is the name of the new node.
 
     `Pipeline("vendor-research.md")` has its contract on a page beside the file, in the form of a worker.md. Without a page, give an id, a
-    version and the JSON Schemas of inputs and outputs. These arguments must be literals (or names of literals of the same file), because
-    the runner reads them without running the file. `gates="required"` makes it an error if a path leads to a side effect without passing
-    a gate or a person. `include` names further files that the file's code may read.
+    version and the JSON Schemas of inputs and outputs; `timeout`, `max_tokens` and `max_cost_usd` then limit a whole run. These arguments
+    must be literals (or names of literals of the same file), because the runner reads them without running the file. With
+    `gates="required"` it is an error, and not only a warning, if a worker that may change something can run without a gate or a person
+    before it. `include` names further files that the file's code may read.
 
-    Every node takes `after`, `when`, `on_failure`, `timeout`, `max_tokens` and `max_cost_usd` by name.
+    Every node accepts by name: `after` (nodes that must end first, or `route.to("label")`), `when` (conditions: the node is skipped if one
+    does not hold), `on_failure` (`fail`, `skip` or `escalate`, or a dict from error codes to these), and `timeout`, `max_tokens` and
+    `max_cost_usd` (limits of the node).
     """
 
     def __init__(
@@ -111,31 +114,33 @@ class Pipeline(WorkerVerbs):
 
     @property
     def item(self) -> Ref:
-        """Inside the inputs of a map: the element of the list that the worker runs for."""
+        """In the inputs of a map: the element of the list. In those of its undo: the item's row; the element is `p.item.item`."""
         return Ref(Reference(source=ITEM))
 
     @property
     def index(self) -> Ref:
-        """Inside the inputs of a map: the place of the element in the list, from 0."""
+        """In the inputs of a map: the index of the element in the list, from 0. In the inputs of its undo, use `p.item.index`."""
         return Ref(Reference(source=INDEX))
 
     @property
     def this(self) -> Ref:
-        """Inside the inputs of `undo=`: the result of the node that is undone: `undo=("unpublish-worker", {"url": p.this.outputs.url})`."""
+        """In the inputs of `undo=` of a worker node: the result of that node: `undo=("unpublish", {"url": p.this.outputs.url})`."""
         return Ref(Reference(source=THIS))
 
     def const(self, value: Any) -> Expression:
-        """JSON that is taken as it is, up to 64 KiB, also if its keys begin with `$`."""
+        """A constant: JSON of at most 64 KiB that is used as it is, also if its keys begin with `$`."""
         return Expression({"$const": constant_of(value)})
 
     def concat(self, *lists: Any) -> Expression:
-        """Lists joined into one list."""
+        """The elements of all these lists, in one list."""
         return Expression({"$concat": [template_of(each, "A list of concat") for each in lists]})
 
     def text(self, text: str, *values: Any) -> Expression:
-        """A text with values in the places `{}`: texts as they are, other values as JSON."""
+        """A text with values in its places `{}`: texts as they are, other values as JSON. Give one value for each place."""
         if str(text).count(PLACE) != len(values):
-            raise PipelineInvalid(f'p.text({text!r:.80}) has {len(values)} values; each needs a place: p.text("about {{}}", ref).')
+            raise PipelineInvalid(
+                f'p.text({text!r:.80}) has {len(values)} values; it needs one for each place {{}}: p.text("about {{}}", ref).'
+            )
         return Expression({"$text": text, "with": [template_of(each, "A value of text") for each in values]})
 
     def gives(self, outputs: Any) -> None:
@@ -161,10 +166,11 @@ class Pipeline(WorkerVerbs):
         undo: Any = None,
         **common: Unpack[Common],
     ) -> MapHandle:
-        """Run a worker for each element of a list; its inputs may use `p.item` and `p.index`.
+        """Run a worker for each element of the list `over`. `inputs` may use `p.item` and `p.index`.
 
-        `at_most` is the most elements there may be: a longer list fails the node before any item runs. `at_once` items run at the same
-        time. `tolerate` says how many items may fail before the node fails: a number, or a percentage (`"20%"`).
+        `at_most` is required: the most elements that the list may have. A longer list fails the node before any item runs. At most
+        `at_once` items run at the same time. `tolerate` says how many items may fail without failing the node: a number, or a percentage
+        (`"20%"`). `fallback` and `undo` are as for `worker`, for each item.
         """
         if at_most is None:
             raise PipelineInvalid(f"The map {name!r:.80} needs at_most=, the most elements that its list may have: at_most=200.")
@@ -195,10 +201,11 @@ class Pipeline(WorkerVerbs):
         conflicts: str = "report",
         **common: Unpack[Common],
     ) -> MergeHandle:
-        """Make one result of several: nodes, references, or a dict that names them.
+        """Make one result from several parts: a list of nodes or references, or a dict that names them. Give `policy` or `worker`.
 
-        `policy` is `strict`, `best_effort`, `first`, `majority` or `union` (of lists by `key`); or a `worker` merges. `conflicts` says what
-        happens if parts contradict each other: `report`, `fail`, `escalate`, or the id of a worker that decides.
+        `policy` is `strict`, `best_effort`, `first`, `majority` or `union`; `key` is the field by which `union` recognizes equal elements
+        of lists. `worker` is the id of a worker that merges. `conflicts` says what happens if parts contradict each other: `report` (the
+        result lists them), `fail`, `escalate`, or the id of a worker that decides.
         """
         if (policy is None) is (worker is None):
             raise PipelineInvalid(f"The merge {name!r:.80} needs policy= or worker=, one of the two: policy='union' for instance.")
@@ -228,11 +235,12 @@ class Pipeline(WorkerVerbs):
         shadow: bool = False,
         **common: Unpack[Common],
     ) -> GateHandle:
-        """Let the run go on only if a worker, a JSON Schema or rules find a candidate good.
+        """Judge a candidate by a worker, or by a JSON Schema and rules. Nodes after the gate run only if the candidate is good.
 
-        A worker gets `candidate` as its inputs and gives `{verdict, reasons}`. With `revise`, which names a node before the gate, that node
-        and the nodes after it run again if the candidate is not good, at most `rounds` times. After that, or if the verdict is `block`,
-        `on_block` says what happens: `fail`, `skip` or `escalate`. A `shadow` gate records its verdict and lets everything pass.
+        A worker gets `candidate` as its inputs and gives `{verdict, reasons}`, with `allow`, `block` or `revise`. Then `schema` and `rules`
+        are ignored. `revise=` names a node above the gate: it and the nodes between it and the gate run again, at most `rounds` times,
+        while the candidate is not good. After that, and after `block`, `on_block` says what happens: `fail`, `skip` or `escalate`. A
+        `shadow` gate only records its verdict, and lets every candidate pass.
         """
         if (revise is None) is not (rounds == 0):
             raise PipelineInvalid(f"The gate {name!r:.80} needs revise= and rounds= together: revise=facts, rounds=2.")
@@ -267,14 +275,15 @@ class Pipeline(WorkerVerbs):
         on_silence: FailureAction = "fail",
         **common: Unpack[Common],
     ) -> HumanHandle:
-        """Ask a person, who sees `show` and the question, and approves or rejects it.
+        """Ask a person, who sees `show` and `question`, and approves or rejects.
 
-        `approvers` are the persons and groups who may decide; empty: every person with the role. `within` is how long they have.
-        `on_reject` and `on_silence` say what follows: `fail`, `skip` or `escalate`.
+        `approvers` are the persons and groups who may decide; if empty, the operator's approvers, else every person with the role
+        `approver`. `within` is the time that they have. `on_reject` and `on_silence` (no decision in that time) say what happens: `fail`,
+        `skip` or `escalate`.
 
-        With `form`, a JSON Schema, the answer must fit it and is the node's outputs. `votes` is how many persons must approve; one
-        rejection rejects. `then=[("4h", ["head"])]` adds approvers if the question is still open after that time. For a `risk` (`low`,
-        `medium`, `high`) the operator may demand more.
+        With `form`, a JSON Schema, the person gives an answer that fits it, and the answer is the node's outputs. `votes` is how many
+        persons must approve; one rejection is enough to reject. `then=[("4h", ["head"])]` adds approvers if the question is still open
+        after that time. `risk` is `low`, `medium` or `high`; the operator may set further demands for each.
         """
         node = HumanNode(
             name=arguments.text_of(name),
@@ -303,9 +312,9 @@ class Pipeline(WorkerVerbs):
     ) -> RouteHandle:
         """Choose one of a few labels. Nodes with `after=route.to("label")` run only if their label was chosen.
 
-        A worker gives `{label}`, one of `labels`; or `rules` has the conditions of each label, and the first label whose conditions hold is
-        chosen: `rules={"small": p.inputs.pages.at_most(10)}`. If no label fits, the label `otherwise` is chosen; without `otherwise` the
-        node fails.
+        Give `worker` and `labels`, or `rules`. The worker gets `inputs` and gives `{label}`, one of `labels`. `rules` has the conditions of
+        each label, and the first label whose conditions hold is chosen: `rules={"small": p.inputs.pages.at_most(10)}`. If no label fits,
+        the label `otherwise` is chosen; without `otherwise` the node fails.
         """
         value = template_of(inputs, "inputs")
         asked: dict[str, tuple[Rule, ...]] = {}
@@ -330,14 +339,15 @@ class Pipeline(WorkerVerbs):
         return RouteHandle(name, known)
 
     def step(self, name: str, function: Callable[..., Any], inputs: Any, **common: Unpack[Common]) -> StepHandle:
-        """Call a small pure function of this file with the inputs, in the sandbox: no tools, no network, JSON in and out.
+        """Call a small pure function of this file in the sandbox, without tools and network. It gets the inputs as JSON, and returns JSON.
 
-        A step costs about 20 ms. To rename a field, write the reference in the inputs of the next node instead.
+        A step takes about 20 ms. If you only want to rename a field, write the reference in the inputs of the next node instead.
         """
         called = getattr(function, "__name__", "")
         if not called or called.startswith(("_", "<")) or getattr(function, "__qualname__", "") != called:
             raise PipelineInvalid(
-                f"The step {name!r:.80} calls {function!r:.120}; it must be a function at the top of this file, with a name."
+                f"The step {name!r:.80} calls {function!r:.120}. "
+                "It must be a function at the top level of this file, with a name that does not begin with _."
             )
         self._functions[called] = function
         self._add(
@@ -346,21 +356,21 @@ class Pipeline(WorkerVerbs):
         return StepHandle(name, "step")
 
     def wait(self, name: str, duration: str, **common: Unpack[Common]) -> Handle:
-        """Wait for a duration: an integer and s, m, h or d. Waiting holds no process."""
+        """Wait for a duration: an integer and s, m, h or d, such as `"2h"`. The wait holds no process."""
         self._add(WaitNode(name=arguments.text_of(name), seconds=seconds_of(duration, "The duration"), **arguments.common_of(common)))
         return Handle(name, "wait", None)
 
     # --- for the runner
 
     def draft(self) -> Draft:
-        """The nodes and outputs that the file has written so far. The sandbox sends them to the runner."""
+        """The nodes and outputs so far, which the sandbox sends to the runner. Raises PipelineInvalid if `gives` was not called."""
         if not self._gives:
             raise PipelineInvalid(f"{self!r} has no outputs: call p.gives({{…}}) at the end.")
         return Draft(tuple(self._nodes.values()), self._gives[0], dict(self._lines))
 
     def _add(self, node: AnyNode) -> None:
         try:
-            node = reading.converted(msgspec.to_builtins(node), type(node))  # arguments of a wrong type are found here
+            node = json_structs.converted(msgspec.to_builtins(node), type(node))  # arguments of a wrong type are found here
         except (msgspec.ValidationError, TypeError) as wrong:
             what, _, where = str(wrong).partition(" - at ")
             raise PipelineInvalid(f"The node {node.name!r:.80}: {where.strip('`$.') or 'an argument'}: {what}.") from None
@@ -377,7 +387,7 @@ class Pipeline(WorkerVerbs):
 
 
 def _line() -> Line:
-    """The author's line: the first caller outside of this package."""
+    """The file and the line of the author's code: the innermost caller outside of this package."""
     frame = sys._getframe(1)
     while frame.f_back is not None and PurePath(frame.f_code.co_filename).parent == _HERE:
         frame = frame.f_back

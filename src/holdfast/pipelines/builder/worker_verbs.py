@@ -14,7 +14,7 @@ from holdfast.pipelines.graph.graph import AnyNode, PipelineNode, SuperviseNode,
 
 
 class WorkerVerbs:
-    """A part of `Pipeline`."""
+    """The methods of `Pipeline` that add nodes which run workers one at a time."""
 
     def _add(self, node: AnyNode) -> None:
         raise NotImplementedError
@@ -22,11 +22,11 @@ class WorkerVerbs:
     def worker(
         self, name: str, worker: str, inputs: Any, *, fallback: Sequence[str] = (), undo: Any = None, **common: Unpack[Common]
     ) -> WorkerHandle:
-        """Run a worker by its id or `id@version`.
+        """Run a worker, which is named by its id or `id@version`.
 
-        `fallback` workers are tried in turn if it fails; each may use only tools that the worker may use. `undo` is a worker that takes
-        back what this one did if the run fails later: it gets `{"inputs": …, "outputs": …}`, or inputs of your own, in which `p.this` is
-        the result of this node: `(worker, inputs)`.
+        If the worker fails, the `fallback` workers run one after the other until one succeeds; each may use only tools that the worker may
+        use. `undo` is the id of a worker that takes back what this node did, if the run fails or is cancelled later. It gets `{"inputs": …,
+        "outputs": …}` of this node. To give it other inputs, write `undo=(worker, inputs)`; there, `p.this` is the result of this node.
         """
         safety = arguments.safety_of(fallback, undo, name)
         self._add(
@@ -39,10 +39,11 @@ class WorkerVerbs:
     def pipeline(
         self, name: str, pipeline: str, inputs: Any, *, fallback: Sequence[str] = (), undo: Any = None, **common: Unpack[Common]
     ) -> WorkerHandle:
-        """Run another pipeline, by its id or `id@version`. Everything is as for `worker`; drawings show that the node is a pipeline.
+        """Run another pipeline, which is named by its id or `id@version`. The arguments are as for `worker`. Drawings show the node as a
+        pipeline.
 
-        Limits, a cancel and undo reach the other pipeline: if this run fails or is cancelled while the other one runs, the other one undoes
-        its own nodes. If the other one had ended well, `undo` takes its result back.
+        The limits of this run also hold for the other pipeline. If this run fails or is cancelled while the other pipeline runs, the other
+        pipeline is cancelled, and undoes its own nodes. If the other pipeline has already succeeded, `undo` takes back what it did.
         """
         safety = arguments.safety_of(fallback, undo, name)
         self._add(
@@ -63,14 +64,15 @@ class WorkerVerbs:
         undo: Mapping[str, str] | None = None,
         **common: Unpack[Common],
     ) -> SuperviseHandle:
-        """Let a worker, the supervisor, choose which worker runs next, at most `turns` times, until it finishes.
+        """Let a worker, the supervisor, choose which worker runs next, again and again until it finishes. It is asked at most `turns`
+        times.
 
-        The supervisor gets `inputs`, and beside them `choices` (`[{label, worker, purpose}]`), `so_far` (what was chosen, why, and what
-        came of it) and `turns_left`. It gives `{choice, inputs, reason}` with one of the labels of `choices`; without `inputs`, the
-        chosen worker gets the inputs of the node. To end the node it gives `{choice: "finish", outputs, reason}`. If a chosen worker fails,
-        the supervisor learns it in `so_far`. The node fails if the supervisor's answer has a wrong form, an unknown label or inputs that do
-        not fit, and if the last turn does not choose `finish`. `undo` is a dict: for each label the worker that takes back what the chosen
-        worker did.
+        The supervisor gets `inputs` and, in addition, `choices` (`[{label, worker, purpose}]`), `so_far` (each earlier choice with its
+        reason and the result of its run) and `turns_left`. It gives `{choice, inputs, reason}`, where `choice` is one of the labels of
+        `choices`; without `inputs`, the chosen worker gets the inputs of the node. To end the node it gives `{choice: "finish", outputs,
+        reason}`. If a chosen worker fails, the supervisor gets its error in `so_far`. The node fails if the supervisor's answer has a wrong
+        form, an unknown label or inputs that do not fit, and if the supervisor does not choose `finish` in the last turn. `undo` is a dict:
+        for each label, the worker that takes back what the chosen worker did.
         """
         node = SuperviseNode(
             name=arguments.text_of(name),
@@ -85,9 +87,11 @@ class WorkerVerbs:
         return SuperviseHandle(name, "supervise")
 
     def until(self, name: str, worker: str, inputs: Any, *, rules: Any, at_most: int, every: str, **common: Unpack[Common]) -> UntilHandle:
-        """Run a worker again until the rules hold for its outputs: at most `at_most` times, with a wait of `every` between two runs.
+        """Run a worker again and again until the rules hold for its outputs: at most `at_most` times, with a wait of `every` between two
+        runs.
 
-        The wait holds no process. If the rules hold for no run, the node fails with `until_not_reached`. If a run fails, the node fails.
+        `rules` are dicts: `{"path": ".state", "op": "equals", "value": "done"}`. `every` is a duration (`"30s"`); the wait holds no
+        process. If the rules do not hold after the last run, the node fails with `until_not_reached`. If a run fails, the node fails.
         """
         node = UntilNode(
             name=arguments.text_of(name),

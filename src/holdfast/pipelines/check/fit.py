@@ -1,9 +1,9 @@
-"""Compares two JSON Schemas: can a value that the producer promises be one that the consumer takes?
+"""Compares two JSON Schemas: does the consumer accept the values that the producer may give?
 
-A misfit is *certain* if no value that the producer's schema allows is allowed by the consumer's: this is proved, never guessed, because a
-certain misfit keeps a pipeline from running. Everything else that a producer may give and a consumer does not take is *possible*. Where a
-producer's schema says nothing, nothing is reported. The cost is bounded: `Comparison.visits` counts, and above its limit nothing is
-reported any more (`exhausted`).
+A misfit is *certain* if no value that the producer's schema allows is allowed by the consumer's. This is proved, never guessed, because a
+certain misfit keeps a pipeline from running. A misfit is *possible* if the producer may give some values that the consumer does not accept.
+Where a producer's schema says nothing, nothing is reported. The cost is bounded: `Comparison.visits` counts the compared places, and above
+its limit no further misfit is reported (`exhausted`).
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ from holdfast.pipelines.graph.paths import EACH, Path, text_of
 
 MOST_DEPTH: Final = 24
 MOST_VISITS: Final = 20_000
-"""At most this many places of one pair of schemas are compared."""
+"""At most about this many places of one pair of schemas are compared."""
 MOST_VISITS_TOGETHER: Final = 400_000
-"""At most this many places of all pairs of a graph are compared."""
+"""At most about this many places of all pairs of schemas of a graph are compared."""
 MOST_MISFITS: Final = 20
 _MOST_ELEMENTS: Final = 16
 _MOST_OPEN: Final = 60
-"""Comparisons inside comparisons go at most this deep: `anyOf` inside `anyOf` nests without making the path longer."""
+"""Comparisons may be nested at most about this deep. The length of the path does not limit this: `anyOf` inside `anyOf` does not make it
+longer."""
 _Key: TypeAlias = tuple[tuple[int, int], ...]
 
 
 class Misfit(msgspec.Struct, frozen=True):
-    """One place where a producer's schema and a consumer's do not agree."""
+    """One place where the schemas of a producer and a consumer do not agree."""
 
     path: str
     """The place inside the value, written as in a rule: `.offers[0].price`; empty for the value itself."""
@@ -38,19 +39,19 @@ class Misfit(msgspec.Struct, frozen=True):
     reason: str
     """What is wrong, as the second half of a sentence that begins with the place."""
     missing: bool = False
-    """Whether the consumer needs a field that the producer does not have, or does not promise."""
+    """Whether the misfit is a field that the consumer requires, and that the producer does not have or does not promise."""
 
     def __str__(self) -> str:
         return f"{self.path or 'the value'} {self.reason}"
 
 
 def fits(producer: Any, consumer: Any) -> list[Misfit]:
-    """The misfits of two schemas; if one is certain, only the certain ones. Empty if the schemas show no misfit."""
+    """The misfits of two schemas; if any is certain, only the certain ones. Empty if no misfit was found."""
     return Comparison().misfits((Document(producer).part,), (Document(consumer).part,))
 
 
 class Comparison:
-    """Compares schemas, within one limit for all of them together."""
+    """Compares pairs of schemas. All comparisons together have one limit: `most` places."""
 
     def __init__(self, most: int = MOST_VISITS_TOGETHER) -> None:
         self.visits = 0
@@ -67,14 +68,14 @@ class Comparison:
         return self.visits > self._until
 
     def misfits(self, producer: tuple[Part, ...], consumer: tuple[Part, ...]) -> list[Misfit]:
-        """The misfits; if any is certain, only certain ones."""
+        """The misfits of two types, at most MOST_MISFITS; if any is certain, only the certain ones."""
         self._until = min(self._most, self.visits + MOST_VISITS)
         certain = self.clashes(producer, consumer)
         found = certain or self._doubts(producer, consumer, ())
         return list(dict.fromkeys(found))[:MOST_MISFITS]
 
     def shape(self, parts: tuple[Part, ...]) -> Shape:
-        """All schemas of one place together."""
+        """What all schemas of one place say together."""
         key = _key(parts)
         if key not in self._shapes:
             shape = Shape(parts)
@@ -83,7 +84,8 @@ class Comparison:
         return self._shapes[key][0]
 
     def _visit(self, question: str, one: tuple[Part, ...], other: tuple[Part, ...], path: Path) -> bool:
-        """Whether to compare this pair. False if the pair is being compared already, if it is too deep, and above the limit."""
+        """Whether to compare this pair. False if the pair is being compared already, if it is nested too deep, or if the limit is
+        reached."""
         self.visits += 1
         key = (question, _key(one), _key(other))
         if self._spent or len(path) > MOST_DEPTH or len(self._open) > _MOST_OPEN or key in self._open:
@@ -97,7 +99,7 @@ class Comparison:
     # --- certain: a proof that no value is allowed by both
 
     def clashes(self, one: tuple[Part, ...], other: tuple[Part, ...], path: Path = ()) -> list[Misfit]:
-        """Reasons why no value fits both schemas; empty if there may be such a value."""
+        """Reasons why no value fits both types; empty if there may be such a value."""
         if not one or not other or not self._visit("clash", one, other, path):
             return []
         try:
@@ -118,7 +120,9 @@ class Comparison:
                 clashing = [self.clashes(against, (each,), path) if turned else self.clashes((each,), against, path) for each in group]
                 if all(clashing):
                     return (
-                        clashing[0] if len(group) == 1 else [_certain(path, f"fits in none of {len(group)} forms: {clashing[0][0].reason}")]
+                        clashing[0]
+                        if len(group) == 1
+                        else [_certain(path, f"fits none of the {len(group)} forms: {clashing[0][0].reason}")]
                     )
         reasons: list[Misfit] = []
         for kind in sorted(shared):
@@ -145,7 +149,7 @@ class Comparison:
         if self._forbids(mine) and name in other.required:
             yield Misfit(text_of(path), True, "is required, and is not there", missing=True)
         elif self._forbids(theirs) and name in one.required:
-            yield _certain(path, "is not taken")
+            yield _certain(path, "is not accepted")
         else:
             yield from self.clashes(mine, theirs, path)
 
@@ -153,7 +157,7 @@ class Comparison:
         return bool(parts) and not self.shape(parts).types
 
     def _allows(self, shape: Shape, value: Any, depth: int = 0) -> bool:
-        """Whether a shape may allow a value."""
+        """Whether a shape may allow a value. True if the limit is reached before it is known."""
         self.visits += 1
         if self._spent or depth > MOST_DEPTH:
             return True
@@ -172,7 +176,7 @@ class Comparison:
             )
         return True
 
-    # --- possible: what a producer may give, and a consumer does not take
+    # --- possible: what a producer may give, and a consumer does not accept
 
     def _doubts(self, ones: tuple[Part, ...], others: tuple[Part, ...], path: Path) -> list[Misfit]:
         if not ones or not others or not self._visit("doubt", ones, others, path):
@@ -199,9 +203,9 @@ class Comparison:
         if producer.values is not None:
             odd = [value for value in producer.values if self._allows(producer, value) and not self._allows(consumer, value)]
             if odd:
-                yield _possible(path, f"may be {_shown(odd[:3])}, which is not taken")
+                yield _possible(path, f"may be {_shown(odd[:3])}, which is not accepted")
         elif consumer.values is not None and producer.types != ALL_TYPES and not producer.choices:
-            yield _possible(path, f"may be any value; only {_shown(consumer.values[:6])} is taken")
+            yield _possible(path, f"may be any value; only {_shown(consumer.values[:6])} is accepted")
 
     def _choice_doubts(
         self, producer: Shape, consumer: Shape, ones: tuple[Part, ...], others: tuple[Part, ...], path: Path
@@ -224,7 +228,7 @@ class Comparison:
             if self._forbids(mine):
                 continue
             if self._forbids(theirs):
-                yield _possible((*path, name), "may be there, and is not taken")
+                yield _possible((*path, name), "may be there, and is not accepted")
             else:
                 yield from self._any_misfit(mine, theirs, (*path, name), "" if name in producer.required else ", if it is there")
 
@@ -237,7 +241,7 @@ class Comparison:
                 return
             if self._forbids(theirs):
                 if mine:
-                    yield _possible(path, "may have more elements than are taken")
+                    yield _possible(path, "may have more elements than are accepted")
                 return
             yield from self._any_misfit(mine, theirs, (*path, place), ", unless the list is empty")
 
@@ -264,10 +268,10 @@ def _possible(path: Path, reason: str) -> Misfit:
 
 def _told_values(one: Shape, other: Shape) -> str:
     if one.values is not None and other.values is not None:
-        return f"is {_shown(one.values[:3])}; only {_shown(other.values[:6])} is taken"
+        return f"is {_shown(one.values[:3])}; only {_shown(other.values[:6])} is accepted"
     if one.values is not None:
-        return f"is {_shown(one.values[:3])}, which is not taken"
-    return f"is never {_shown((other.values or [])[:6])}, which alone is taken"
+        return f"is {_shown(one.values[:3])}, which is not accepted"
+    return f"is never {_shown((other.values or [])[:6])}, and only this is accepted"
 
 
 def _shown(values: list[Any]) -> str:
@@ -275,5 +279,5 @@ def _shown(values: list[Any]) -> str:
 
 
 def _brief(value: Any) -> str:
-    text = repr(value) if not isinstance(value, dict | list) else f"{type(value).__name__} of {len(value)}"
+    text = repr(value) if not isinstance(value, dict | list) else f"{type(value).__name__} with {len(value)} elements"
     return text if len(text) <= 40 else text[:39] + "…"

@@ -1,5 +1,5 @@
-"""Compares what each node gives with the contract that takes it: inputs of workers, answers for gates, routes and merges, and the
-pipeline's result."""
+"""Compares values with contracts: the inputs that nodes give their workers, the outputs that gates, routes, merges and supervisors need
+from their workers, and the outputs of the pipeline."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _SUPERVISED: Final = {
     "so_far": {"type": "array", "items": {"type": "object"}},
     "turns_left": {"type": "integer"},
 }
-"""What a supervisor gets beside the inputs of its node (nodes/supervise.py)."""
+"""What a supervisor gets in addition to the inputs of its node (nodes/supervise.py)."""
 _CONFLICT: Final = closed(path={"type": "string"}, values={"type": "array", "items": _PART})
 
 
 class Fits:
-    """Compares types with contracts, and notes the misfits."""
+    """Compares types with contracts, and adds each misfit to `found` as a problem."""
 
     def __init__(self, types: Types, comparison: Comparison, found: Found) -> None:
         self.types = types
@@ -42,19 +42,21 @@ class Fits:
         self._found = found
 
     def takes(self, node: AnyNode, worker: str, given: tuple[Part, ...], code: str) -> None:
-        """Note where the given inputs do not fit the input schema of a worker. `code` is the beginning of the problems' codes."""
+        """Note where the given inputs do not fit the input schema of a worker. `code` is the first part of the problems' codes: `input`,
+        `fallback` or `undo`. A worker that is not known is not checked."""
         known = self.types.known(worker)
         if known is not None:
             wanted = self.types.of_schema(known.contract.input_schema)
             for misfit in self._comparison.misfits(given, wanted):
                 missing = misfit.missing and misfit.certain and code == "input" and misfit.path.count(".") == 1
-                told = f"{named(worker)} takes other inputs: {_told(misfit, 'inputs')}."
+                told = f"{named(worker)} accepts other inputs: {_told(misfit, 'inputs')}."
                 if missing:
                     told = f"{named(worker)} requires inputs{misfit.path}, which is not given."
                 self._found.add("missing_input" if missing else _code(code, misfit), node.name, told)
 
     def answers(self, node: AnyNode, worker: str, wanted: dict[str, Any], what: str, *, doubts: bool = True) -> None:
-        """Note where the outputs of a worker are not what its node needs."""
+        """Note where the outputs of a worker are not what its node needs. `wanted` is the needed schema, and `what` its name in the
+        message. `doubts`: whether possible misfits are noted too."""
         for misfit in self._comparison.misfits(self.types.outputs_of(worker), made(wanted)):
             if misfit.certain or doubts:
                 self._found.add(_code("answer", misfit), node.name, f"{named(worker)} must give {what}: {_told(misfit, 'outputs')}.")
@@ -66,7 +68,7 @@ class Fits:
             self._found.add(_code("fallback", misfit), node.name, told)
 
     def result(self, graph: Graph) -> None:
-        """Note where what the pipeline gives does not fit its output schema."""
+        """Note where the outputs that the graph gives do not fit the output schema of its contract."""
         given = self.types.of_template(graph.gives, None)
         for misfit in self._comparison.misfits(given, self.types.of_schema(graph.contract.get("output_schema", {}))):
             self._found.add(
@@ -75,7 +77,7 @@ class Fits:
 
 
 def check_inputs(graph: Graph, nodes: list[AnyNode], fits: Fits) -> None:
-    """Compare every edge of the graph with the contract at its end."""
+    """Compare the inputs and answers of all nodes, and the outputs of the pipeline, with the contracts."""
     for node in nodes:
         given = fits.types.templates[node.name]
         match node:
@@ -99,8 +101,8 @@ def check_inputs(graph: Graph, nodes: list[AnyNode], fits: Fits) -> None:
 
 
 def _check_supervise(node: SuperviseNode, given: tuple[Part, ...], fits: Fits) -> None:
-    """Check a supervisor, which gets three inputs in addition to those of the node; and the workers that it chooses, which get the node's
-    inputs if the supervisor cannot give other ones."""
+    """Check a supervisor, which gets three inputs in addition to those of the node. If its outputs cannot have `inputs`, the workers that
+    it chooses get the node's inputs, so they are checked too."""
     more = made({"type": "object", "properties": _SUPERVISED, "required": list(_SUPERVISED)})
     fits.takes(node, node.worker, fits.types.with_fields(given, more), "input")
     choice = {"choice": {"enum": [*node.choices, FINISH]}, "reason": {"type": "string"}}

@@ -27,9 +27,9 @@ class Inside(msgspec.Struct, frozen=True, kw_only=True):
     """What a pipeline runs, directly and inside other pipelines, as far as their graphs are known."""
 
     runs: frozenset[str] = frozenset()
-    """The ids of the workers and pipelines."""
+    """The ids of the workers and pipelines that it runs."""
     tools: frozenset[str] = frozenset()
-    """The tools that the workers may use."""
+    """The names of the tools that these workers may use."""
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -37,26 +37,27 @@ class Known(msgspec.Struct, frozen=True):
 
     contract: Contract
     writes: frozenset[str] = frozenset()
-    """The allowed tools that change something outside. For a pipeline: those of all workers in it."""
+    """The allowed tools that may change something outside. For a pipeline: those of all workers in it, without undos."""
     asks: frozenset[str] = frozenset()
-    """The tools of `writes` that a person approves before every call. For a pipeline: those that a gate or a person in it guards."""
+    """The tools of `writes` that a person approves before every call. For a pipeline: those that are so approved, or guarded by a gate or a
+    person of the pipeline, wherever they are used."""
     inside: Inside | None = None
-    """None for a worker."""
+    """What the pipeline runs; None for a worker."""
 
     @property
     def tools(self) -> frozenset[str]:
-        """The names of the tools it may use."""
+        """The names of the tools that the worker, or the workers of the pipeline, may use."""
         own = frozenset(grant.name for grant in self.contract.tools)
         return own if self.inside is None else own | self.inside.tools
 
 
 Workers: TypeAlias = Mapping[str, Mapping[str, Known]]
-"""The workers by id and version, the version that is served last at the end."""
+"""The workers by id and then by version. The last version of each id is the one that a graph gets if it names none."""
 
 
 def known_worker(contract: Contract, declared: Iterable[Declared] = ()) -> Known:
-    """A worker whose file declares these tools. A tool that is not declared there counts as one that writes, which is also the default of
-    `@tool`."""
+    """What is known of a worker whose file declares these tools. A tool that is neither declared nor built in is treated as one that
+    writes, which is also the default of `@tool`."""
     tools = {tool.name: tool for tool in declared}
     granted = [grant.name for grant in contract.tools]
     writes = {name for name in granted if (tools[name].effect is Effect.WRITE if name in tools else name not in BUILT_IN_TOOLS)}
@@ -65,7 +66,7 @@ def known_worker(contract: Contract, declared: Iterable[Declared] = ()) -> Known
 
 
 def found(workers: Workers, worker: str) -> Known | None:
-    """The worker that a graph names. Without a version it is the version that was served last. None if there is no such worker."""
+    """The worker that a graph names as `id` or `id@version`. For `id` it is the last version in `workers`. None if it is not known."""
     name, version = parted(worker)
     versions = workers.get(name)
     if not versions:

@@ -13,7 +13,7 @@ from holdfast.pipelines.graph.order import Order
 
 
 def with_pipelines(workers: Workers, graphs: Iterable[Graph]) -> Workers:
-    """The workers with the pipelines of these graphs. A pipeline that stands among the workers already is replaced.
+    """The workers, together with the pipelines of these graphs. A pipeline that is already among the workers is replaced.
 
     Pipelines may run each other, also in a cycle. So the function looks at all of them again and again until nothing new is found. The sets
     only grow, so it ends.
@@ -22,7 +22,7 @@ def with_pipelines(workers: Workers, graphs: Iterable[Graph]) -> Workers:
     orders = [(order := Order(graph), guarded_nodes(order), contract_in(graph)) for graph in graphs]
     for _, _, contract in orders:
         versions = known.setdefault(contract.worker_id, {})
-        versions.pop(contract.version, None)  # the version that is served last stands at the end
+        versions.pop(contract.version, None)  # the version that a graph gets if it names none must be the last
         versions[contract.version] = Known(contract, inside=Inside())
     is_new = True
     while is_new:
@@ -35,7 +35,7 @@ def with_pipelines(workers: Workers, graphs: Iterable[Graph]) -> Workers:
 
 
 def _looked(contract: Contract, order: Order, guarded: int, workers: Workers) -> Known:
-    """What is known of a pipeline, put together from the workers that its nodes run."""
+    """What is known of a pipeline, derived from the workers that its nodes run."""
     runs: set[str] = set()
     tools: set[str] = set()
     writes: set[str] = set()

@@ -1,6 +1,7 @@
-"""The type of every reference and template of a graph, as schemas: from the contracts of the workers, through the paths of references.
+"""The types of all references and templates of a graph, as schemas. They are derived from the contracts of the workers, along the paths of
+the references.
 
-A node's result is a document of a known form (below). A value that no contract describes has no type, and no problem is reported about it.
+A node's result is a document of a known form (`Types._result`). About a value that no contract describes, no problem is reported.
 """
 
 from __future__ import annotations
@@ -49,16 +50,15 @@ class Typed(NamedTuple):
 
     parts: tuple[Part, ...]
     doubt: str = ""
-    """Why the value may be missing, as the second half of a sentence; empty if it is always there."""
+    """Why the value may be missing, as the second half of a sentence; empty if it is not known that it may be missing."""
 
 
 class _Impossible(Exception):
-    """The reference leads to no value. The text is the second half of a sentence."""
+    """The reference can never lead to a value. The text says why, as the second half of a sentence."""
 
 
 class Types:
-    """The types of one graph. It finds the type of each node once, from the first node to the last, and notes the problems of
-    references."""
+    """The types of one graph. Each node gets its type once, after the nodes above it. Problems of references are added to `found`."""
 
     def __init__(self, graph: Graph, workers: Workers, order: Order, comparison: Comparison, found: Found) -> None:
         self._workers = workers
@@ -70,25 +70,25 @@ class Types:
         self.results: dict[str, tuple[Part, ...]] = {}
         """The type of each node's result document."""
         self.templates: dict[str, dict[str, tuple[Part, ...]]] = {}
-        """For each node the type of each of its templates, by its place."""
+        """For each node, the types of its templates by the names of their fields."""
         self.items: dict[str, tuple[Part, ...]] = {}
-        """For each map the type of its item."""
+        """For each map, the type of the elements of its list."""
         for group in order.groups:
             for name in group:
                 self._type(order.nodes[name])
 
     def of_schema(self, schema: Any) -> tuple[Part, ...]:
-        """A whole schema as a type. It is read once."""
+        """A whole schema as a type. Each schema object is read once."""
         if id(schema) not in self._schemas:
             self._schemas[id(schema)] = (Document(schema).part,)
         return self._schemas[id(schema)]
 
     def known(self, worker: str) -> Known | None:
-        """The worker that a node names, if it is known."""
+        """The worker that a node names; None if it is not known."""
         return known.found(self._workers, worker)
 
     def outputs_of(self, worker: str) -> tuple[Part, ...]:
-        """The type of a worker's outputs; anything, if the worker is not known."""
+        """The type of a worker's outputs; ANYTHING if the worker is not known."""
         found = self.known(worker)
         return ANYTHING if found is None else self.of_schema(found.contract.output_schema)
 
@@ -105,12 +105,12 @@ class Types:
     def _elements(self, node: MapNode, over: tuple[Part, ...]) -> tuple[Part, ...]:
         shape = self._comparison.shape(over)
         if over and "array" not in shape.types:
-            self._found.add("not_a_list", node.name, f"The map goes over {told_types(shape.types)}.")
+            self._found.add("not_a_list", node.name, f"The map needs a list, and gets {told_types(shape.types)}.")
             return ANYTHING
         return _any_element(shape)
 
     def _result(self, node: AnyNode, types: Mapping[str, tuple[Part, ...]]) -> dict[str, Any]:
-        """The form of a node's result document."""
+        """The schema of a node's result document."""
         match node:
             case WorkerNode():
                 outputs = all_of(self.outputs_of(node.worker))
@@ -142,17 +142,17 @@ class Types:
                 return closed()
 
     def _merged(self, node: MergeNode) -> Part:
-        """The type of what a merge gives. If a worker merges, it is the type of the field `merged` in the worker's outputs. A policy may
-        give any value."""
+        """The type of a merge's outputs. If a worker merges, it is the type of the field `merged` in the worker's outputs; else it is any
+        value."""
         return Part({}) if node.worker is None else self._field_of(node.worker, "merged")
 
     def _field_of(self, worker: str, name: str) -> Part:
-        """The type of one field of a worker's outputs."""
+        """The type of one field of a worker's outputs; any value if the output schema has `anyOf` or `oneOf`."""
         shape = self._comparison.shape(self.outputs_of(worker))
         return all_of(shape.field(name)) if not shape.choices else Part({})
 
     def _check_rules(self, node: UntilNode) -> None:
-        """Note rules of an `until` that can never hold, because the worker's outputs cannot have the place that they are about."""
+        """Note the rules of an `until` that can never hold, because the worker's outputs cannot have a value at their path."""
         for rule in node.rules:
             if rule.op == "missing":
                 continue
@@ -162,7 +162,8 @@ class Types:
                 self._found.add("impossible_field", node.name, f"The rule about {named('outputs' + rule.path, 120)} never holds: {why}.")
 
     def with_fields(self, parts: tuple[Part, ...], more: tuple[Part, ...]) -> tuple[Part, ...]:
-        """The type of an object that has fields of its own and further ones."""
+        """The type of an object that has the fields of both types. Where both have a field, that of `more` is used. ANYTHING if little is
+        known of the first type."""
         mine, other = self._comparison.shape(parts), self._comparison.shape(more)
         if mine.choices or not mine.says_something:
             return ANYTHING
@@ -172,14 +173,15 @@ class Types:
         return made({"type": "object", "properties": fields, "required": required, "additionalProperties": all_of(rest) if rest else True})
 
     def may_have(self, parts: tuple[Part, ...], name: str) -> bool:
-        """Whether an object of this type may have a field."""
+        """Whether an object of this type may have a field of this name."""
         mine = self._comparison.shape(parts).field(name)
         return not mine or bool(self._comparison.shape(mine).types)
 
     # --- templates
 
     def of_template(self, template: Template, node: AnyNode | None, *, own: bool = False, depth: int = 0) -> tuple[Part, ...]:
-        """The type of a template. Its references are checked. `own`: it may refer to the node itself, as an undo does."""
+        """The type of a template. Problems of its references are noted. `node` is the node that has the template; None for the outputs of
+        the pipeline. `own`: whether it is the template of an undo, which may refer to the node itself and to nodes above it."""
         if depth > MAX_DEPTH:
             return ANYTHING
 
@@ -228,7 +230,7 @@ class Types:
             if reference.length:
                 self._measured(typed)
         except _Impossible as why:
-            self._found.add("impossible_field", where, f"{named(told, 120)} cannot be: {why}.")
+            self._found.add("impossible_field", where, f"{named(told, 120)} cannot have a value: {why}.")
             return ANYTHING
         if typed.doubt and not reference.has_default:
             self._found.add("uncertain_field", where, f"{named(told, 120)} may be missing: {typed.doubt}.")
@@ -240,14 +242,15 @@ class Types:
         return made({"anyOf": [all_of(parts), Part({"const": reference.default})]})
 
     def _source(self, reference: Reference, node: AnyNode | None, own: bool) -> tuple[Part, ...] | None:
-        """The type of the document in which a reference begins. None if there is no such document; that is noted as a problem."""
+        """The type of the document in which a reference begins. None if there is no such document, which is noted as a problem, and for a
+        node of the same cycle."""
         where, name = (node.name if node is not None else None), reference.source
         if name == INPUTS:
             return self.inputs
         if name in (ITEM, INDEX):
             if isinstance(node, MapNode) and node.name in self.items:
                 return self.items[node.name] if name == ITEM else made(_COUNT)
-            self._found.add("item_outside_map", where, f"{named(name)} is known only in the inputs of a map.")
+            self._found.add("item_outside_map", where, f"{named(name)} is known only in the inputs of a map and of its undo.")
             return None
         if name not in self._order.nodes:
             self._found.add("unknown_node", where, f"There is no node {named(name)}.")
@@ -292,7 +295,10 @@ class Types:
                 mine = (*mine, Part({"anyOf": [all_of(one) for one in open_forms]}))
         if promised or not (shape.names or mentioned):
             return Typed(mine)
-        return Typed(mine, f"{named(before)} need not have {named(name)}" if mentioned else f"{named(before)} promises no {named(name)}")
+        return Typed(
+            mine,
+            f"{named(before)} need not have {named(name)}" if mentioned else f"the schema of {named(before)} does not name {named(name)}",
+        )
 
     def _measured(self, typed: Typed) -> None:
         types = self._comparison.shape(typed.parts).types
@@ -301,7 +307,8 @@ class Types:
 
 
 def _wanted(shape: Shape, kind: str, before: str) -> str:
-    """Why a value may not be of the kind that a path needs. Raises _Impossible if it never is."""
+    """Why a value may not be of the type `kind`, which the next part of a path needs; empty if it is, or if its type is not known. Raises
+    _Impossible if it never is."""
     if kind not in shape.types:
         raise _Impossible(f"{named(before)} is {told_types(shape.types)}")
     others = shape.types - {kind}
@@ -309,7 +316,7 @@ def _wanted(shape: Shape, kind: str, before: str) -> str:
 
 
 def _any_element(shape: Shape) -> tuple[Part, ...]:
-    """The type of any element of a list."""
+    """The type that every element of a list has; ANYTHING if it is not known."""
     own = [shape.element(index) for index in range(min(shape.first_elements, 64))]
     rest = shape.element(shape.first_elements)
     if not own:

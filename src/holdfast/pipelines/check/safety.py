@@ -1,5 +1,5 @@
-"""Checks the safety of a graph: a fallback may use no more tools than its worker, an undo can take its inputs, and a gate or a person
-guards side effects."""
+"""Checks the safety of a graph: a fallback must not use more tools than its worker, an undo worker must accept its inputs, and a gate or a
+person should guard side effects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.pipelines.graph.order import Order
 
 
 def check_fallbacks(order: Order, workers: Workers, fits: Fits, problems: Found) -> None:
-    """Note fallbacks that may use more tools than the worker they replace, or whose schemas do not fit in its place."""
+    """Note fallbacks that may use more tools than the worker they replace, that do not accept its inputs, or that give other outputs."""
     for node in order.nodes.values():
         if not isinstance(node, WorkerNode | MapNode) or (first := found(workers, node.worker)) is None:
             continue
@@ -29,7 +29,8 @@ def check_fallbacks(order: Order, workers: Workers, fits: Fits, problems: Found)
 
 
 def check_undo(order: Order, fits: Fits) -> None:
-    """Note undo workers that cannot take what they get: `{inputs, outputs}` of the node, or a template of their own."""
+    """Note undo workers that do not accept the inputs that they get: `{inputs, outputs}` of the node, or the inputs that the author
+    gave."""
     for node in order.nodes.values():
         if isinstance(node, WorkerNode | MapNode) and node.undo is not None:
             if node.undo.inputs is None:
@@ -46,11 +47,11 @@ def check_undo(order: Order, fits: Fits) -> None:
 
 
 def check_effects(graph: Graph, order: Order, workers: Workers, problems: Found) -> None:
-    """Note workers that may change something and that run without a gate or a person before them.
+    """Note nodes whose workers may change something without approval and that may run without a gate or a person before them.
 
-    A node waits for all nodes above it, so one gate above it is enough, if the node does not run after the gate's *no*. A *no* that ends
-    the run keeps every node below from running. A *no* that only skips keeps those nodes from running that name the gate in `after`, and
-    those that need the result of a skipped node.
+    A node waits for all nodes above it, so one gate above it is enough, if the node does not run after the gate has refused. A refusal that
+    ends the run keeps every node below from running. A refusal that only skips keeps those nodes from running that name the gate in
+    `after`, and those that need the result of a skipped node.
     """
     level = Level.ERROR if graph.gates == "required" else None
     guarded = guarded_nodes(order)
@@ -60,15 +61,15 @@ def check_effects(graph: Graph, order: Order, workers: Workers, problems: Found)
             if (known := found(workers, worker)) is not None:
                 unasked |= known.writes - known.asks
         if unasked and not guarded & order.bit(name):
-            told = f"{named(name)} may use {listed(sorted(unasked))}, and no gate and no person decides before it."
+            told = f"{named(name)} may use {listed(sorted(unasked))}, and no gate and no person decides before it runs."
             problems.add("ungated_effect", name, told, level=level)
 
 
 def guarded_nodes(order: Order) -> int:
-    """The nodes that do not run unless a gate or a person lets them."""
+    """The set of the nodes that run only if a gate or a person lets them."""
     guards = sum(order.bit(name) for name, node in order.nodes.items() if _is_guard(node))
     own = sum(order.bit(name) for name, node in order.nodes.items() if _may_skip(node))
-    sure = guards & ~(own | _skipped_with(order, own, certain=False))  # a *no* of these always ends the run, or a person decides
+    sure = guards & ~(own | _skipped_with(order, own, certain=False))  # a refusal of these always ends the run, or a person decides
     loops = _loops(order, sure)
     revised = 0
     for members in loops.values():
@@ -82,9 +83,9 @@ def guarded_nodes(order: Order) -> int:
 
 
 def _loops(order: Order, gates: int) -> dict[str, int]:
-    """For each node that a revision of these gates runs again, all nodes of that revision.
+    """For each node that a revision of these gates runs again, the set of all nodes that run again with it.
 
-    A node of two such loops counts for the first one; `check_loops` reports the overlap.
+    A node of two loops belongs to the first one here; `check_loops` reports the overlap.
     """
     loops: dict[str, int] = {}
     taken = 0
@@ -102,7 +103,7 @@ def _is_guard(node: AnyNode) -> bool:
 
 
 def _may_skip(node: AnyNode) -> bool:
-    """Whether a node may be skipped by a rule of its own."""
+    """Whether a setting of the node itself may skip it: an action `skip`, `when`, or a label in `after`."""
     actions = set(node.on_failure.values())
     if isinstance(node, GateNode):
         actions.add(node.on_block)
@@ -112,7 +113,8 @@ def _may_skip(node: AnyNode) -> bool:
 
 
 def _skipped_with(order: Order, nodes: int, *, certain: bool) -> int:
-    """The nodes that are certainly skipped when these nodes are skipped or say no. Without `certain`: the nodes that may be skipped."""
+    """The set of the nodes that are skipped if these nodes are skipped or refuse. `certain`: only those that are certainly skipped; else
+    all that may be skipped."""
     reached = 0
     for group in order.groups:
         for name in group:
@@ -127,12 +129,12 @@ def _skipped_with(order: Order, nodes: int, *, certain: bool) -> int:
 
 
 def _skips(edge: Edge, order: Order, out: int, certain: bool) -> bool:
-    """Whether the target of this edge gets nothing over the edge when the nodes of a set are skipped or say no."""
+    """Whether this edge gives its target nothing if the nodes of the set `out` are skipped or refuse."""
     if not out & order.bit(edge.source):
         return False
     source = order.nodes[edge.source]
     if edge.kind == "data":
-        return edge.outputs or not (certain and _is_guard(source))  # a guard that says no still gives its verdict and its reasons
+        return edge.outputs or not (certain and _is_guard(source))  # a guard that refuses still gives its verdict and its reasons
     if edge.label is not None:
         return True
-    return _is_guard(source) and not (certain and source.when is not None)  # a guard that its own `when` skips says no *no*
+    return _is_guard(source) and not (certain and source.when is not None)  # a guard that its own `when` skips does not refuse

@@ -1,8 +1,7 @@
 """Reads the part of a JSON Schema that can be compared. The result allows every value that the schema allows, and maybe more. These
 keywords are read: `type`, `enum`, `const`, `properties`, `required`, `additionalProperties`, `items`, `prefixItems`, `minItems`, `allOf`,
-`anyOf`, `oneOf` and `$ref` inside the document. Every other keyword only makes the schema stricter. So it is safe to ignore it when the
-question is whether no value fits at all.
-"""
+`anyOf`, `oneOf` and `$ref` inside the document. Other keywords only make a schema stricter. So they can be ignored safely when the question
+is whether no value fits at all."""
 
 from __future__ import annotations
 
@@ -16,8 +15,8 @@ from holdfast.contract.references import References
 ALL_TYPES: Final = frozenset({"null", "boolean", "integer", "fraction", "string", "array", "object"})
 """All types, chosen so that no value has two of them: `number` is split into `integer` and `fraction`."""
 MOST_PARTS: Final = 64
-"""At most this many schemas are read for one place, counting what references and `allOf` lead to. Further ones are ignored, so that more
-values are allowed."""
+"""At most this many schemas are read for one place, including those to which references and `allOf` lead. Further ones are ignored, so that
+more values are allowed."""
 _TYPES: Final[Mapping[str, frozenset[str]]] = {
     **{name: frozenset({name}) for name in ALL_TYPES},
     "number": frozenset({"integer", "fraction"}),
@@ -25,7 +24,7 @@ _TYPES: Final[Mapping[str, frozenset[str]]] = {
 
 
 class Document:
-    """A whole schema document: the references inside it lead to its parts."""
+    """A whole schema document. References inside it lead to its parts."""
 
     def __init__(self, root: Any) -> None:
         self.root = root
@@ -37,7 +36,7 @@ class Document:
         return Part(self.root, self)
 
     def led(self, reference: str) -> Part | None:
-        """Where a reference leads; None if that is not certain."""
+        """The schema to which a reference leads; None if it leads out of the document, to nothing, or not certainly to one place."""
         if self._has_inner_documents or not reference.startswith("#"):
             return None
         found = self._references.found(reference)
@@ -45,7 +44,7 @@ class Document:
 
     @cached_property
     def _has_inner_documents(self) -> bool:
-        """Whether a part has its own `$id`. Then the same reference can mean two places."""
+        """Whether a part of the document has its own `$id`. Then the same reference can mean two places."""
         waiting = list(_below(self.root))
         while waiting:
             part = waiting.pop()
@@ -63,18 +62,19 @@ def _below(part: Any) -> Iterator[Any]:
 
 
 class Part(NamedTuple):
-    """A schema inside a document. In a schema that this package makes, a Part of another document may stand where a schema is expected."""
+    """A schema, and the document in which its references are resolved (None if it has none). A schema that this package makes may contain
+    Parts in place of schemas."""
 
     schema: Any
     document: Document | None = None
 
 
 ANYTHING: Final[tuple[Part, ...]] = ()
-"""No schema at all: every value."""
+"""The type of every value: no schema."""
 
 
 def made(schema: Mapping[str, Any]) -> tuple[Part, ...]:
-    """A schema that this package makes; it may hold Parts."""
+    """The type of a schema that this package makes. The schema may contain Parts in place of schemas."""
     return (Part(schema),)
 
 
@@ -89,7 +89,7 @@ def all_of(parts: tuple[Part, ...]) -> Part:
 
 
 class _Listing(NamedTuple):
-    """What one schema says of the elements of a list."""
+    """What one schema says of the elements of a list: the schemas of the first elements, and that of all others (None: it says nothing)."""
 
     first: tuple[Part, ...]
     rest: Part | None
@@ -104,12 +104,12 @@ class _Naming(NamedTuple):
 
 
 class Shape:
-    """All schemas of one place together."""
+    """What all schemas of one place say together."""
 
     def __init__(self, parts: tuple[Part, ...]) -> None:
         self.types = ALL_TYPES
         self.values: list[Any] | None = None
-        """The only allowed values, from `enum` and `const`; None if any value is allowed."""
+        """The only allowed values, from `enum` and `const`; None if there is neither."""
         self.required: set[str] = set()
         self.least_items = 0
         self.choices: list[list[Part]] = []
@@ -172,11 +172,11 @@ class Shape:
 
     @property
     def names(self) -> list[str]:
-        """The fields that are named, each once."""
+        """The names of the fields that the schemas name, each once."""
         return list(dict.fromkeys(name for naming in self._namings for name in naming.fields))
 
     def field(self, name: str) -> tuple[Part, ...]:
-        """The schemas of a field. `choices` are not looked into."""
+        """The schemas of a field, without those in `choices`; empty if nothing is said about it."""
         found = []
         for fields, other in self._namings:
             if name in fields:
@@ -186,7 +186,7 @@ class Shape:
         return tuple(found)
 
     def element(self, index: int) -> tuple[Part, ...]:
-        """The schemas of an element of a list."""
+        """The schemas of the element of a list at this index; empty if nothing is said about it."""
         return tuple(
             part
             for first, rest in self._listings
@@ -195,7 +195,7 @@ class Shape:
 
     @property
     def first_elements(self) -> int:
-        """How many elements have a schema of their own."""
+        """The largest number of first elements that have schemas of their own (`prefixItems`)."""
         return max((len(listing.first) for listing in self._listings), default=0)
 
 
@@ -204,7 +204,7 @@ def _part(schema: Any, document: Document | None) -> Part:
 
 
 def _together(schema: Mapping[str, Any], document: Document | None) -> Iterator[Part]:
-    """The schemas that hold together with this one for the same value."""
+    """The further schemas that a value of this schema must meet: the target of `$ref`, and those of `allOf`."""
     reference = schema.get("$ref")
     if isinstance(reference, str) and document is not None and (led := document.led(reference)) is not None:
         yield led
@@ -232,7 +232,7 @@ def type_of(value: Any) -> str:
 
 
 def told_types(types: frozenset[str]) -> str:
-    """Types in a sentence."""
+    """Types as words for a message: `a text or null`."""
     order = ("string", "number", "integer", "fraction", "boolean", "object", "array", "null")
     shown = set(types)
     if {"integer", "fraction"} <= shown:

@@ -1,4 +1,4 @@
-"""The structure of a graph: names, workers, cycles, loops, bounds, labels, and nodes that no other part of the graph needs."""
+"""Checks the structure of a graph: names, workers, cycles, loops, bounds, labels, and nodes whose results are not used."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from holdfast.contract.terms import Limits
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.pipelines.check.known import Workers, doers_of, found, workers_of
 from holdfast.pipelines.check.table import Found, listed, named
 from holdfast.pipelines.graph.contract import time_limit
@@ -35,38 +35,39 @@ def check_names(graph: Graph, problems: Found) -> None:
         if times > 1:
             problems.add("duplicate_name", name, f"{times} nodes are named {named(name)}.")
         if name in RESERVED:
-            problems.add("reserved_name", name, f"{named(name)} is a reserved word of references.")
+            problems.add("reserved_name", name, f"{named(name)} is reserved for references.")
 
 
 def check_workers(graph: Graph, workers: Workers, problems: Found) -> None:
-    """Note workers that are not known, a pipeline that runs itself, also through others, and a `pipeline` that runs a worker."""
+    """Note workers that are not known, a pipeline that runs itself (directly or through others), and a `pipeline` node that runs a
+    worker."""
     own = graph.contract.get("worker_id")
     for node in graph.nodes:
         for worker in workers_of(node):
             name, version = parted(worker)
             known = found(workers, worker)
             if name == own:
-                problems.add("unbounded_loop", node.name, f"The node runs {named(name)}, the pipeline that it stands in.")
+                problems.add("unbounded_loop", node.name, f"The node runs {named(name)}, the pipeline to which it belongs.")
             elif name not in workers or not workers[name]:
                 problems.add("unknown_worker", node.name, f"There is no worker {named(name)}.{_meant(name, workers)}")
             elif known is None:
-                problems.add("unknown_version", node.name, f"{named(name)} is known as {listed(workers[name])}, not as {named(version)}.")
+                problems.add("unknown_version", node.name, f"{named(name)} is known in {listed(workers[name])}, not in {named(version)}.")
             elif known.inside is not None and own in known.inside.runs:
-                told = f"The node runs {named(name)}, which runs {named(own)}, the pipeline that the node stands in."
+                told = f"The node runs {named(name)}, which runs {named(own)}, the pipeline to which the node belongs."
                 problems.add("unbounded_loop", node.name, told)
             elif isinstance(node, PipelineNode) and worker == node.worker and known.inside is None:
-                problems.add("not_a_pipeline", node.name, f"{named(name)} is a worker.")
+                problems.add("not_a_pipeline", node.name, f"{named(name)} is a worker, not a pipeline.")
 
 
 def _meant(name: str, workers: Workers) -> str:
-    from difflib import get_close_matches  # this name is needed only for the message
+    from difflib import get_close_matches  # imported here, because only this message needs it
 
     close = get_close_matches(name[:100], list(workers)[:1000], n=1)
     return f" Did you mean {named(close[0])}?" if close else ""
 
 
 def check_order(order: Order, problems: Found) -> None:
-    """Note cycles, and edges from nodes that do not exist."""
+    """Note cycles, and names in `after` and `revise` that no node has."""
     for cycle in order.cycles():
         told = f"{named(cycle[0])} waits for itself." if len(cycle) == 1 else f"{listed(cycle)} wait for each other."
         problems.add("cycle", cycle[0], told)
@@ -79,7 +80,8 @@ def check_order(order: Order, problems: Found) -> None:
 
 
 def check_needed(graph: Graph, order: Order, workers: Workers, problems: Found) -> None:
-    """Note nodes whose results are not used. A node with an unknown worker counts as used, because the worker may change something."""
+    """Note nodes whose results are not used: neither by the outputs, nor by a gate, a person or a worker that may change something. A
+    worker that is not known is treated as one that may change something."""
     needed = sum(order.bit(source) for source in sources_in(graph.gives) if source in order.nodes)
     for node in order.nodes.values():
         known = [found(workers, worker) for worker in doers_of(node)]
@@ -89,11 +91,11 @@ def check_needed(graph: Graph, order: Order, workers: Workers, problems: Found) 
         needed |= order.above[name]
     for name in order.nodes:
         if not needed & order.bit(name):
-            problems.add("unreachable_node", name, f"Nothing needs the result of {named(name)}.")
+            problems.add("unreachable_node", name, f"The result of {named(name)} is not used.")
 
 
 def check_labels(order: Order, problems: Found) -> None:
-    """Note labels that a route does not declare, and nodes that want two labels of one route."""
+    """Note labels that a route does not have, and nodes that need two labels of one route."""
     for node in order.nodes.values():
         wanted: dict[str, set[str]] = {}
         for after in node.after:
@@ -106,15 +108,16 @@ def check_labels(order: Order, problems: Found) -> None:
                     problems.add("unknown_label", node.name, told)
         for route_name, labels in wanted.items():
             if len(labels) > 1:
-                problems.add("never_runs", node.name, f"It wants {listed(sorted(labels))} of {named(route_name)} at once.")
+                problems.add("never_runs", node.name, f"It runs only if {named(route_name)} chooses {listed(sorted(labels))} together.")
         if isinstance(node, RouteNode):
             for label in node.rules:
                 if label not in node.labels:
-                    problems.add("unknown_label", node.name, f"It has rules for {named(label)}, which is none of its labels.")
+                    problems.add("unknown_label", node.name, f"It has rules for {named(label)}, which is not one of its labels.")
 
 
 def check_loops(order: Order, workers: Workers, problems: Found) -> None:
-    """Note loops and maps without a bound, and revisions whose ranges are wrong."""
+    """Note loops and maps without a bound, gates that judge nothing, and revisions that begin at a wrong node, overlap, or repeat a side
+    effect."""
     taken = 0
     owner: dict[str, str] = {}
     for node in order.nodes.values():
@@ -158,18 +161,18 @@ def _check_until(node: UntilNode, workers: Workers, problems: Found) -> None:
 
 def check_limits(graph: Graph, problems: Found) -> None:
     """Note nodes that may take longer, or spend more, than the whole pipeline."""
-    limits = reading.converted(graph.contract.get("limits") or {}, Limits)
+    limits = json_structs.converted(graph.contract.get("limits") or {}, Limits)
     most = time_limit(limits)
     for node in graph.nodes:
         for seconds, what in _times(node):
             if most is not None and seconds > most:
-                problems.add("time_above_pipeline", node.name, f"{what} {seconds} s, and the pipeline has {most:g} s.")
+                problems.add("time_above_pipeline", node.name, f"{what} {seconds} s, and the whole pipeline may take {most:g} s.")
         for own, whole, unit in (
             (node.caps.max_tokens, limits.max_tokens, "tokens"),
             (node.caps.max_cost_usd, limits.max_cost_usd, "USD"),
         ):
             if own is not None and whole is not None and own > whole:
-                problems.add("budget_above_pipeline", node.name, f"The node may spend {own} {unit}, and the pipeline {whole} {unit}.")
+                problems.add("budget_above_pipeline", node.name, f"The node may spend {own} {unit}, and the whole pipeline {whole} {unit}.")
 
 
 def _times(node: AnyNode) -> Iterator[tuple[int, str]]:

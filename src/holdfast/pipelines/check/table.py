@@ -27,7 +27,7 @@ _E, _W = Level.ERROR, Level.WARNING
 
 MEANINGS: Mapping[str, Meaning] = {
     # --- names and workers
-    "duplicate_name": Meaning(_E, "two nodes have one name", "Give each node a name of its own."),
+    "duplicate_name": Meaning(_E, "two nodes have the same name", "Give each node a name of its own."),
     "reserved_name": Meaning(
         _E, "a node has a name that references use: `inputs`, `item`, `index` or `this`", "Give the node another name."
     ),
@@ -42,18 +42,24 @@ MEANINGS: Mapping[str, Meaning] = {
     ),
     "unknown_node": Meaning(_E, "a reference, an `after` or a `revise` names a node that does not exist", "Correct the name."),
     "not_upstream": Meaning(
-        _E, "an undo refers to a node that need not be settled by then", "Refer to the node that is undone, or to a node above it."
+        _E,
+        "an undo refers to a node that may not have ended when the undo runs",
+        "Refer to the node that is undone, or to a node above it.",
     ),
-    "item_outside_map": Meaning(_E, "`item` or `index` stands outside the inputs of a map", "Use it in the inputs of a map only."),
+    "item_outside_map": Meaning(
+        _E, "`item` or `index` is used outside the inputs of a map", "Use it only in the inputs of a map or of its undo."
+    ),
     "unreachable_node": Meaning(
         _E,
-        "the node's result reaches neither the pipeline's result, nor a side effect, a gate or a person",
+        "the node's result is used neither for the pipeline's outputs, nor for a side effect, a gate or a person",
         "Use the result, or remove the node.",
     ),
     "never_runs": Meaning(
-        _E, "the node wants two labels of one route, which chooses one", "Make a node for each label, or remove one label."
+        _E,
+        "the node runs only if one route chooses two labels, and a route chooses one",
+        "Make a node for each label, or remove one label.",
     ),
-    "unknown_label": Meaning(_E, "a label is not declared by its route", "Declare the label in the route's `labels`, or correct it."),
+    "unknown_label": Meaning(_E, "a route does not have this label", "Add the label in the route's `labels`, or correct it."),
     # --- loops, bounds
     "unbounded_loop": Meaning(
         _E,
@@ -65,15 +71,15 @@ MEANINGS: Mapping[str, Meaning] = {
         _E, "a gate revises a node that is not above it", "Revise a node that the gate's candidate is made from."
     ),
     "revise_overlaps": Meaning(
-        _E, "two gates would run the same node again", "Let one gate revise the node, or put one loop behind the other."
+        _E, "two gates would run the same node again", "Let one gate revise the node, or put one loop after the other."
     ),
     "revise_repeats_effect": Meaning(
-        _W, "each round of a gate would repeat a side effect", "Put the worker that changes something behind the gate."
+        _W, "each round of a gate would repeat a side effect", "Put the worker that changes something after the gate."
     ),
     "until_repeats_effect": Meaning(
         _W, "an `until` runs a worker again that may change something", "Let the loop run a worker that only reads."
     ),
-    "gate_judges_nothing": Meaning(_E, "a gate has no worker, no schema and no rules", "Give it one of the three."),
+    "gate_judges_nothing": Meaning(_E, "a gate has no worker, no schema and no rules", "Give it at least one of the three."),
     "time_above_pipeline": Meaning(_E, "a node may take longer than the pipeline", "Lower the node's time, or raise the pipeline's."),
     "budget_above_pipeline": Meaning(
         _E, "a node may spend more tokens or money than the pipeline", "Lower the node's limit, or raise the pipeline's."
@@ -83,27 +89,33 @@ MEANINGS: Mapping[str, Meaning] = {
         _E, "a reference names a field that its source cannot have", "Correct the path; the message names what is there."
     ),
     "uncertain_field": Meaning(
-        _W, "a reference names a field that may be missing", "Give the reference a `.default(…)`, or promise the field."
+        _W, "a reference names a field that may be missing", "Give the reference a `.default(…)`, or make the field required in its schema."
     ),
     "not_a_list": Meaning(_E, "a list is needed, and the value cannot be one", "Refer to a list."),
     "missing_input": Meaning(_E, "an input that the worker requires is not given", "Give the input."),
     "input_misfit": Meaning(
-        _E, "what a node gives its worker cannot fit the worker's input schema", "Give a value that fits, or put a step between."
+        _E, "what a node gives its worker cannot fit the worker's input schema", "Give a value that fits, or convert it in a step before."
     ),
     "input_may_misfit": Meaning(
-        _W, "what a node gives its worker may not fit the worker's input schema", "Promise more in the schema above, or give a default."
+        _W,
+        "what a node gives its worker may not fit the worker's input schema",
+        "Make the schema of the source stricter, or give the reference a default.",
     ),
     "gives_misfit": Meaning(_E, "what the pipeline gives cannot fit its own output schema", "Correct `gives`, or the output schema."),
     "gives_may_misfit": Meaning(
-        _W, "what the pipeline gives may not fit its own output schema", "Promise more in the schemas above, or allow more."
+        _W,
+        "what the pipeline gives may not fit its own output schema",
+        "Make the schemas of the sources stricter, or the output schema less strict.",
     ),
     "answer_misfit": Meaning(
-        _E, "a worker's outputs cannot be the verdict, label, choice or merge that its node needs", "Use a worker that is made for this."
+        _E,
+        "a worker's outputs cannot be the verdict, label, choice or merge that its node needs",
+        "Use a worker whose output schema has it.",
     ),
     "answer_may_misfit": Meaning(
         _W,
         "a worker's outputs may not be the verdict, label, choice or merge that its node needs",
-        "Promise it in the worker's output schema.",
+        "Make it required in the worker's output schema.",
     ),
     "compared_in_part": Meaning(
         _W,
@@ -115,10 +127,10 @@ MEANINGS: Mapping[str, Meaning] = {
         _E, "a fallback may use tools that the worker it replaces may not", "Use a fallback with the same tools or fewer."
     ),
     "fallback_misfit": Meaning(
-        _E, "a fallback cannot take the inputs, or give the outputs, of the worker it replaces", "Use a fallback whose schemas fit."
+        _E, "a fallback cannot accept the inputs, or give the outputs, of the worker it replaces", "Use a fallback whose schemas fit."
     ),
     "fallback_may_misfit": Meaning(
-        _W, "a fallback may not take the inputs, or give the outputs, of the worker it replaces", "Promise more in the fallback's schemas."
+        _W, "a fallback may not accept the inputs, or give the outputs, of the worker it replaces", "Use a fallback whose schemas fit."
     ),
     "undo_misfit": Meaning(_E, "what an undo gets cannot fit the undo worker's input schema", "Give the undo inputs of its own that fit."),
     "undo_may_misfit": Meaning(
@@ -130,7 +142,7 @@ MEANINGS: Mapping[str, Meaning] = {
         "Put a gate or a human node before it: `after=[…]`.",
     ),
 }
-"""Every code, with its level and its cure."""
+"""Every code of a problem, with its level, its meaning and its cure."""
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,7 +153,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     node: str | None
     """The node with the problem; None if it is a problem of the whole pipeline or of its outputs."""
     line: Line | None
-    """Where the author wrote the node, or what the pipeline gives, if known."""
+    """The line on which the author wrote the node, or the outputs; None if it is not known, or if the problem is of the whole pipeline."""
     message: str
     cure: str
 
@@ -152,7 +164,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Found:
-    """Collects problems. It keeps each problem once and a bounded number in all; the others are only counted."""
+    """Collects problems. It keeps each problem once, and at most MOST of them; further ones are only counted (`left_out`)."""
 
     MOST = 500
 
@@ -162,7 +174,8 @@ class Found:
         self.left_out = 0
 
     def add(self, code: str, node: str | None, message: str, *, level: Level | None = None, whole: bool = False) -> None:
-        """Note a problem of a node. Without a node it is a problem of the pipeline's outputs, or, with `whole`, of the whole pipeline."""
+        """Add a problem of a node. If `node` is None, it is a problem of the pipeline's outputs, or, with `whole`, of the whole pipeline.
+        `level` replaces the level of the code."""
         key = (code, node, message)
         if key in self._problems:
             return
@@ -174,7 +187,8 @@ class Found:
         self._problems[key] = Problem(level=level or meaning.level, code=code, node=node, line=line, message=message, cure=meaning.cure)
 
     def sorted(self, position: Mapping[str, int]) -> list[Problem]:
-        """All problems: errors before warnings, then in the order of the nodes."""
+        """All problems: errors before warnings, then in the order of the nodes; those without a node last. `position` has the place of each
+        node."""
 
         def place(problem: Problem) -> tuple[bool, int]:
             return problem.level is Level.WARNING, position.get(problem.node, -1) if problem.node is not None else len(position)
@@ -188,7 +202,7 @@ def named(value: Any, most: int = 60) -> str:
 
 
 def listed(names: Any, most: int = 6) -> str:
-    """Several names in a message; only the first of many."""
+    """Several names in a message: the first `most`, and how many more there are."""
     found = [named(name, 40) for name in names]
     more = f" and {len(found) - most} more" if len(found) > most else ""
     return ", ".join(found[:most]) + more

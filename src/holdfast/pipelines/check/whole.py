@@ -1,4 +1,4 @@
-"""Everything that is wrong with a graph, at once."""
+"""Runs all checks of a graph, and returns all problems at once."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from holdfast.pipelines.graph.order import Order
 def problems(graph: Graph, workers: Workers, lines: Mapping[str, Line] | None = None) -> list[Problem]:
     """Every problem of a graph: errors before warnings, each in the order of the nodes; at most `Found.MOST`.
 
-    `workers` are all that the graph may name, with their contracts and what they may change. `lines` says where the author wrote each node,
-    and what the pipeline gives (GIVES).
+    `workers` are all workers and pipelines that the graph may name. `lines` has the lines on which the author wrote each node and the
+    outputs (GIVES), for the messages.
     """
     found = Found(lines or {})
     order = Order(graph)
@@ -36,5 +36,5 @@ def problems(graph: Graph, workers: Workers, lines: Mapping[str, Line] | None = 
     safety.check_effects(graph, order, workers, found)
     structure.check_needed(graph, order, workers, found)
     if comparison.exhausted:
-        found.add("compared_in_part", None, "Not every pair of schemas was compared in full.", whole=True)
+        found.add("compared_in_part", None, "Some pairs of schemas were not compared completely.", whole=True)
     return found.sorted(order.position)

@@ -1,5 +1,4 @@
-"""The words that a drawing shows for a node: its kind, what it does, and its state. The drawing as text and the picture use the same
-words."""
+"""The words that a drawing shows for a node: what it does, and its state. The drawing as text and the picture use the same words."""
 
 from __future__ import annotations
 
@@ -29,30 +28,30 @@ from holdfast.pipelines.graph.graph import (
 _CENT: Final = Decimal("0.01")
 
 
-class Look(NamedTuple):
-    """How a state is shown beside its word: a mark, a colour for light pages and one for dark pages."""
+class StateStyle(NamedTuple):
+    """How a state is shown in addition to its word: a mark, a colour on light pages, and a colour on dark pages."""
 
     mark: str
     light: str
     dark: str
 
 
-STATES: Final[Mapping[str, Look]] = {
-    "waiting": Look("○", "#5b6472", "#a3adba"),
-    "running": Look("◎", "#1d5fbf", "#7ab3ff"),
-    "person": Look("◇", "#7a3fb8", "#c9a2ff"),
-    "ok": Look("●", "#1b6e3c", "#63cf8d"),
-    "partial": Look("◕", "#0f6b6b", "#5ccfcf"),
-    "skipped": Look("–", "#5b6472", "#a3adba"),
-    "blocked": Look("■", "#8a5a00", "#f0b64a"),
-    "failed": Look("✕", "#b3261e", "#ff8f87"),
-    "undone": Look("↩", "#6b4a3a", "#d0a48e"),
+STATES: Final[Mapping[str, StateStyle]] = {
+    "waiting": StateStyle("○", "#5b6472", "#a3adba"),
+    "running": StateStyle("◎", "#1d5fbf", "#7ab3ff"),
+    "person": StateStyle("◇", "#7a3fb8", "#c9a2ff"),
+    "ok": StateStyle("●", "#1b6e3c", "#63cf8d"),
+    "partial": StateStyle("◕", "#0f6b6b", "#5ccfcf"),
+    "skipped": StateStyle("–", "#5b6472", "#a3adba"),
+    "blocked": StateStyle("■", "#8a5a00", "#f0b64a"),
+    "failed": StateStyle("✕", "#b3261e", "#ff8f87"),
+    "undone": StateStyle("↩", "#6b4a3a", "#d0a48e"),
 }
 """The states of nodes. `person` is a node that waits for a person."""
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """The items of a map."""
+    """The numbers of a map's items: all, those that succeeded, and those that failed."""
 
     total: int
     ok: int = 0
@@ -60,20 +59,22 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a node in a run."""
+    """What a drawing shows of a node in a run."""
 
     state: str
     detail: str = ""
     """What the node waits for, or why it ended in this state."""
     counts: Counts | None = None
+    """The items of a map; None for other nodes."""
     cost: Decimal | None = None
+    """What the node has cost, in US dollars; None if it is not known."""
 
 
 Views = Mapping[str, NodeView]
 
 
 def about(node: AnyNode) -> str:
-    """What a node does, in a few words: its worker, its policy, its people."""
+    """What a node does, in a few words, such as its worker, its policy or its approvers."""
     match node:
         case WorkerNode():
             return node.worker
@@ -102,7 +103,7 @@ def about(node: AnyNode) -> str:
 
 
 def state_line(view: NodeView) -> str:
-    """The state in one line: the mark, the word, the counts of a map, and the cost."""
+    """The state in one line: the mark, the word, the counts of a map, and the cost if it is not 0."""
     parts = [f"{STATES[view.state].mark if view.state in STATES else '?'} {view.state}"]
     if view.counts is not None:
         parts.append(f"{view.counts.ok + view.counts.failed}/{view.counts.total}")
@@ -114,12 +115,12 @@ def state_line(view: NodeView) -> str:
 
 
 def money(cost: Decimal) -> str:
-    """An amount of US dollars as text, with two decimals, or more if it is below one cent."""
+    """An amount of US dollars as text: with two decimals, or with four if it is below one cent and not 0."""
     return f"${cost:,.2f}" if cost >= _CENT or not cost else f"${cost:.4f}"
 
 
 def told(graph: Graph, node: AnyNode, view: NodeView | None) -> str:
-    """Everything about a node in one sentence, for the title of its box."""
+    """All that is known about a node in one line, for the title of its box. `view`: its state in a run; None: no run is shown."""
     parts = [f"{node.name}: {kind_of(node)}", about(node)]
     if isinstance(node, WorkerNode | MapNode):
         parts += [f"fallback {', '.join(node.fallback)}"] if node.fallback else []
@@ -135,7 +136,7 @@ def told(graph: Graph, node: AnyNode, view: NodeView | None) -> str:
 
 
 def rounds_label(graph: Graph, gate: str) -> str:
-    """The label of a loop."""
+    """The label of the edge from a gate to the node that it revises: `revise ≤ 3`."""
     node = next((one for one in graph.nodes if one.name == gate), None)
     return f"revise ≤ {node.rounds}" if isinstance(node, GateNode) else "revise"
 

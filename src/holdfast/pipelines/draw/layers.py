@@ -1,9 +1,10 @@
-"""Layers of a drawing: which node stands in which row, in which order, and where. The classic way (Sugiyama), pure and deterministic.
+"""Layers of a drawing: the row of each node, the order in each row, and the horizontal positions. It is Sugiyama's method, pure and
+deterministic.
 
-layers      a node stands below everything it needs: the longest way decides
-trunks an edge over several layers gets a place in each layer; edges of one source and kind share the place
-order       sweeps put a node at the mean of its neighbours; the order with the fewest crossings is kept
-positions   the same sweeps with distances: each row is pulled to its neighbours as far as the boxes have room
+layers      a node is in a row below all nodes that it needs; the longest path to it decides
+trunks      an edge over several layers gets a place (a trunk) in each layer between; edges of one source and kind share it
+order       sweeps move a node to the mean place of its neighbours; the order with the fewest crossings is kept
+positions   the same sweeps with distances: each row moves toward its neighbours as far as there is room for the boxes
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ class Link(NamedTuple):
     kind: EdgeKind
     label: str | None = None
     upward: bool = False
-    """Whether the arrow points up: the edge of a loop or of a cycle."""
+    """Whether the arrow points up. It does for the edge of a validation loop, and for an edge that closes a cycle."""
 
 
 class Spot:
-    """A place in a layer: of a node, or of a trunk that passes."""
+    """A place in a layer: of a node, or of a trunk (`name` is None), which is an edge that passes through the layer."""
 
     __slots__ = ("above", "at", "below", "layer", "name", "width", "x")
 
@@ -48,7 +49,7 @@ class Spot:
 
 
 class Layers:
-    """The spots of a drawing in their layers, and the way of each link through them."""
+    """The spots of a drawing in their layers, and the path of each link through the spots."""
 
     def __init__(self, names: Sequence[str], links: Sequence[Link], width: Callable[[str], int], *, trunk: int, gap: int) -> None:
         self._gap = gap
@@ -150,7 +151,7 @@ class Layers:
             _align(run, low, high)
 
     def _room(self, spot: Spot) -> tuple[float, float]:
-        """The columns where a spot can stand while its neighbours stay."""
+        """The leftmost and the rightmost position of a spot if its neighbours do not move."""
         row = self.rows[spot.layer]
         left, right = _ANYWHERE
         if spot.at > 0:
@@ -166,13 +167,14 @@ class Layers:
         return sum(one.x for one in near) / len(near) if near else spot.x
 
     def _pack(self, row: list[Spot], wanted: list[float]) -> None:
-        """Put a row as near as possible to the wanted places, in its order and without overlaps (isotonic regression)."""
+        """Move the spots of a row as near as possible to the wanted positions, in their order and without overlaps (isotonic
+        regression)."""
         offset, offsets = 0.0, []
         for at, spot in enumerate(row):
             if at:
                 offset += (row[at - 1].width + spot.width) / 2 + self._gap
             offsets.append(offset)
-        blocks: list[tuple[float, float, int]] = []  # the weighted sum of the wanted places, the weight, and how many
+        blocks: list[tuple[float, float, int]] = []  # the weighted sum of the wanted positions, the weight, and the number of spots
         for spot, want, own in zip(row, wanted, offsets, strict=True):
             weight = _STRAIGHT if spot.name is None else 1.0
             blocks.append(((want - own) * weight, weight, 1))
@@ -185,7 +187,8 @@ class Layers:
 
 
 def _depths(names: Sequence[str], links: Sequence[Link]) -> dict[str, int]:
-    """The layer of each node. Every link leads from an earlier name to a later one; the last name gets the lowest layer."""
+    """The layer of each node, counted from the top. Every link must lead from an earlier name to a later one. The last name gets a layer of
+    its own at the bottom."""
     below: dict[str, list[str]] = {name: [] for name in names}
     above: dict[str, list[str]] = {name: [] for name in names}
     for link in links:
@@ -194,7 +197,7 @@ def _depths(names: Sequence[str], links: Sequence[Link]) -> dict[str, int]:
     depth: dict[str, int] = {}
     for name in names:
         depth[name] = max((depth[one] + 1 for one in above[name]), default=0)
-    for name in reversed(names):  # a node that needs nothing stands right above the first node that needs it
+    for name in reversed(names):  # move a node that needs nothing down to right above the first node that needs it
         if below[name] and all(not above[one] for one in above[name]):
             depth[name] = max(depth[name], min(depth[one] for one in below[name]) - 1)
     depth[names[-1]] = max([depth[name] for name in names[:-1]], default=-1) + 1

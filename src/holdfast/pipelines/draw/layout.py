@@ -1,7 +1,7 @@
 """The layout of a graph: boxes in layers from top to bottom, and elbow lines between them. Pure data: text.py and svg.py draw it.
 
-Lengths are in units of the drawing: characters in a text, pixels in a picture (`Metrics`). Between two layers each source gets a track of
-its own for its horizontal line, so that no two lines of different sources lie on each other.
+Lengths are in units of the drawing: characters in a text, pixels in a picture (`Metrics`). Between two layers there are tracks for
+horizontal lines. Lines of different sources share a track only where they do not touch.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from holdfast.pipelines.graph.order import Order
 from holdfast.pipelines.graph.templates import sources_in
 
 BEGIN = ""
-"""The name of the box where the pipeline's inputs stand. No node has it."""
+"""The name of the box for the pipeline's inputs. No node has this name."""
 END = " "
-"""The name of the box where the pipeline's result stands. No node has it."""
+"""The name of the box for the pipeline's outputs. No node has this name."""
 
 
 class Metrics(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,18 +70,20 @@ class Layout(msgspec.Struct, frozen=True):
 
 
 _Net: TypeAlias = tuple[int, EdgeKind, bool]
-"""A net: the spot it belongs to, its kind, and whether its arrow points up."""
+"""All lines of one kind and direction that leave one spot: the `id()` of the spot, the kind of the edges, and whether the arrows point
+up."""
 
 
 class _Hop(NamedTuple):
-    """The part of one net that lies between two neighbouring layers."""
+    """The part of one net between two neighbouring layers: the column where it leaves the upper one, and the columns where it enters the
+    lower one."""
 
     leaves: int
     enters: set[int]
 
 
 def layout(graph: Graph, metrics: Metrics) -> Layout:
-    """Lay a graph out. The same graph gives the same layout."""
+    """Compute the boxes and lines of a graph. The same graph gives the same layout."""
     order = Order(graph)
     names = [BEGIN, *(name for group in order.groups for name in sorted(group, key=order.position.__getitem__)), END]
     links = list(_links(graph, order, {name: at for at, name in enumerate(names)}))
@@ -90,7 +92,8 @@ def layout(graph: Graph, metrics: Metrics) -> Layout:
 
 
 def _links(graph: Graph, order: Order, sequence: dict[str, int]) -> Iterator[Link]:
-    """The links of the drawing: one for each pair of nodes and direction, and the links of begin and end."""
+    """The links of the drawing: one for each pair of nodes and direction, and the links from BEGIN and to END. `sequence` has the position
+    of each name."""
     strongest: dict[tuple[str, str, bool], Edge] = {}
     for edge in order.edges:
         key = (edge.source, edge.target, edge.kind == "revise")
@@ -118,7 +121,7 @@ def _links(graph: Graph, order: Order, sequence: dict[str, int]) -> Iterator[Lin
 
 
 class _Wiring:
-    """Makes columns, tracks and lines of layers."""
+    """Makes columns, tracks and lines from layers."""
 
     def __init__(self, layers: Layers, metrics: Metrics) -> None:
         self._layers = layers
@@ -156,8 +159,7 @@ class _Wiring:
         return self._left(spot) + spot.width // 2 + self._moved.get(id(spot), 0)
 
     def _move_trunks(self) -> None:
-        """Move a trunk if it would continue the column of another source's trunk, which turned away right above it: both would look like
-        one line."""
+        """Move a trunk aside if the trunk of another edge ends in the same column right above it: both would look like one line."""
         for above, below in pairwise(self._layers.rows):
             columns = {self._middle(spot): spot for spot in above if spot.name is None}
             for spot in below:
@@ -206,7 +208,8 @@ class _Wiring:
         return {column + step for column in columns for step in range(1 - self._metrics.port, self._metrics.port)}
 
     def _column(self, spot: Spot, taken: set[int], near: list[int], prefer: int) -> int:
-        """A free column of a spot: one from which a line already comes straight, else the nearest to its middle."""
+        """A free column of a spot: the column of `near` if there is only one and it is free, else the `prefer`red one, else the one nearest
+        to the middle. If none is free, the middle."""
         middle, port = self._middle(spot), self._metrics.port
         if spot.name is None:
             return middle
@@ -220,7 +223,7 @@ class _Wiring:
     # --- tracks: the rows of horizontal lines
 
     def _tracked(self, nets: dict[_Net, _Hop]) -> dict[_Net, int]:
-        """Choose a track for each net that goes sideways, so that two nets on one track do not touch."""
+        """Choose a track for each net that has a horizontal line, so that two nets on one track do not touch."""
         spans = []
         for key, (leaves, enters) in nets.items():
             low, high = min(leaves, *enters), max(leaves, *enters)
@@ -261,7 +264,7 @@ _RANK: dict[EdgeKind, int] = {"data": 0, "after": 1, "revise": 2}
 
 
 def _straight(points: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same line without points that lie on a straight part of it."""
+    """The same line without repeated points and without points in the middle of a straight part."""
     kept: list[tuple[int, int]] = []
     for point in points:
         if kept and kept[-1] == point:

@@ -1,6 +1,7 @@
-"""A graph as an SVG picture: light and dark, readable without colours, with titles for screen readers; no scripts and no outside fonts.
+"""A graph as an SVG picture for light and dark pages, readable without colours, with titles for screen readers. It has no scripts and loads
+no fonts.
 
-The console shows the same picture with a style sheet of its own (`style=False`): its pages allow no styles inside.
+The console shows the same picture with its own style sheet (`style=False`), because its pages do not allow styles inside them.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ _MARK = 15
 
 
 def draw_svg(graph: Graph, views: Views | None = None, *, style: bool = True) -> str:
-    """The picture, as one text."""
+    """The picture as SVG text. `views`: the states of the nodes in a run. `style`: whether the styles are inside the picture."""
     return "\n".join(_Picture(graph, views or {}, style).lines()) + "\n"
 
 
 def text_width(text: str, size: float, *, bold: bool = False) -> float:
-    """About how wide a text is in a usual sans-serif font. The result is rather too wide than too narrow."""
+    """About how wide a text is in a usual sans-serif font of this size. The estimate is usually a little too wide."""
     return size * sum(_em(character) for character in text) * (1.12 if bold else 1.0)
 
 
@@ -44,7 +45,7 @@ def _em(character: str) -> float:
 
 
 def _fitting(text: str, size: float, width: float, *, bold: bool = False) -> str:
-    """The text, cut so that it fits."""
+    """The text, cut with `…` if it is wider than `width`."""
     text = shown(text, 120)
     while text_width(text, size, bold=bold) > width and len(text) > 1:
         text = text.removesuffix("…")[:-1] + "…"
@@ -218,7 +219,7 @@ def _toward(corner: tuple[int, int], other: tuple[int, int]) -> tuple[float, flo
 
 
 def _safe(text: str) -> str:
-    """A text for XML, which cannot hold every character."""
+    """A text for XML: special characters are escaped, and characters that XML does not allow are replaced."""
     return escape(printable(text), quote=True)
 
 
@@ -252,4 +253,4 @@ CSS: Final = (
     + _coloured(dark=True)
     + "}"
 )
-"""The styles of the picture."""
+"""The style sheet of the picture."""

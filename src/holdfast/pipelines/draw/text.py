@@ -1,4 +1,4 @@
-"""A graph as a text for terminals, with boxes and lines made of characters. If that is too wide, the text has one line for each node."""
+"""A graph as a text for terminals, with boxes and lines made of characters. If that is too large, the text has one line for each node."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _DASHED = {"│": "┆", "─": "┄"}
 
 
 def draw_text(graph: Graph, views: Views | None = None, *, width: int = 100) -> str:
-    """The drawing. A graph whose boxes need more columns than `width` is drawn as a list."""
+    """The drawing as text. A graph whose boxes need more columns than `width`, or that has more than MOST_BOXES nodes, is drawn as a
+    list."""
     if len(graph.nodes) <= MOST_BOXES:
         captions = _captions(graph, views or {})
         drawn = layout(graph, _metrics(captions))
@@ -88,7 +89,7 @@ class _Canvas:
                 self._over[(box.x + right, box.y + down)] = character
 
     def _label(self, wire: Wire, label: str) -> None:
-        """Write a label beside its line where there is room: above the lower box, else below the upper one."""
+        """Write a label beside its line where there is room: above the lower box, else below the upper one. Without room, leave it out."""
         upper, lower = sorted((wire.points[0], wire.points[-1]), key=lambda point: point[1])
         for left, row in (
             (lower[0] + 2, lower[1] - 1),
@@ -133,7 +134,7 @@ _ARROWS: dict[EdgeKind, str] = {"data": "←", "after": "after", "revise": "revi
 
 
 def _list(graph: Graph, views: Mapping[str, NodeView], width: int) -> Iterator[str]:
-    """One line for each node, each after what it needs."""
+    """One line for each node. A node comes after the nodes that it needs."""
     order = Order(graph)
     names = [name for group in order.groups for name in sorted(group, key=order.position.__getitem__)]
     longest = min(MOST_NAME, max(map(len, names), default=0))

@@ -12,7 +12,7 @@ from holdfast.model.ledger import NANO
 
 
 class Amount(msgspec.Struct, frozen=True):
-    """Tokens, and money in billionths of a dollar. None: no bound is known."""
+    """Tokens, and money in billionths of a US dollar (`nanos`). None: the amount is not known."""
 
     tokens: int | None = 0
     nanos: int | None = 0
@@ -25,25 +25,26 @@ class Amount(msgspec.Struct, frozen=True):
         return Amount(_times(self.tokens, count), _times(self.nanos, count))
 
     def at_most(self, other: Amount) -> Amount:
-        """The smaller of two amounts; if only one is known, that one."""
+        """The smaller of two amounts, for tokens and money separately; if only one of them is known, that one."""
         return Amount(_least(self.tokens, other.tokens), _least(self.nanos, other.nanos))
 
     def or_more(self, other: Amount) -> Amount:
-        """The larger of two amounts; unknown if one of them is unknown."""
+        """The larger of two amounts, for tokens and money separately; unknown if one of them is unknown."""
         return Amount(_most(self.tokens, other.tokens), _most(self.nanos, other.nanos))
 
     def less(self, other: Amount) -> Amount:
-        """What is left of this amount when another amount has been spent."""
+        """What is left of this amount after `other` was spent, at least 0. If this amount is unknown, so is the rest; an unknown `other`
+        counts as 0."""
         tokens = None if self.tokens is None else max(0, self.tokens - (other.tokens or 0))
         return Amount(tokens, None if self.nanos is None else max(0, self.nanos - (other.nanos or 0)))
 
     @property
     def cost_usd(self) -> Decimal | None:
-        """The money in dollars."""
+        """The money in US dollars; None if it is not known."""
         return None if self.nanos is None else Decimal(self.nanos) / NANO
 
     def document(self) -> dict[str, Any]:
-        """As JSON."""
+        """The amount as JSON. null means that it is not known."""
         return {"tokens": self.tokens, "cost_usd": None if self.nanos is None else self.nanos / NANO}
 
 
@@ -52,8 +53,8 @@ UNKNOWN = Amount(None, None)
 
 
 def capped(tokens: int | None, cost_usd: Decimal | None, dearest: Decimal | None) -> Amount:
-    """The amount that limits allow. `dearest` is the highest price of one token, in dollars: with it a cap of tokens is also a cap of
-    money."""
+    """The most that these limits allow; unknown where there is no limit. `dearest` is the highest price of one token, in US dollars: with
+    it, a limit of tokens is also a limit of money."""
     by_tokens = None if tokens is None or dearest is None else math.ceil(tokens * dearest * NANO)
     return Amount(tokens, _least(None if cost_usd is None else int(cost_usd * NANO), by_tokens))
 

@@ -1,4 +1,4 @@
-"""The estimate of a run: the most that it can cost, what such runs usually cost, and what the rest of a run that has begun may cost."""
+"""The estimate of a run: the most that it can cost, what such runs usually cost, and what the rest of a run may cost that has begun."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ import msgspec
 from holdfast.contract.terms import Limits
 from holdfast.model.ledger import CostSample
 from holdfast.pipelines.estimate.amounts import NOTHING, Amount, capped
-from holdfast.pipelines.estimate.worst import MOST_GRAPHS, Catalogue, Gap, Worst, items_of, worst_of
+from holdfast.pipelines.estimate.worst import MOST_GRAPHS, Gap, KnownWorkers, Worst, items_of, worst_of
 from holdfast.pipelines.graph.contract import contract_in
 from holdfast.pipelines.graph.graph import Graph, MapNode, parted
 from holdfast.pipelines.graph.structure import structure_of
 
 Samples = Callable[[str], Sequence[CostSample]]
-"""What past runs spent for the nodes of a pipeline, by its id."""
+"""Gives what past runs of a pipeline spent for its nodes, by the id of the pipeline."""
 _MOST_DEPTH: Final = 4
-"""The usual cost is computed from nested pipelines up to this depth."""
+"""The usual cost includes nested pipelines up to this depth; deeper ones are left out."""
 _SETTLED: Final = frozenset({"ok", "partial", "skipped", "blocked", "failed", "undone"})
 
 
 class Usual(msgspec.Struct, frozen=True):
-    """What past runs cost: half of the runs cost at most `p50`, and 95 % of them at most `p95`."""
+    """What past runs cost: half of them cost at most `p50`, and 95 % of them at most `p95`. `samples` is the number of past runs from which
+    this is computed."""
 
     p50: Amount
     p95: Amount
@@ -31,7 +32,7 @@ class Usual(msgspec.Struct, frozen=True):
 
 
 class NodeEstimate(msgspec.Struct, frozen=True, kw_only=True):
-    """The estimate of one node, or of a worker that no pipeline runs."""
+    """The estimate of one node, or of one worker outside of pipelines. `most` is the worst case; `runs` is the largest number of runs."""
 
     node: str
     kind: str
@@ -41,7 +42,7 @@ class NodeEstimate(msgspec.Struct, frozen=True, kw_only=True):
     runs: int = 1
 
     def document(self) -> dict[str, Any]:
-        """As JSON."""
+        """The estimate as JSON."""
         told: dict[str, Any] = {"node": self.node, "kind": self.kind, "runs": self.runs, "most": self.most.document()}
         if self.usual is not None:
             told |= {"p50": self.usual.p50.document(), "p95": self.usual.p95.document(), "samples": self.usual.samples}
@@ -55,13 +56,14 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     most: Amount
     p50: Amount | None = None
-    """The sum of what its nodes usually cost; None if no past run is known."""
+    """The sum of the `p50` of its nodes, at most `most`; None if no past run is known."""
     p95: Amount | None = None
+    """The sum of the `p95` of its nodes, at most `most`; None if no past run is known."""
     nodes: tuple[NodeEstimate, ...] = ()
     gaps: tuple[Gap, ...] = ()
-    """The nodes for which the worst case is not known, and why."""
+    """The nodes whose worst case is not known, and why. Empty if the most money that the whole run can cost is known."""
     people: tuple[str, ...] = ()
-    """Nodes that a person may let try again. Each further try costs more than `most` says."""
+    """The nodes that a person may let try again. `most` does not include the cost of such tries."""
 
     def brief(self) -> dict[str, Any]:
         """The sums as JSON."""
@@ -69,7 +71,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
         return {"most": self.most.document(), **{name: None if one is None else one.document() for name, one in usual.items()}}
 
     def document(self) -> dict[str, Any]:
-        """As JSON."""
+        """The estimate as JSON."""
         return {
             "worker_id": self.worker_id,
             "version": self.version,
@@ -83,14 +85,15 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
 def estimate(
     graph: Graph,
     inputs: Mapping[str, Any] | None,
-    catalogue: Catalogue,
+    known_workers: KnownWorkers,
     *,
     samples: Samples = lambda pipeline: (),
     limits: Limits | None = None,
 ) -> Estimate:
-    """What a run of this graph may cost."""
-    worst = worst_of(graph, inputs, catalogue, limits)
-    usual = usual_of(graph, inputs, catalogue, samples)
+    """What a run of this graph may cost. `inputs`: those of the run; None if they are not known. `limits`: those of the run; None: the
+    contract's."""
+    worst = worst_of(graph, inputs, known_workers, limits)
+    usual = usual_of(graph, inputs, known_workers, samples)
     nodes = tuple(
         NodeEstimate(node=one.node, kind=one.kind, most=one.most, usual=usual.get(one.node), runs=one.runs) for one in worst.nodes
     )
@@ -98,20 +101,20 @@ def estimate(
 
 
 class Begun(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run has done so far."""
+    """What a run has done so far, with its inputs and limits."""
 
     states: Mapping[str, str]
-    """The state of each node."""
+    """The state of each node, by its name."""
     spent: Mapping[str, Amount]
-    """What each node has spent."""
+    """What each node has spent, by its name."""
     inputs: Mapping[str, Any]
     limits: Limits
 
 
-def rest_of(graph: Graph, begun: Begun, catalogue: Catalogue, *, samples: Samples = lambda pipeline: ()) -> Estimate:
+def rest_of(graph: Graph, begun: Begun, known_workers: KnownWorkers, *, samples: Samples = lambda pipeline: ()) -> Estimate:
     """What the rest of a run may cost: its nodes that have not ended, further rounds of its loops, and the undo of what it has done."""
-    worst, structure = worst_of(graph, begun.inputs, catalogue, begun.limits), structure_of(graph)
-    usual = usual_of(graph, begun.inputs, catalogue, samples)
+    worst, structure = worst_of(graph, begun.inputs, known_workers, begun.limits), structure_of(graph)
+    usual = usual_of(graph, begun.inputs, known_workers, samples)
     nodes, most = [], NOTHING
     for one in worst.nodes:
         loop, spent = structure.loops.get(one.node), begun.spent.get(one.node, NOTHING)
@@ -121,7 +124,7 @@ def rest_of(graph: Graph, begun: Begun, catalogue: Catalogue, *, samples: Sample
         if not over:
             nodes.append(NodeEstimate(node=one.node, kind=one.kind, most=left, usual=usual.get(one.node), runs=one.runs))
     limits, all_spent = begun.limits, sum(begun.spent.values(), NOTHING)
-    most = most.at_most(capped(limits.max_tokens, limits.max_cost_usd, catalogue.dearest()).less(all_spent))
+    most = most.at_most(capped(limits.max_tokens, limits.max_cost_usd, known_workers.dearest()).less(all_spent))
     open_nodes = {node.node for node in nodes}
     gaps = tuple(gap for gap in worst.gaps if gap.node.partition("/")[0] in open_nodes)
     return _estimate(graph, tuple(nodes), most, msgspec.structs.replace(worst, gaps=gaps))
@@ -145,18 +148,18 @@ def _estimate(graph: Graph, nodes: tuple[NodeEstimate, ...], most: Amount, worst
     )
 
 
-def usual_of(graph: Graph, inputs: Mapping[str, Any] | None, catalogue: Catalogue, samples: Samples) -> dict[str, Usual]:
-    """What each node usually costs. For a map it is computed from its items, for a node that runs a pipeline from the nodes of that
-    pipeline."""
-    return _Past(catalogue, samples).graph(graph, inputs)
+def usual_of(graph: Graph, inputs: Mapping[str, Any] | None, known_workers: KnownWorkers, samples: Samples) -> dict[str, Usual]:
+    """What each node usually costs, by its name. A map is computed from the cost of one item; a node without past runs that runs a
+    pipeline, from the nodes of that pipeline. Nodes for which no past run is known are left out."""
+    return _Past(known_workers, samples).graph(graph, inputs)
 
 
 class _Past:
-    def __init__(self, catalogue: Catalogue, samples: Samples) -> None:
-        self._catalogue = catalogue
+    def __init__(self, known_workers: KnownWorkers, samples: Samples) -> None:
+        self._known_workers = known_workers
         self._samples = samples
         self._known: dict[tuple[str, int], Usual | None] = {}
-        """What one run of a nested pipeline usually costs, by its name with version and by the depth at which it stands."""
+        """What one run of a nested pipeline usually costs, by its name with version and by the depth at which it is nested."""
         self._graphs = 0
 
     def graph(self, graph: Graph, inputs: Mapping[str, Any] | None, depth: int = 0) -> dict[str, Usual]:
@@ -173,9 +176,9 @@ class _Past:
         return found
 
     def _run(self, worker: str, depth: int) -> Usual | None:
-        """What one run of a nested pipeline usually costs. None for a worker, and for a pipeline without past runs."""
+        """What one run of a nested pipeline usually costs. None for a worker, for a pipeline without past runs, and above a bound."""
         if (worker, depth) not in self._known:
-            nested = self._catalogue.graph(*parted(worker)) if depth < _MOST_DEPTH and self._graphs < MOST_GRAPHS else None
+            nested = self._known_workers.graph(*parted(worker)) if depth < _MOST_DEPTH and self._graphs < MOST_GRAPHS else None
             self._graphs += nested is not None
             inner = [] if nested is None else list(self.graph(nested, None, depth + 1).values())
             p50, p95 = (sum((getattr(each, name) for each in inner), NOTHING) for name in ("p50", "p95"))
@@ -184,12 +187,12 @@ class _Past:
 
 
 def usual_of_runs(runs: Sequence[CostSample]) -> Usual | None:
-    """What one run usually costs, by past runs; None if there are none."""
+    """What one run usually costs, computed from past runs; None if there are none."""
     return _percentiles([Amount(run.tokens, run.nanos) for run in runs]) if runs else None
 
 
 def _of_map(own: Sequence[CostSample], items: int) -> Usual:
-    """What a map usually costs. Each item is a run. It counts the largest possible number of items, in one round and without fallbacks."""
+    """What a map usually costs: the cost of one past run, times the number of items. Rounds and fallbacks are not included."""
     one = _percentiles([Amount(sample.tokens, sample.nanos) for sample in own])
     return Usual(one.p50.times(items), one.p95.times(items), one.samples)
 

@@ -1,8 +1,8 @@
 """The worst case: the most that the runs of a graph can cost, by the caps of its workers and the bounds of its nodes.
 
-A worker's caps hold for all its attempts together. The worst case of a node is these caps, multiplied by its fallbacks, by the items of a
-map, by the rounds of the validation loop around it, and by its own turns and rounds. The caps of the node and of the pipeline then limit
-the sum.
+A worker's caps hold for all its attempts together. The worst case of a node is the sum of these caps for its worker and its fallbacks,
+multiplied by the items of a map, by the rounds of the validation loop around it, and by its own turns or repetitions; its undo is added.
+The caps of the node and of the pipeline then limit the sum.
 
 Two things are not in the worst case, because they are known only later: a person may let a node try again, and the last call of a run may
 use more than it has reserved (the run reports that).
@@ -41,18 +41,18 @@ from holdfast.pipelines.graph.structure import structure_of
 MODEL_TOOL: Final = "language_model"
 """The only tool whose calls cost money. Tools of authors report no cost."""
 _MOST_DEPTH: Final = 16
-"""How deep pipelines may be nested; the same bound as for a run."""
+"""Pipelines may be nested at most this deep; the same bound holds for a run."""
 MOST_GRAPHS: Final = 256
-"""How many graphs of nested pipelines one estimate reads. The worst case of a pipeline beyond them is its own cap."""
+"""One estimate reads at most this many graphs of nested pipelines. For every further pipeline, the worst case is its own cap."""
 _NESTED_GAPS: Final = 10
 """At most this many gaps of a nested pipeline are reported for each node that runs it."""
 
 
-class Catalogue(Protocol):
+class KnownWorkers(Protocol):
     """What an estimate must know in addition to the graph."""
 
     def contract(self, worker_id: str, version: str | None) -> Contract | None:
-        """The contract of a worker or a pipeline."""
+        """The contract of a worker or a pipeline; None if it is not known."""
         ...
 
     def graph(self, worker_id: str, version: str | None) -> Graph | None:
@@ -60,12 +60,13 @@ class Catalogue(Protocol):
         ...
 
     def dearest(self) -> Decimal | None:
-        """The highest price of one token among all allowed models, in dollars. None if the price of one model is not known."""
+        """The highest price of one token among all allowed models, in US dollars. None if the price of any of them is not known."""
         ...
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """Why the worst case of a node is not known."""
+    """Why the worst case of a node is not known. `node` is its name; for a node of a nested pipeline, the names from the outside to it,
+    joined by `/`."""
 
     node: str
     why: str
@@ -81,7 +82,7 @@ class NodeMost(msgspec.Struct, frozen=True, kw_only=True):
     undo: Amount = NOTHING
     """The part of `most` that its undo may cost."""
     runs: int = 0
-    """At most how many runs of workers the node makes, not counting the undo."""
+    """The most runs of workers that the node makes, without its undo."""
 
 
 class Worst(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,21 +92,20 @@ class Worst(msgspec.Struct, frozen=True, kw_only=True):
     most: Amount
     gaps: tuple[Gap, ...] = ()
     people: tuple[str, ...] = ()
-    """Nodes that a person may let try again. Each further try costs more than the worst case says."""
+    """The nodes that a person may let try again. `most` does not include the cost of such tries."""
 
 
-def worst_of(graph: Graph, inputs: Mapping[str, Any] | None, catalogue: Catalogue, limits: Limits | None = None) -> Worst:
-    """The worst case of a graph. If the inputs of a run are given, a map over a list in the inputs is multiplied by the real number of its
-    items. `limits`: those of a run, if its caller has lowered them.
-    """
-    return _Reckoning(catalogue).graph(graph, inputs, limits or contract_in(graph).limits)
+def worst_of(graph: Graph, inputs: Mapping[str, Any] | None, known_workers: KnownWorkers, limits: Limits | None = None) -> Worst:
+    """The worst case of a graph. `inputs`: those of a run; None: a map counts with its `at_most`, else a map over a list in the inputs
+    counts with the length of that list. `limits`: those of a run; None: the contract's."""
+    return _Reckoning(known_workers).graph(graph, inputs, limits or contract_in(graph).limits)
 
 
-def worker_most(worker_id: str, limits: Limits, catalogue: Catalogue) -> tuple[Amount, str | None]:
-    """The most that one run of a worker can cost, and the reason if that is not known."""
+def worker_most(worker_id: str, limits: Limits, known_workers: KnownWorkers) -> tuple[Amount, str | None]:
+    """The most that one run of a worker can cost; and, if the money is not known, the reason, else None."""
     if all(grant.name != MODEL_TOOL for grant in limits.tools):
         return NOTHING, None
-    most = capped(limits.max_tokens, limits.max_cost_usd, catalogue.dearest())
+    most = capped(limits.max_tokens, limits.max_cost_usd, known_workers.dearest())
     if most.nanos is not None:
         return most, None
     if limits.max_tokens is None:
@@ -114,16 +114,16 @@ def worker_most(worker_id: str, limits: Limits, catalogue: Catalogue) -> tuple[A
 
 
 class _Reckoning:
-    def __init__(self, catalogue: Catalogue) -> None:
-        self._catalogue = catalogue
-        self._dearest = catalogue.dearest()
+    def __init__(self, known_workers: KnownWorkers) -> None:
+        self._known_workers = known_workers
+        self._dearest = known_workers.dearest()
         self._within: list[str] = []
         self._known: dict[str, tuple[Amount, tuple[Gap, ...]]] = {}
-        """The worst cases of nested pipelines, by name with version; their gaps are named from the node that runs the pipeline. A pipeline
-        that met a bound is not kept, because its worst case depends on where it stands."""
+        """The worst cases of nested pipelines, by name with version. The names of their gaps begin below the node that runs the pipeline. A
+        pipeline inside which a bound was met is not kept, because its worst case depends on where it is nested."""
         self._graphs = 0
         self._bounds = 0
-        """How often a pipeline that runs itself, or another bound, was met."""
+        """How often a bound was met: a pipeline that runs itself, the depth, or the number of graphs."""
         self._gaps: list[Gap] = []
         self._node = ""
 
@@ -151,7 +151,7 @@ class _Reckoning:
         return NodeMost(node=node.name, kind=kind_of(node), most=most, undo=back.at_most(caps), runs=runs * items * rounds)
 
     def _work(self, node: AnyNode) -> tuple[Amount, int]:
-        """What the node may cost in one round and for one item, and how many runs it makes for that."""
+        """The most that the node may cost in one round and for one item, and the most runs that it makes for that. Without its undo."""
         match node:
             case WorkerNode() | MapNode():
                 return self._all((node.worker, *node.fallback))
@@ -171,7 +171,7 @@ class _Reckoning:
                 assert_never(node)
 
     def _back(self, node: AnyNode) -> Amount:
-        """What the undo of one round may cost, for one item."""
+        """The most that the undo of one round may cost, for one item."""
         if isinstance(node, SuperviseNode):
             return self._dearest_of(node.undo.values()).times(node.turns - 1)
         undo = node.undo if isinstance(node, WorkerNode | MapNode) else None
@@ -194,12 +194,12 @@ class _Reckoning:
             self._gaps += [Gap(self._node + gap.node, gap.why) for gap in gaps]
             return most
         name, version = parted(worker)
-        contract, graph = self._catalogue.contract(name, version), self._catalogue.graph(name, version)
+        contract, graph = self._known_workers.contract(name, version), self._known_workers.graph(name, version)
         if contract is None:
             self._gaps.append(Gap(self._node, f"no worker {name} is known here"))
             return UNKNOWN
         if graph is None:
-            most, why = worker_most(contract.worker_id, contract.limits, self._catalogue)
+            most, why = worker_most(contract.worker_id, contract.limits, self._known_workers)
             if why is not None:
                 self._gaps.append(Gap(self._node, why))
             return most
@@ -213,13 +213,17 @@ class _Reckoning:
         return self._nested(worker, name, graph, contract.limits)
 
     def _bound(self, name: str) -> str | None:
-        """Why the graph of a nested pipeline is not read here."""
+        """Why the graph of a nested pipeline is not read here; None if it is read."""
         if name in self._within or len(self._within) >= _MOST_DEPTH:
-            return f"the pipeline {name} runs itself"
-        return f"an estimate reads {MOST_GRAPHS} nested pipelines, and {name} is beyond them" if self._graphs >= MOST_GRAPHS else None
+            return f"the pipeline {name} runs itself, or pipelines are nested more than {_MOST_DEPTH} levels deep"
+        return (
+            f"an estimate reads at most {MOST_GRAPHS} nested pipelines, and {name} would be one more"
+            if self._graphs >= MOST_GRAPHS
+            else None
+        )
 
     def _nested(self, worker: str, name: str, graph: Graph, limits: Limits) -> Amount:
-        """The most that one run of a nested pipeline can cost. Its graph is read once, however many nodes run it."""
+        """The most that one run of a nested pipeline can cost. The result is kept for other nodes that run it, unless a bound was met."""
         first, bounds = len(self._gaps), self._bounds
         self._graphs += 1
         self._within.append(name)
@@ -233,7 +237,7 @@ class _Reckoning:
 
 
 def items_of(node: AnyNode, inputs: Mapping[str, Any] | None) -> int:
-    """How many items a map has at most; 1 for any other node."""
+    """The most items of a map: the length of its list if the inputs have it, else `at_most`; 1 for any other node."""
     if not isinstance(node, MapNode):
         return 1
     over = None if inputs is None else resolved(node.over, {"inputs": inputs})
@@ -241,7 +245,7 @@ def items_of(node: AnyNode, inputs: Mapping[str, Any] | None) -> int:
 
 
 def _people(graph: Graph) -> tuple[str, ...]:
-    """The nodes about whose failure a person is asked."""
+    """The names of the nodes about whose failure a person may be asked."""
     return tuple(
         node.name
         for node in graph.nodes

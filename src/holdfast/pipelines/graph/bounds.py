@@ -1,6 +1,7 @@
-"""The bounds of a graph: what every node must keep to, whether a builder made it or a stranger sent it.
+"""The bounds of a graph: the form of names, the range of numbers, and the length of lists and texts. They hold for every graph, also for
+one that a client sent, and keep a hostile graph small.
 
-A graph may be wrong in other ways (a cycle, an unknown worker): `holdfast check` finds those. These bounds keep a hostile graph small.
+A graph may be wrong in other ways (a cycle, an unknown worker): `holdfast check` finds those.
 """
 
 from __future__ import annotations
@@ -40,20 +41,21 @@ MAX_NODES: Final = 1_000
 MAX_AT_MOST: Final = 100_000
 MAX_AT_ONCE: Final = 1_000
 MAX_ROUNDS: Final = 20
+"""The largest `rounds` of a gate; also the most fallbacks of a node."""
 MAX_TURNS: Final = 100
-"""A supervisor is asked at most this often, because each of its turns is kept in the history of the run."""
+"""The largest `turns` of a supervise node. Each turn is kept in the history of the run."""
 MAX_TIMES: Final = 1_000
-"""An `until` runs its worker at most this often, because each run is kept in the history."""
+"""The largest `at_most` of an `until` node. Each run of its worker is kept in the history."""
 MAX_CHOICES: Final = 50
-"""A supervisor chooses from at most this many workers, because each of its turns gets the list of all of them."""
+"""The most `choices` of a supervise node. The supervisor gets the list of all of them in each turn."""
 MAX_VOTES: Final = 20
-"""At most this many persons must approve."""
+"""The largest `votes` of a human node."""
 MAX_CHAIN: Final = 10
-"""An escalation chain has at most this many parts."""
+"""The most parts in the `then` of a human node."""
 MAX_LISTED: Final = 100
-"""A node has at most this many rules, labels, fallbacks, approvers or failure codes, each counted by itself."""
+"""The most elements in one list of rules, labels or approvers, and the most error codes in `on_failure`."""
 MAX_TEXT: Final = 4_000
-"""A question, a message or a label's rule has at most this many characters."""
+"""The question of a human node, and the message of a rule, has at most this many characters."""
 _MOST: Final = 2**53
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _WORKER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}(@[A-Za-z0-9][A-Za-z0-9._+-]{0,63})?")
@@ -62,14 +64,16 @@ _FUNCTION: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,127}")
 _VERSION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _PACKAGE: Final = re.compile(r"[0-9a-f]{64}/[^\x00]{1,512}")
-_NAMES: Final = "Small letters, digits, - and _ make one, up to 64 of them: `sign-off`."
+_NAMES: Final = "Write 1 to 64 lower-case letters, digits, - or _, with a letter or a digit first: `sign-off`."
 
 
 def check_graph(graph: Graph) -> None:
-    """Refuse a graph that breaks a bound. Raises PipelineInvalid, which says what is wrong and where."""
+    """Raises PipelineInvalid for the first flaw of a graph that breaks a bound. The error says what is wrong and where."""
     check_contract(graph.contract)
     if graph.steps is not None and not _PACKAGE.fullmatch(graph.steps):
-        raise PipelineInvalid(f"{graph.steps!r:.80} is not a name of a package.", "steps")
+        raise PipelineInvalid(
+            f"{graph.steps!r:.80} is not the name of a package: 64 hexadecimal digits, / and the name of a file.", "steps"
+        )
     if len(graph.nodes) > MAX_NODES:
         raise PipelineInvalid(f"The pipeline has {len(graph.nodes)} nodes; at most {MAX_NODES} are allowed.", "nodes")
     seen: dict[str, int] = {}
@@ -82,23 +86,30 @@ def check_graph(graph: Graph) -> None:
 
 
 def check_contract(contract: dict[str, Any]) -> None:
-    """Refuse a contract without the id of a pipeline. `contract.contract_in` checks the rest of it."""
+    """Raises PipelineInvalid if the id, the version or a schema is missing or has a wrong form. `contract.contract_in` checks the rest of
+    the contract."""
     for key, form in (("worker_id", _ID), ("version", _VERSION)):
         if not isinstance(contract.get(key), str) or not form.fullmatch(contract[key]):
-            raise PipelineInvalid(f"{contract.get(key)!r:.80} is no {key}.", f"contract.{key}")
+            raise PipelineInvalid(
+                f"{contract.get(key)!r:.80} is not a valid {key}. "
+                "Write 1 to 64 letters, digits, - or _ (in a version also . and +), with a letter or a digit first.",
+                f"contract.{key}",
+            )
     for key in ("input_schema", "output_schema"):
         if not isinstance(contract.get(key), dict):
-            raise PipelineInvalid("The schema is not an object.", f"contract.{key}")
+            raise PipelineInvalid("The schema must be a JSON object.", f"contract.{key}")
 
 
 def check_node(node: AnyNode, where: str = "") -> None:
-    """Refuse a node that breaks a bound. Raises PipelineInvalid, which says what is wrong and where. `where` is the place of the node."""
+    """Raises PipelineInvalid for the first flaw of a node that breaks a bound. `where` is the place of the node in the graph, for the
+    error; without it the error names no place."""
     for what, at in _flaws(node):
         raise PipelineInvalid(what, f"{where}.{at}" if where else "")
 
 
 def check_template(template: Template, where: str = "", *, item: bool = False) -> None:
-    """Refuse a template of a wrong form. `item`: it may refer to the item of a map."""
+    """Raises PipelineInvalid for the first flaw in the form of a template. `where` is the place of the template in the graph, for the
+    error. `item`: whether the template may refer to `item` and `index` of a map."""
     for flaw in flaws_in(template, item=item):
         raise PipelineInvalid(flaw.what, f"{where}{text_of(flaw.where)}")
 
@@ -110,7 +121,7 @@ def name_flaw(name: str) -> str | None:
     """Why a text cannot be the name of a node, as a sentence; None if it can."""
     if not _NAME.fullmatch(name):
         return f"{name!r:.80} is not a name of a node. {_NAMES}"
-    return f"{name!r} means something else in references; choose another name." if name in RESERVED else None
+    return f"{name!r} is reserved: in a reference it does not mean a node. Choose another name." if name in RESERVED else None
 
 
 def _flaws(node: AnyNode) -> _Flaws:
@@ -126,7 +137,7 @@ def _flaws(node: AnyNode) -> _Flaws:
     yield from _many(node.on_failure, "on_failure")
     for code in node.on_failure:
         if code != "*" and not _CODE.fullmatch(code):
-            yield f"{code!r:.80} is not an error code.", "on_failure"
+            yield f"{code!r:.80} is not an error code. Write `*`, or 1 to 64 letters, digits, _, . or -, with a letter first.", "on_failure"
     yield from _caps(node.caps)
     yield from _OF_KIND[type(node)](node)
 
@@ -135,7 +146,10 @@ def _caps(caps: Caps) -> _Flaws:
     yield from _range(caps.timeout_seconds, 1, MAX_SECONDS, "caps.timeout_seconds")
     yield from _range(caps.max_tokens, 0, _MOST, "caps.max_tokens")
     if caps.max_cost_usd is not None and not _is_amount(caps.max_cost_usd):
-        yield f"{str(caps.max_cost_usd)[:40]} is not an amount in US dollars.", "caps.max_cost_usd"
+        yield (
+            f"{str(caps.max_cost_usd)[:40]} is not an allowed amount in US dollars: 0 or more, with at most 12 decimal places.",
+            "caps.max_cost_usd",
+        )
 
 
 def _is_amount(cost: Decimal) -> bool:
@@ -161,18 +175,18 @@ def _map(node: MapNode) -> _Flaws:
 
 def _merge(node: MergeNode) -> _Flaws:
     if not node.parts:
-        yield "A merge needs parts.", "parts"
+        yield "A merge needs at least one part.", "parts"
     yield from _many(node.parts, "parts", MAX_NODES)
     for at, part in enumerate(node.parts):
         if not _NAME.fullmatch(part.source):
             yield f"{part.source!r:.80} is not a name of a part. {_NAMES}", f"parts[{at}].source"
         yield from _template(part.value, f"parts[{at}].value")
     if len({part.source for part in node.parts}) < len(node.parts):
-        yield "Two parts have the same source, so that a conflict could not name them.", "parts"
+        yield "Two parts have the same `source`. Give each part its own, because a conflict names its parts by their sources.", "parts"
     if (node.policy is None) is (node.worker is None):
-        yield "A merge has a policy, or a worker that merges: one of the two.", "policy"
+        yield "A merge needs either `policy` or `worker`, and not both.", "policy"
     if (node.conflicts == "worker") is (node.resolver is None):
-        yield "`resolver` is the worker that decides conflicts, and needs conflicts='worker'.", "resolver"
+        yield "Give conflicts='worker' and `resolver`, the worker that decides conflicts, together, or neither.", "resolver"
     for worker, field in ((node.worker, "worker"), (node.resolver, "resolver")):
         if worker is not None:
             yield from _worker_id(worker, field)
@@ -184,7 +198,7 @@ def _gate(node: GateNode) -> _Flaws:
     if node.worker is not None:
         yield from _worker_id(node.worker, "worker")
     if node.worker is None and node.schema is None and not node.rules:
-        yield "A gate judges by a worker, by a schema or by rules: give one.", "worker"
+        yield "A gate needs a worker, a schema or rules that judge the candidate.", "worker"
     yield from _rules(node.rules, "rules")
     if (flaw := constant_flaw(node.schema)) is not None:
         yield flaw, "schema"
@@ -218,9 +232,10 @@ def _then(node: HumanNode) -> _Flaws:
             yield "This part of the chain names no approvers.", where
         yield from _approvers(part.approvers, f"{where}.approvers")
         if not before < part.after_seconds < node.within_seconds:
-            told = "after the part before it, and before the time of the question is over"
+            told = "later than the part before it, and before the question ends"
             yield (
-                f"This part of the chain comes after {str(part.after_seconds)[:40]} s. It must come {told} ({node.within_seconds} s).",
+                f"This part of the chain adds approvers after {str(part.after_seconds)[:40]} s. "
+                f"It must add them {told} (after {node.within_seconds} s).",
                 where,
             )
         before = part.after_seconds
@@ -237,7 +252,7 @@ def _route(node: RouteNode) -> _Flaws:
     if node.worker is not None:
         yield from _worker_id(node.worker, "worker")
     if not node.labels:
-        yield "A route needs labels.", "labels"
+        yield "A route needs at least one label.", "labels"
     yield from _many(node.labels, "labels")
     for label in node.labels:
         if not _NAME.fullmatch(label):
@@ -245,30 +260,30 @@ def _route(node: RouteNode) -> _Flaws:
     yield from _many(node.rules, "rules")
     for label, rules in node.rules.items():
         if label not in node.labels:
-            yield f"{label!r:.80} is none of the labels.", "rules"
+            yield f"{label!r:.80} is not one of the labels of the route.", "rules"
         yield from _rules(rules, f"rules.{label:.64}")
     if node.otherwise is not None and node.otherwise not in node.labels:
-        yield f"{node.otherwise!r:.80} is none of the labels.", "otherwise"
+        yield f"{node.otherwise!r:.80} is not one of the labels of the route.", "otherwise"
 
 
 def _supervise(node: SuperviseNode) -> _Flaws:
     yield from _worker_id(node.worker, "worker")
     yield from _template(node.inputs, "inputs")
     for name in sorted(SUPERVISED & set(node.inputs)) if isinstance(node.inputs, dict) else ():
-        yield f"The node itself gives its supervisor `{name}`; give this input another name.", f"inputs.{name}"
+        yield f"Holdfast adds an input `{name}` for the supervisor. Give your input another name.", f"inputs.{name}"
     yield from _range(node.turns, 1, MAX_TURNS, "turns")
     if not node.choices:
-        yield "A supervisor needs choices.", "choices"
+        yield "A supervisor needs at least one choice.", "choices"
     yield from _many(node.choices, "choices", MAX_CHOICES)
     for label, worker in node.choices.items():
         if not _NAME.fullmatch(label):
             yield f"{label!r:.80} is not a label. {_NAMES}", "choices"
         if label == FINISH:
-            yield f"{FINISH!r} is what the supervisor says to end the node; choose another label.", "choices"
+            yield f"{FINISH!r} is what the supervisor chooses to end the node. Use another label.", "choices"
         yield from _worker_id(worker, f"choices.{label:.64}")
     for label, worker in node.undo.items():
         if label not in node.choices:
-            yield f"{label!r:.80} is none of the choices.", "undo"
+            yield f"{label!r:.80} is not one of the labels of `choices`.", "undo"
         yield from _worker_id(worker, f"undo.{label:.64}")
 
 
@@ -284,7 +299,11 @@ def _until(node: UntilNode) -> _Flaws:
 
 def _step(node: StepNode) -> _Flaws:
     if not _FUNCTION.fullmatch(node.function):
-        yield f"{node.function!r:.80} is not a name of a function that a step can call.", "function"
+        yield (
+            f"{node.function!r:.80} is not a name of a function that a step can call. "
+            "Write a letter first, then letters, digits or _, at most 128 characters.",
+            "function",
+        )
     yield from _template(node.inputs, "inputs")
 
 
@@ -318,7 +337,7 @@ def _safety(fallback: tuple[str, ...], undo: Undo | None, *, item: bool = False)
 
 def _worker_id(worker: str, where: str) -> _Flaws:
     if not _WORKER.fullmatch(worker):
-        yield f"{worker!r:.80} is not an id of a worker, nor `id@version`.", where
+        yield f"{worker!r:.80} is not the id of a worker. Write `id` or `id@version`; an id has 1 to 64 letters, digits, - or _.", where
 
 
 def _template(template: Template, where: str, *, item: bool = False) -> _Flaws:
@@ -335,18 +354,21 @@ def _rules(rules: tuple[Rule, ...], where: str) -> _Flaws:
         if (flaw := constant_flaw(rule.value)) is not None:
             yield flaw, f"{where}[{at}].value"
         if not _CODE.fullmatch(rule.code):
-            yield f"{rule.code!r:.80} is not a code of a reason.", f"{where}[{at}].code"
+            yield (
+                f"{rule.code!r:.80} is not a code of a reason. Write 1 to 64 letters, digits, _, . or -, with a letter first.",
+                f"{where}[{at}].code",
+            )
         yield from _text(rule.message, f"{where}[{at}].message")
 
 
 def _many(listed: Iterable[Any], where: str, most: int = MAX_LISTED) -> _Flaws:
     if (count := len(tuple(listed))) > most:
-        yield f"There are {count}; at most {most} are allowed.", where
+        yield f"`{where}` has {count} elements; at most {most} are allowed.", where
 
 
 def _text(text: str | None, where: str, most: int = MAX_TEXT) -> _Flaws:
     if text is not None and len(text) > most:
-        yield f"The text has {len(text)} characters; at most {most} are allowed.", where
+        yield f"`{where}` has {len(text)} characters; at most {most} are allowed.", where
 
 
 def _range(value: int | None, least: int, most: int, where: str) -> _Flaws:

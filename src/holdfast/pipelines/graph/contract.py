@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.contract.checking import Checker, SchemaInvalid
 from holdfast.contract.terms import DEFAULT_TIMEOUT_SECONDS, Contract, Limits
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.pipelines.graph.graph import Graph
 from holdfast.pipelines.graph.refusals import PipelineInvalid
 
@@ -16,7 +16,7 @@ from holdfast.pipelines.graph.refusals import PipelineInvalid
 def contract_in(graph: Graph) -> Contract:
     """Read the contract that a graph holds. Raises PipelineInvalid if it is not a valid contract."""
     try:
-        contract = reading.converted(graph.contract, Contract)
+        contract = json_structs.converted(graph.contract, Contract)
         Checker(contract.input_schema)
         Checker(contract.output_schema)
         return contract
@@ -25,8 +25,8 @@ def contract_in(graph: Graph) -> Contract:
 
 
 def json_of(contract: Contract) -> dict[str, Any]:
-    """A contract as JSON for a graph. Equal contracts have the same JSON, whether a page or a Python file has them, so the hash of the
-    page's text is left out."""
+    """A contract in the JSON form that a graph contains. `sha256`, the hash of the page's text, is emptied, so that equal contracts have
+    the same JSON, whether they come from a page or from a Python file."""
     written: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(contract, sha256=""))
     for part in ("limits", "retries", "rate_limit"):
         if written[part] is not None:
@@ -41,8 +41,8 @@ def _whole(value: Any) -> Any:
 
 
 def time_limit(limits: Limits) -> float | None:
-    """The seconds that a pipeline's run may take. A pipeline has one attempt, so `timeout_seconds` limits the whole run if the author set
-    it."""
+    """The most seconds that a pipeline's run may take: the smaller of `run_timeout_seconds` and `timeout_seconds`. None means no limit. A
+    `timeout_seconds` that is equal to the default counts as not set."""
     own = limits.timeout_seconds if limits.timeout_seconds != DEFAULT_TIMEOUT_SECONDS else None
     given = [seconds for seconds in (limits.run_timeout_seconds, own) if seconds is not None]
     return min(given, default=None)

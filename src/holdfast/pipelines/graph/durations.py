@@ -9,10 +9,11 @@ from holdfast.pipelines.graph.refusals import PipelineInvalid
 
 
 def seconds_of(text: object, what: str = "A duration") -> int:
-    """The seconds of a duration, 1 or more and at most a year. `what` is the beginning of the error's sentence (PipelineInvalid)."""
+    """Read a duration such as `10m`, and return its seconds. Raises PipelineInvalid if the text is not a duration from 1 second to 366
+    days. `what` is the beginning of the error's sentence."""
     seconds = parsed(text)
     if seconds is None:
         raise PipelineInvalid(f"{what} is {text!r:.80}. {HINT}")
     if seconds > MAX_SECONDS:
-        raise PipelineInvalid(f"{what} is {text!r:.80}, which is more than a year. Write at most '366d'.")
+        raise PipelineInvalid(f"{what} is {text!r:.80}, which is too long. Write at most '366d'.")
     return seconds

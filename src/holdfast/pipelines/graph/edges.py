@@ -28,23 +28,25 @@ EdgeKind: TypeAlias = Literal["data", "after", "revise"]
 
 
 class Edge(msgspec.Struct, frozen=True):
-    """One edge. A `revise` edge leads back, from a gate to the node that runs again; the others lead forward."""
+    """One edge. A `revise` edge leads from a gate back to the node that runs again. The other edges lead from a node to one that waits for
+    it."""
 
     source: str
     target: str
     kind: EdgeKind
     label: str | None = None
-    """The label that the route must have chosen for the target to run; None for other edges."""
+    """The label that the route must have chosen for the target to run; None if the edge has no label."""
     needed: bool = True
-    """Whether the target needs a result of the source. It does not if the reference has a default, or if the source is a part of a merge.
-    """
+    """For a `data` edge: whether a reference to the source has no default and is not a part of a merge, so that the target cannot run
+    without the result. True for every other edge."""
     outputs: bool = False
-    """Whether the target needs the `outputs` of the source; a gate or a person that says no gives no outputs. For a part of a merge it only
-    says that all references to the source are to its outputs."""
+    """For a needed `data` edge: whether such a reference is to the `outputs` of the source, which a gate or a person that refuses does not
+    give. For a `data` edge that is not needed: whether all references to the source are to its outputs and have no default."""
 
 
 def templates_of(node: AnyNode) -> Iterator[tuple[str, Template]]:
-    """The templates that make edges, each with its place in the node."""
+    """The templates of a node whose references make edges, each with the name of its field (`when`, `inputs`, …). The inputs of an undo
+    make no edges."""
     if node.when is not None:
         yield "when", node.when.value
     match node:

@@ -23,7 +23,7 @@ GRAPH_FORMAT = 1
 """The version of the JSON form. A reader refuses a form that it does not know."""
 
 TEMPLATE = msgspec.Meta(description="a template")
-"""Marks the fields of nodes that are templates, for code that goes by the types of fields (page/)."""
+"""Marks the fields of nodes that are templates, for code that looks at the types of fields (page/)."""
 Template: TypeAlias = Annotated[Any, TEMPLATE]
 """JSON with references in it (templates.py has the closed list of forms)."""
 
@@ -32,7 +32,7 @@ BlockAction: TypeAlias = Literal["fail", "skip", "escalate"]
 Risk: TypeAlias = Literal["low", "medium", "high"]
 
 OTHERWISE = "otherwise"
-"""The key of a route's label that is chosen if no other label fits."""
+"""The name of the field of a route that has the label for the case that no other label fits."""
 FINISH = "finish"
 """What a supervisor chooses to end its node. No choice has this label."""
 SUPERVISED = frozenset({"choices", "so_far", "turns_left"})
@@ -40,7 +40,8 @@ SUPERVISED = frozenset({"choices", "so_far", "turns_left"})
 
 
 class After(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """An edge without data: this node waits for another. With a label, the other node is a route that must have chosen the label."""
+    """An edge without data: this node waits for another node. If `label` is given, the other node is a route, and this node runs only if
+    the route chose the label."""
 
     node: str
     label: str | None = None
@@ -61,10 +62,11 @@ class Undo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
 
 
 class Caps(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Limits of one node; None: only the limits of the worker and of the pipeline hold."""
+    """Limits of one node. None means that the node has no such limit of its own; those of the worker and of the pipeline still hold."""
 
     timeout_seconds: int | None = None
-    """For the whole node: retries, fallbacks, rounds and waits for people included."""
+    """The seconds for the whole node in all its rounds: retries, fallbacks, waits, and the person that a human node asks. The answer to an
+    escalation is not limited by it. If a person lets the node try again, the node gets the full time again."""
     max_tokens: int | None = None
     max_cost_usd: Decimal | None = None
 
@@ -76,18 +78,19 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fi
     after: tuple[After, ...] = ()
     when: When | None = None
     on_failure: dict[str, FailureAction] = {}
-    """What happens when the node fails for good, by error code; `*` is the rule for all other codes. Without a rule: `fail`."""
+    """The action when the node fails after its retries and fallbacks, by error code. `*` has the action for all other codes. A code without
+    an action means `fail`."""
     caps: Caps = Caps()
 
 
 class WorkerNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="worker"):
-    """Run a worker with these inputs. The id may be a pipeline's: PipelineNode does the same, and drawings show that it is one."""
+    """Run a worker with these inputs. `worker` may also be the id of a pipeline. A PipelineNode does the same; only drawings differ."""
 
     worker: str
     """The worker's id, or `id@version`."""
     inputs: Template
     fallback: tuple[str, ...] = ()
-    """Workers that are tried in turn when the worker fails. Each may use only tools that the worker may use."""
+    """Workers that run one after the other if the worker fails, until one succeeds. Each may use only tools that the worker may use."""
     undo: Undo | None = None
 
 
@@ -104,8 +107,9 @@ class MapNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="map"):
     at_most: int
     """The most items. A longer list fails the node before any item runs."""
     at_once: int = 8
+    """At most this many items run at the same time."""
     tolerate: int = 0
-    """How many items may fail before the node fails: a count, or a percentage if `tolerate_percent`."""
+    """How many items may fail without failing the node: a number, or a percentage of the items if `tolerate_percent` is true."""
     tolerate_percent: bool = False
     fallback: tuple[str, ...] = ()
     undo: Undo | None = None
@@ -119,7 +123,7 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MergeNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="merge"):
-    """Make one result of several. Parts whose node was skipped are missing."""
+    """Make one result from several parts. A part whose node has no result is missing, and the others are merged without it."""
 
     parts: tuple[Part, ...]
     policy: MergePolicy | None = None
@@ -127,15 +131,15 @@ class MergeNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="merge"
     key: str | None = None
     """For `union` of lists: two objects with the same value in this field are the same object."""
     worker: str | None = None
-    """A worker that takes `{parts: [{source, value}], merge_policy}`, and `key` if the node has one, and gives `{merged, conflicts,
-    completeness}`."""
+    """The worker that merges; None: `policy` says how to merge. It gets `{parts: [{source, value}], merge_policy}`, and `key` if the node
+    has one. It gives `{merged, conflicts, completeness}`."""
     conflicts: Literal["report", "fail", "escalate", "worker"] = "report"
     resolver: str | None = None
     """With `conflicts="worker"`: the worker that decides. It gets what a worker that merges gets, and `conflicts`; it gives `{merged}`."""
 
 
 class GateNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="gate"):
-    """Let the run go on only if a candidate is good: judged by a worker, a schema or rules."""
+    """Judge a candidate by a worker, a schema or rules. The nodes after the gate run only if the candidate is good."""
 
     candidate: Template
     """What is judged. With a worker: the worker's inputs."""
@@ -145,21 +149,22 @@ class GateNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="gate"):
     revise: str | None = None
     """The node that runs again when the verdict is `revise`, with all nodes between it and this gate."""
     rounds: int = 0
+    """The gate may ask for at most this many revisions."""
     on_block: BlockAction = "fail"
     shadow: bool = False
-    """Whether the gate only records its verdict, and the run goes on in any case."""
+    """Whether the gate only records its verdict, and the nodes after it run whatever the verdict is."""
 
 
 class Then(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One part of an escalation chain: further persons who may decide, and after how many seconds of silence."""
+    """One part of an escalation chain: the approvers that are added to a question which is still open after some seconds."""
 
     after_seconds: int
-    """Counted from the question."""
+    """The seconds, counted from the time when the question was asked."""
     approvers: tuple[str, ...]
 
 
 class HumanNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="human"):
-    """Ask a person. The node is ok if the person approves."""
+    """Ask persons to approve what is shown, or to answer with a form. The node is ok if they approve or answer."""
 
     show: Template
     question: str = ""
@@ -168,11 +173,12 @@ class HumanNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="human"
     on_reject: FailureAction = "fail"
     on_silence: FailureAction = "fail"
     form: dict[str, Any] | None = None
-    """A JSON Schema: the person answers with JSON that fits it, and the answer is the node's outputs."""
+    """A JSON Schema: the person answers with JSON that fits it, and the answer is the node's outputs. None: the person approves or
+    rejects."""
     votes: int = 1
     """How many persons must approve."""
     then: tuple[Then, ...] = ()
-    """The persons whom the run adds to the approvers while the question is open, and when."""
+    """The approvers that are added while the question is open, and when."""
     risk: Risk | None = None
     """The risk of the question. For each risk the operator may set further demands."""
 
@@ -185,28 +191,30 @@ class RouteNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="route"
     """What is judged. With a worker: the worker's inputs."""
     worker: str | None = None
     rules: dict[str, tuple[Rule, ...]] = {}
-    """Rules of labels. They are asked in the order of `labels`, because JSON objects have no order."""
+    """The rules of each label; empty if a worker chooses. The labels are tried in the order of `labels`, because JSON objects have no
+    order."""
     otherwise: str | None = None
-    """The label that is chosen if no other label fits. If it is None, the node fails then."""
+    """The label that is chosen if no other label fits. None: the node fails if no label fits."""
 
 
 class SuperviseNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="supervise"):
     """Let a worker, the supervisor, choose which worker runs next, again and again until it finishes."""
 
     worker: str
-    """The supervisor. It gets the inputs, `choices`, `so_far` and `turns_left`; it gives `{choice, inputs, reason}`, or
-    `{choice: "finish", outputs, reason}`."""
+    """The supervisor. It gets the inputs, `choices`, `so_far` and `turns_left`; it gives `{choice, inputs, reason}`, or `{choice: "finish",
+    outputs, reason}`."""
     inputs: Template
     choices: dict[str, str]
     """The workers that the supervisor may choose, by label."""
     turns: int
-    """How often the supervisor is asked at most. Its last answer must be `finish`."""
+    """The supervisor is asked at most this often. If it does not choose `finish` in the last turn, the node fails."""
     undo: dict[str, str] = {}
-    """By label the worker that takes back what the chosen worker did. It gets `{"inputs": …, "outputs": …}` of that run."""
+    """For each label, the worker that takes back what the chosen worker did. It gets `{"inputs": …, "outputs": …}` of that run. A label
+    that is not here is not undone."""
 
 
 class UntilNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="until"):
-    """Run a worker again and again, with a wait between, until rules hold for its outputs."""
+    """Run a worker again and again, with a wait between two runs, until rules hold for its outputs."""
 
     worker: str
     inputs: Template
@@ -214,7 +222,7 @@ class UntilNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="until"
     at_most: int
     """The most runs. If the rules hold for none of them, the node fails."""
     every_seconds: int
-    """The wait between the end of one run and the beginning of the next."""
+    """The seconds between the end of one run and the beginning of the next."""
 
 
 class StepNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="step"):
@@ -225,7 +233,7 @@ class StepNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="step"):
 
 
 class WaitNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="wait"):
-    """Wait for a time."""
+    """Wait for a number of seconds, without holding a process."""
 
     seconds: int
 
@@ -236,23 +244,23 @@ AnyNode: TypeAlias = (
 
 
 def kind_of(node: AnyNode) -> str:
-    """The kind of a node, in one word."""
+    """The kind of a node as its JSON names it: `worker`, `map`, `gate` and so on."""
     return str(node.__struct_config__.tag)
 
 
 def has_undo(node: AnyNode) -> bool:
-    """Whether the author has said how to take back what the node does."""
+    """Whether the node has an `undo`: a worker that takes back what the node did."""
     return bool(node.undo) if isinstance(node, WorkerNode | MapNode | SuperviseNode) else False
 
 
 def parted(worker: str) -> tuple[str, str | None]:
-    """The id and the version of a worker as a graph names it: `id` or `id@version`."""
+    """Split `id` or `id@version`, which is how a graph names a worker, into the id and the version. The version is None for `id`."""
     name, mark, version = worker.partition("@")
     return name, version if mark else None
 
 
 class Graph(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A pipeline, whole: its contract, its nodes in the order in which the author wrote them, and what it gives."""
+    """A whole pipeline: its contract, its nodes in the order in which the author wrote them, and its outputs (`gives`)."""
 
     format: int = GRAPH_FORMAT
     contract: dict[str, Any]
@@ -260,13 +268,14 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     nodes: tuple[AnyNode, ...]
     gives: Template
     gates: Literal["advised", "required"] = "advised"
-    """`required`: a path to a side effect without a gate or a person is an error."""
+    """What `holdfast check` reports about a worker that may change something and that runs without a gate or a person before it: a warning
+    (`advised`) or an error (`required`)."""
     steps: str | None = None
-    """The package (workers.packages) that has the functions of step nodes."""
+    """The name of the package (workers.packages) that has the functions of step nodes; None if there is no such package."""
 
     @property
     def pipeline_id(self) -> str:
-        """The id under which the pipeline is called, like a worker's."""
+        """The id of the pipeline. Callers use it like the id of a worker."""
         return str(self.contract["worker_id"])
 
     @property
@@ -275,7 +284,7 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
         return str(self.contract["version"])
 
     def node(self, name: str) -> AnyNode:
-        """The node of this name."""
+        """The node of this name. Raises StopIteration if no node has it."""
         return next(node for node in self.nodes if node.name == name)
 
 
@@ -299,6 +308,6 @@ class Built(msgspec.Struct, frozen=True):
     graph: Graph
     lines: dict[str, Line] = {}
     warnings: tuple[Problem, ...] = ()
-    """Warnings for the author of a page."""
+    """Warnings about the page from which the graph was read; empty for a Python file."""
     include: tuple[str, ...] = ()
-    """The files that the code of its steps may read."""
+    """The further files that belong to the package of the steps, so that the steps can read them."""

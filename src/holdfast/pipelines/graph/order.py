@@ -1,6 +1,7 @@
-"""What stands above and below each node. Sets of nodes are integers with one bit for each node, so that hostile graphs cost little.
+"""For each node, the nodes above it (it waits for them, directly or through others) and below it (they wait for it). A set of nodes is an
+integer with one bit for each node, so that hostile graphs cost little.
 
-A graph may have cycles: nodes that wait for each other are one group, and each of them stands above itself.
+A graph may have cycles: nodes that wait for each other are one group, and each of them is above itself.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from holdfast.pipelines.graph.graph import AnyNode, Graph
 
 
 class Order:
-    """The nodes of a graph by position, with their edges; a second node of the same name is left out."""
+    """The nodes of a graph with their positions and edges. If two nodes have the same name, the second is left out."""
 
     def __init__(self, graph: Graph) -> None:
         self.nodes: dict[str, AnyNode] = {}
@@ -26,16 +27,16 @@ class Order:
             if edge.kind != "revise":
                 self.into[edge.target].append(edge)
         self.groups = list(self._grouped())
-        """The nodes in groups, each after all nodes above it. Usually a group is one node; a group of several nodes, or a node that waits
-        for itself, is a cycle."""
+        """The names of the nodes in groups. A group comes after all groups above it. Usually a group has one node. A group of several
+        nodes, or of a node that waits for itself, is a cycle."""
         self.above = self._spread(self.groups, {name: [edge.source for edge in edges] for name, edges in self.into.items()})
-        """For each node the nodes above it."""
+        """For each node the set of the nodes above it."""
         outgoing: dict[str, list[str]] = {name: [] for name in self.nodes}
         for edge in self.edges:
             if edge.kind != "revise":
                 outgoing[edge.source].append(edge.target)
         self.below = self._spread(self.groups[::-1], outgoing)
-        """For each node the nodes below it."""
+        """For each node the set of the nodes below it."""
 
     def cycles(self) -> Iterator[list[str]]:
         """The groups of nodes that wait for each other, each in the order of the graph."""
@@ -44,7 +45,7 @@ class Order:
                 yield sorted(group, key=self.position.__getitem__)
 
     def bit(self, name: str) -> int:
-        """The set of this one node."""
+        """The set that has only this node."""
         return 1 << self.position[name]
 
     def names(self, nodes: int) -> Iterator[str]:
@@ -55,14 +56,14 @@ class Order:
             nodes ^= lowest
 
     def between(self, first: str, last: str) -> int:
-        """The nodes on a way from one node to another, both included; empty if there is no way."""
+        """The set of the nodes on all paths from `first` to `last`, both included; empty if there is no path."""
         if not self.above[last] & self.bit(first):
             return 0
         return self.bit(first) | self.bit(last) | (self.below[first] & self.above[last])
 
     def _spread(self, groups: list[list[str]], nearest: dict[str, list[str]]) -> dict[str, int]:
-        """For each node all nodes that can be reached from it by following `nearest`. The groups must come in an order in which each can be
-        computed from those before it."""
+        """For each node the set of all nodes that can be reached from it through `nearest`. `groups` must be in an order in which `nearest`
+        leads only into the same group and into groups before it."""
         reached: dict[str, int] = {}
         for group in groups:
             inside = set(group)

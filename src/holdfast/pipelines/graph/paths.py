@@ -1,4 +1,4 @@
-"""Paths as authors of pipelines write them. The code is contract/paths.py, because rules use it below pipelines too."""
+"""Paths as authors of pipelines write them. The code is in contract/paths.py, because the rules of contract/ use paths too."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Finds the values of a template's references, after the nodes that they name have results. Pure; it never raises; its cost is bounded.
+"""Finds the value of a template: its references are replaced by results of nodes. Pure; `resolved` never raises; its cost is bounded.
 
-templates.py has the forms; this module gives their values.
+templates.py has the forms of templates; this module finds their values.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from holdfast.pipelines.graph.paths import EACH, Path, text_of
 from holdfast.pipelines.graph.templates import INDEX, ITEM, MAX_DEPTH, PLACE, Reference, form_flaw, form_of, reference_of, references_in
 
 MAX_RESOLVED: Final = 6 * 1024 * 1024
-"""A resolved template may have at least this many characters as JSON; a longer one may be refused."""
+"""The bound for one template: the sizes of its values in characters of JSON, and _WALK for each element that a `*` visits, together. A
+template above the bound is refused. Sizes are estimated, and never too high."""
 
 _WALK: Final = 8
-"""The cost of one step along a path, counted as this many characters."""
+"""Each element of a list that a `*` visits counts as this many characters."""
 Why: TypeAlias = Literal["no_result", "missing", "not_a_list", "no_length", "artifact", "too_large", "malformed"]
 _TOLD: Final[Mapping[Why, str]] = {
     "no_result": "The source has no result",
-    "missing": "The path reaches nothing",
+    "missing": "There is no value at the path",
     "not_a_list": "The value is not a list",
     "no_length": "The value has no length",
     "artifact": "The value is inside an artifact",
@@ -36,11 +37,10 @@ _TOLD: Final[Mapping[Why, str]] = {
 class Unresolved(msgspec.Struct, frozen=True, kw_only=True):
     """Why a template has no value.
 
-    `no_result`: the source has no result (its node was skipped, or is not settled) · `missing`: the path reaches nothing · `not_a_list`:
-    `*` or `$concat` met a value that is not a list · `no_length`: the value is not a text, list or object · `artifact`: the path, the
-    length or
-    the text needs the content of an artifact, whose place is `path` · `too_large`: the value is above MAX_RESOLVED · `malformed`: the
-    template has a form that is not on the list.
+    `no_result`: the source has no result, for instance because its node was skipped · `missing`: there is no value at the path ·
+    `not_a_list`: `*` or `$concat` met a value that is not a list · `no_length`: the value is not a text, list or object · `artifact`: the
+    path, the length, the list or the text needs the content of an artifact, whose place is `path` · `too_large`: the value is above the
+    bound · `malformed`: the template has an unknown form, or is nested too deep.
     """
 
     reason: Why
@@ -52,7 +52,7 @@ class Unresolved(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Item(msgspec.Struct, frozen=True):
-    """The element of a map's list, for which the inputs are made."""
+    """One element of a map's list, with its index. References to `item` and `index` get these values."""
 
     value: Any
     index: int
@@ -64,10 +64,10 @@ class _NoValue(Exception):
 
 
 def resolved(template: Template, results: Mapping[str, Any], *, item: Item | None = None, most: int = MAX_RESOLVED) -> Any | Unresolved:
-    """The value of a template, or why it has none. Found values are shared, not copied: do not change them.
+    """The value of a template, or an Unresolved that says why it has none. The value shares parts with `results`: do not change it.
 
-    `results` has a JSON document for each source: `inputs`, and the result of each settled node by its name (a skipped node has none).
-    A value above `most` characters is refused before it is put together.
+    `results` has a JSON document for each source: `inputs`, and by its name the result of each node that has one. `item` is for templates
+    of a map. A value above `most` characters is refused (`too_large`) before it is put together.
     """
     try:
         return _Resolver(results, item, most).value(template, 1)
@@ -104,7 +104,7 @@ class _Resolver:
                 return self._text(part, depth)
 
     def _counted(self, value: Any) -> Any:
-        """The value, if it fits into what is left of the bound."""
+        """Count the size of a value, and return the value. Raises _NoValue if the bound is exceeded."""
         self._left -= codec.at_least(value, self._left)
         if self._left < 0:
             raise _NoValue("too_large")
@@ -147,14 +147,14 @@ class _Resolver:
         return self._results[reference.source]
 
     def _reached(self, value: Any, reference: Reference, instead: tuple[Any, ...], at: int = 0) -> Any:
-        """The value at the path, read from the position `at` of the path on. After `*`, `instead` is used for an element in which the rest
-        of the path leads to nothing."""
+        """The value at the part of the path that begins at position `at`. After `*`, `instead` (empty: no default) replaces the value of an
+        element in which there is nothing at the rest of the path."""
         for done, part in enumerate(reference.path[at:], at):
             if part == EACH:
                 if not isinstance(value, list):
                     reason: Why = "artifact" if _is_artifact(value) else "not_a_list"
                     raise _NoValue(reason, reference.source, reference.path[:done])
-                self._left -= _WALK * len(value)  # also if only the length is wanted
+                self._left -= _WALK * len(value)  # counted also if only the length is wanted
                 if self._left < 0:
                     raise _NoValue("too_large")
                 return [self._element(element, reference, instead, done + 1) for element in value]

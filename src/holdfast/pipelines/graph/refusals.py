@@ -21,6 +21,6 @@ class PipelineInvalid(Rejected):
         self.what = what or str(self)
         """What is wrong, as a sentence."""
         self.where = where
-        """A place in the graph (`nodes[3].at_most`) or in the author's file (`vendors.py, line 7`); empty for the whole."""
+        """A place in the graph (`nodes[3].at_most`) or in the author's file (`vendors.py, line 7`); empty if the error names no place."""
         self.problems = tuple(problems)
-        """Every problem of a page, if a page was read."""
+        """The problems of a page; empty if the pipeline was not read from a page."""

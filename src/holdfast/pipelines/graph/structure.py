@@ -12,7 +12,7 @@ from holdfast.pipelines.graph.order import Order
 
 
 class Loop(msgspec.Struct, frozen=True):
-    """A validation loop: the gate, the node that is revised first, and every node that runs again with it."""
+    """A validation loop: the gate, the node that runs again first, and all nodes that run in each round (these two included)."""
 
     gate: str
     first: str
@@ -20,12 +20,12 @@ class Loop(msgspec.Struct, frozen=True):
 
 
 class Structure(msgspec.Struct, frozen=True, kw_only=True):
-    """What follows from a graph alone."""
+    """What follows from a graph alone, by the names of the nodes."""
 
     needs: Mapping[str, tuple[str, ...]]
-    """The nodes that must have ended before a node may begin."""
+    """For each node, the nodes that must have ended before it may begin."""
     loops: Mapping[str, Loop]
-    """The loop that a node is part of, by the node's name."""
+    """For each node of a validation loop, that loop. Other nodes have no entry."""
 
 
 def structure_of(graph: Graph) -> Structure:
@@ -40,8 +40,8 @@ def structure_of(graph: Graph) -> Structure:
 
 
 def _needs(name: str, edges: Sequence[Edge], loops: Mapping[str, Loop]) -> tuple[str, ...]:
-    """What each node waits for. A node that is below a revised node but not above the gate also waits for the gate: only after the gate it
-    is certain that no node above will run again."""
+    """The nodes that a node waits for. A node outside of a loop that waits for a node inside it also waits for the gate of the loop: only
+    when the gate has ended, it is certain that the inner node does not run again."""
     sources = [edge.source for edge in edges]
     gates = [loops[source].gate for source in sources if source in loops and loops.get(name) is not loops[source]]
     return tuple(dict.fromkeys([*sources, *gates]))

@@ -7,10 +7,10 @@ The closed list of forms (every other object and list is a template member by me
     {"$concat": [TEMPLATE, ...]}                                      lists joined into one list
     {"$text": "... {} ...", "with": [TEMPLATE, ...]}                  values inserted: texts as they are, others as compact JSON
 
-SOURCE is `inputs` (of the pipeline), `item` or `index` (only in the inputs of a map), or the name of a node. Parts of a path are the names
-of fields, indexes, and `*`: each element of a list, over which the rest of the path is mapped. A default stands for a value that is not
-there: the source has no result, or the path reaches nothing. After `*` it stands for each element that lacks the rest (with `length`, it
-stands for the whole). Null is a value and a possible default.
+SOURCE is `inputs` (of the pipeline), `item` or `index` (only in the inputs of a map and of its undo), or the name of a node. Parts of a
+path are the names of fields, indexes, and `*`: the rest of the path is read in each element of a list. A default is used if the source has
+no result, or if there is no value at the path. After `*`, it is used for each element in which there is no value at the rest of the path;
+with `length`, it is used for the whole length instead. Null is a value and a possible default.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ INPUTS: Final = "inputs"
 ITEM: Final = "item"
 INDEX: Final = "index"
 THIS: Final = "this"
-"""In the inputs of an `undo`, while the pipeline is built: the node that is undone. The builder replaces it by the node's name."""
+"""In the inputs of an `undo`, while the pipeline is built: the node that is undone. The builder replaces it with the node's name."""
 RESERVED: Final = frozenset({INPUTS, ITEM, INDEX, THIS})
-"""Sources that are no nodes. No node may have one of these names."""
+"""Sources that are not nodes. No node may have one of these names."""
 MAX_DEPTH: Final = 32
 """A template, and a constant in it, is at most this many levels deep."""
 MAX_CONSTANT_BYTES: Final = 64 * 1024
@@ -48,7 +48,7 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
     default: Any = None
     length: bool = False
     where: Path = ()
-    """Its place in the template."""
+    """The place of the reference in the template."""
 
 
 class Flaw(NamedTuple):
@@ -67,7 +67,7 @@ _MEMBERS: Final[Mapping[str, frozenset[str]]] = {
 
 
 def references_in(template: Template) -> list[Reference]:
-    """Every reference of a template, in the order of the text. Malformed references are left out (`flaws_in` finds them)."""
+    """Every reference of a template, from its beginning to its end. Malformed references are left out (`flaws_in` finds them)."""
     return [found for _, found, _ in _walked(template) if isinstance(found, Reference)]
 
 
@@ -77,13 +77,13 @@ def sources_in(template: Template) -> list[str]:
 
 
 def flaws_in(template: Template, *, item: bool = False) -> list[Flaw]:
-    """Everything that is wrong with the form of a template. `item`: it may refer to the item and the index of a map."""
+    """Everything that is wrong with the form of a template. `item`: whether it may refer to `item` and `index` of a map."""
     flaws: list[Flaw] = []
     for where, found, depth in _walked(template):
         if isinstance(found, Flaw):
             flaws.append(found)
         elif isinstance(found, Reference) and found.source in (ITEM, INDEX) and not item:
-            flaws.append(Flaw(f"`{found.source}` is known only in the inputs of a map.", where))
+            flaws.append(Flaw(f"`{found.source}` is known only in the inputs of a map and of its undo.", where))
         elif isinstance(found, Reference) and found.source == THIS:
             flaws.append(Flaw("`this` is known only in the inputs of the undo= of a worker node.", where))
         if depth > MAX_DEPTH:
@@ -92,19 +92,19 @@ def flaws_in(template: Template, *, item: bool = False) -> list[Flaw]:
     return flaws
 
 
-class _Visit(NamedTuple):
+class _TemplatePart(NamedTuple):
     where: Path
     found: Reference | Flaw | None
     depth: int
 
 
-def _walked(template: Template) -> Iterator[_Visit]:
+def _walked(template: Template) -> Iterator[_TemplatePart]:
     """Every place of a template, from its beginning to its end. It does not recurse."""
     waiting: list[tuple[Path, Any, int]] = [((), template, 1)]
     while waiting:
         where, part, depth = waiting.pop()
         found, below = _read(part, where)
-        yield _Visit(where, found, depth)
+        yield _TemplatePart(where, found, depth)
         if depth <= MAX_DEPTH:
             waiting.extend(((*where, key), inner, depth + 1) for key, inner in reversed(below))
 
@@ -114,7 +114,7 @@ def _read(part: Any, where: Path) -> tuple[Reference | Flaw | None, list[tuple[s
     if isinstance(part, list | tuple):
         return None, list(enumerate(part))
     if not isinstance(part, dict):
-        flaw = None if part is None or isinstance(part, str | int | float) else f"{type(part).__name__} is not JSON."
+        flaw = None if part is None or isinstance(part, str | int | float) else f"A value of the type {type(part).__name__} is not JSON."
         return (None if flaw is None else Flaw(flaw, where)), []
     form = form_of(part)
     if form is None:
@@ -130,12 +130,13 @@ def _read(part: Any, where: Path) -> tuple[Reference | Flaw | None, list[tuple[s
 
 
 def form_of(part: Mapping[str, Any]) -> str | None:
-    """The key that makes an object of a template a form; None for an object that is a template member by member."""
+    """The first key of an object that begins with `$`. Such an object must have one of the forms. None if no key begins with `$`: then each
+    member of the object is a template."""
     return next((key for key in part if key.startswith("$")), None)
 
 
 def reference_of(part: Mapping[str, Any], where: Path = ()) -> Reference:
-    """The reference of a `$from` that has the right form."""
+    """The Reference for an object with `$from`. The object must have the right form (`form_flaw`)."""
     return Reference(
         source=part["$from"],
         path=tuple(part.get("path", ())),
@@ -147,13 +148,13 @@ def reference_of(part: Mapping[str, Any], where: Path = ()) -> Reference:
 
 
 def form_flaw(form: str, part: Mapping[str, Any]) -> str | None:
-    """What is wrong with an object of this form, as a sentence; None if nothing is. Constants are not checked."""
+    """What is wrong with an object of this form, as a sentence; None if nothing is wrong. Constants and defaults are not checked."""
     known = _MEMBERS.get(form)
     if known is None:
-        return f"`{form:.40}` is not a form of a template ({', '.join(_MEMBERS)}). An object with such a key must stand inside `$const`."
+        return f"`{form:.40}` is not a form of a template ({', '.join(_MEMBERS)}). Put an object with such a key inside `$const`."
     if not set(part) <= known:
         odd = next(key for key in part if key not in known)
-        return f"`{odd!s:.40}` does not belong to `{form}`, which has {', '.join(sorted(known))}."
+        return f"`{odd!s:.40}` does not belong to `{form}`. The allowed keys are {', '.join(sorted(known))}."
     match form:
         case "$from":
             return _reference_flaw(part)
@@ -165,12 +166,16 @@ def form_flaw(form: str, part: Mapping[str, Any]) -> str | None:
             text, values = part["$text"], part.get("with", ())
             if not isinstance(text, str) or not isinstance(values, list | tuple):
                 return "`$text` must be a text, and `with` must be a list of templates."
-            return None if text.count(PLACE) == len(values) else f"The text has {text.count(PLACE)} places and {len(values)} values."
+            return (
+                None
+                if text.count(PLACE) == len(values)
+                else f"The text has {text.count(PLACE)} places {{}} and {len(values)} values; give one value for each place."
+            )
 
 
 def _reference_flaw(part: Mapping[str, Any]) -> str | None:
     if not isinstance(part["$from"], str) or not 0 < len(part["$from"]) <= 64:
-        return "`$from` must be the name of a node, `inputs`, `item` or `index`."
+        return "`$from` must be the name of a node, `inputs`, `item` or `index`: a text of 1 to 64 characters."
     if (flaw := flaw_of(part.get("path", ()))) is not None:
         return f"The path of a reference to {part['$from']} {flaw}."
     if not isinstance(part.get("length", False), bool):

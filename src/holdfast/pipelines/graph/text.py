@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.model import codec, reading
+from holdfast.model import codec, json_structs
 from holdfast.model.errors import HoldfastError
 from holdfast.model.shapes import crowding
 from holdfast.pipelines.graph.bounds import check_graph
@@ -15,7 +15,7 @@ from holdfast.pipelines.graph.graph import GRAPH_FORMAT, Graph
 from holdfast.pipelines.graph.refusals import PipelineInvalid
 
 MAX_TEXT_BYTES: Final = 1024 * 1024
-"""The largest text of a graph."""
+"""The JSON text of a graph has at most this many bytes."""
 _MAX_TEXT_DEPTH: Final = 100
 _MAX_VALUES: Final = 200_000
 _MAX_CONTAINERS: Final = 50_000
@@ -26,7 +26,7 @@ class _Format(msgspec.Struct):
 
 
 def graph_text(graph: Graph) -> str:
-    """The canonical JSON of a graph: compact, keys sorted, values that are defaults left out, the format always there.
+    """The canonical JSON of a graph: compact, with sorted keys, without values that equal their defaults, and always with the format.
 
     `graph_from` reads an equal graph from it.
     """
@@ -42,7 +42,8 @@ def graph_text(graph: Graph) -> str:
 
 
 def _leave_out_defaults(value: Any, written: Any) -> None:
-    """Leave out what equals its default. msgspec leaves out only what is the very object of the default: 604800 may be another one."""
+    """Remove from `written` the members whose values equal their defaults. msgspec itself leaves out a value only if it is the same Python
+    object as the default, and two equal numbers may be two objects."""
     if isinstance(value, msgspec.Struct):
         for field in msgspec.structs.fields(value):
             own = getattr(value, field.name)
@@ -70,10 +71,10 @@ def text_id(text: str) -> str:
 
 
 def graph_from(text: str | bytes) -> Graph:
-    """The graph of a JSON text. No text makes it raise anything but PipelineInvalid, which says what is wrong and where.
+    """Read a graph from a JSON text, which may be hostile. Raises PipelineInvalid, and no other error, if it is not a graph within the
+    bounds (MAX_TEXT_BYTES, bounds.py). The error says what is wrong and where.
 
-    The text and everything in it is bounded (MAX_TEXT_BYTES, bounds.py). Cycles, unknown workers and references to unknown nodes are let
-    through: `holdfast check` reports them.
+    Cycles, unknown workers and references to unknown nodes are accepted here: `holdfast check` reports them.
     """
     data = text if isinstance(text, bytes) else text.encode(errors="surrogatepass")
     check_text(data, MAX_TEXT_BYTES, "A graph")
@@ -87,21 +88,22 @@ def graph_from(text: str | bytes) -> Graph:
     try:
         graph_text(graph)
     except (HoldfastError, RecursionError, UnicodeError) as odd:  # a character that neither a file nor a store can keep
-        raise PipelineInvalid(f"The graph cannot be written: {odd}"[:400]) from None
+        raise PipelineInvalid(f"The graph cannot be written as JSON: {odd}"[:400]) from None
     return graph
 
 
 def check_text(data: bytes, most: int, what: str) -> None:
-    """Refuse a text that is too large, or has too many values, before it is parsed. `what` is the beginning of the error's sentence."""
+    """Raises PipelineInvalid if a text has more than `most` bytes, too many values, or is nested too deep. The text is not parsed. `what`
+    is the beginning of the error's sentence."""
     if len(data) > most:
-        raise PipelineInvalid(f"{what} of {len(data)} bytes; at most {most} are allowed.")
+        raise PipelineInvalid(f"{what} has {len(data)} bytes; at most {most} are allowed.")
     if (crowded := crowding(data, _MAX_TEXT_DEPTH, _MAX_VALUES, _MAX_CONTAINERS)) is not None:
-        raise PipelineInvalid(f"{what} that {crowded}.")
+        raise PipelineInvalid(f"{what} {crowded}. That is not allowed.")
 
 
 def _decoded(data: bytes, kind: type[Any]) -> Any:
     try:
-        return reading.decoded(data, kind)
+        return json_structs.decoded(data, kind)
     except msgspec.ValidationError as wrong:
         what, _, where = str(wrong).partition(" - at ")
         raise PipelineInvalid(f"{what[:400]}.", where.strip("`").removeprefix("$").removeprefix(".")[:400]) from None

@@ -1,7 +1,7 @@
-"""A gate node lets the run go on only if a candidate is good: judged by a worker, a schema or rules.
+"""A gate node judges a candidate by a worker, a schema or rules. The nodes after the gate run only if the candidate is good.
 
-A worker answers `{verdict, reasons}`. Any other answer counts as `block` with the reason `invalid_verdict`, so that a broken validator lets
-nothing pass.
+A worker answers `{verdict, reasons}`. An answer of another form is treated as `block` with the reason `invalid_verdict`, so that a broken
+validator lets no candidate pass.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from holdfast.contract.costs import SchemaInvalid
 from holdfast.contract.refusals import Overloaded
 from holdfast.contract.rules import MAX_REASONS, Reason, broken
 from holdfast.hosts.evaluator.schema_check import CheckTooCostly, problems_in
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.pipelines.graph.graph import GateNode
-from holdfast.pipelines.record.results import Failed, NodeError, Outcome, Settled, error_of
+from holdfast.pipelines.record.results import Failed, NodeError, NodeProgress, Settled, error_of
 from holdfast.pipelines.scene.failure import ran
 from holdfast.pipelines.scene.scene import Scene
 
@@ -34,9 +34,9 @@ class Verdict(msgspec.Struct, frozen=True):
     reasons: list[Reason] = []
 
 
-async def advance(node: GateNode, scene: Scene) -> Outcome:
-    """The run goes on after `allow`. After `block` the node's `on_block` decides. `revise` asks for another round; if no round is left, it
-    is treated like `block`."""
+async def advance(node: GateNode, scene: Scene) -> NodeProgress:
+    """Judge the candidate. The node is ok after `allow`, and after any verdict of a shadow gate. `revise` asks for another round; if no
+    round is left, it is treated like `block`. After `block`, the node's `on_block` decides."""
     candidate = await scene.value(node.candidate)
     verdict = await _judged(node, scene)
     if verdict is None or isinstance(verdict, Failed):
@@ -45,16 +45,16 @@ async def advance(node: GateNode, scene: Scene) -> Outcome:
         {
             "verdict": verdict.verdict,
             "reasons": msgspec.to_builtins(verdict.reasons),
-            "round": scene.visit.round,
+            "round": scene.position.round,
             "outputs": candidate,
         }
     )
     if node.shadow or verdict.verdict == "allow":
         return Settled(state="ok", document=document)
     held_back = {name: value for name, value in document.items() if name != "outputs"}
-    if verdict.verdict == "revise" and node.revise is not None and scene.visit.round <= node.rounds:
+    if verdict.verdict == "revise" and node.revise is not None and scene.position.round <= node.rounds:
         return Settled(state="blocked", document=held_back, revise=True, passes=False, why=_told(verdict))
-    error = NodeError(code="gate_blocked", message=f"{node.name} let nothing pass: {_told(verdict)}", details=held_back)
+    error = NodeError(code="gate_blocked", message=f"The gate {node.name} blocked: {_told(verdict)}", details=held_back)
     return Failed(error, action=node.on_block, document=document if node.on_block == "escalate" else held_back)
 
 
@@ -79,9 +79,10 @@ async def _judged(node: GateNode, scene: Scene) -> Verdict | Failed | None:
 
 
 def verdict_of(outputs: Any) -> Verdict:
-    """The verdict in a worker's outputs; `block` if the outputs are not a verdict. A verdict other than `allow` must have a reason."""
+    """The verdict in a worker's outputs. It is `block` with the reason `invalid_verdict` if the outputs are not a verdict, if `block` or
+    `revise` has no reason, and if `allow` has a reason of severity `error`."""
     try:
-        found = reading.converted(outputs, Verdict)
+        found = json_structs.converted(outputs, Verdict)
     except msgspec.ValidationError as odd:
         return _invalid(f"The validator's answer is not a verdict: {odd}")
     if found.verdict != "allow" and not found.reasons:

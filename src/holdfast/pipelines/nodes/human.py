@@ -1,6 +1,7 @@
-"""A human node asks persons. It is an approval like any other: bound to the hash of what is shown, with approvers and an expiry.
+"""A human node asks persons for an approval. The approval is bound to the hash of what is shown; it has approvers and expires.
 
-With a form the persons answer with JSON that fits it. With votes several persons must approve. A chain adds approvers after a silence.
+With a form, the answer is JSON that fits the form. With votes, several persons must approve. A chain adds approvers if the question stays
+open.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from holdfast.contract.refusals import Overloaded
 from holdfast.hosts.evaluator.schema_check import CheckTooCostly, examined
 from holdfast.pipelines.graph.graph import HumanNode
 from holdfast.pipelines.record.operations import question_at
-from holdfast.pipelines.record.results import Failed, NodeError, Outcome, Settled
+from holdfast.pipelines.record.results import Failed, NodeError, NodeProgress, Settled
 from holdfast.pipelines.scene.chains import end_chain, keep_chain
 from holdfast.pipelines.scene.scene import Scene, Silence
 from holdfast.workers.approvals import ChainPart, Decision, Kind
@@ -21,14 +22,15 @@ from holdfast.workers.demands import demands_of, shortage
 _PART = "approval"
 
 
-async def advance(node: HumanNode, scene: Scene) -> Outcome:
-    """The node is ok if the persons approve. An approver may edit what is shown: then the outputs are what the person wrote."""
+async def advance(node: HumanNode, scene: Scene) -> NodeProgress:
+    """Ask the persons. The node is ok if they approve or answer; the outputs are what was shown, what an approver made of it by editing, or
+    the answer. After a rejection `on_reject` decides, and `on_silence` if the question ended without a decision."""
     value = await scene.value(node.show)
     shown = value if isinstance(value, dict) else {"value": value}
     kind: Kind = "approve" if node.form is None else "question"
     demands = _demands(node, scene)
     if (
-        scene.records.find(question_at(kind, scene.visit, _PART).callback) is None
+        scene.records.find(question_at(kind, scene.position, _PART).callback) is None
         and (flaw := await _flaw(node, scene, demands)) is not None
     ):
         return Failed(flaw)
@@ -42,10 +44,10 @@ async def advance(node: HumanNode, scene: Scene) -> Outcome:
     return await _decided(node, scene, decision, value)
 
 
-async def _decided(node: HumanNode, scene: Scene, decision: Decision, value: Any) -> Outcome:
+async def _decided(node: HumanNode, scene: Scene, decision: Decision, value: Any) -> NodeProgress:
     document: dict[str, Any] = {"verdict": decision.verdict, "decided_by": decision.decided_by, "comment": decision.comment}
     if decision.verdict == "reject":
-        said = f" They say: {decision.comment}" if decision.comment else ""
+        said = f" Comment: {decision.comment}" if decision.comment else ""
         error = NodeError(code="approval_rejected", message=f"{decision.decided_by} rejected {node.name}.{said}")
         return Failed(error, action=node.on_reject, offers=node.form, document=document)
     edited = decision.edited_arguments
@@ -61,7 +63,7 @@ def _demands(node: HumanNode, scene: Scene) -> dict[str, Any]:
 
 
 async def _flaw(node: HumanNode, scene: Scene, demands: dict[str, Any]) -> NodeError | None:
-    """Why no answer could ever be valid; None if one can. It is checked before a person is asked."""
+    """Why the question cannot be asked: too few persons could decide it, or its form cannot be used. None if it can be asked."""
     service, requested_by = scene.run_state.service, scene.run_state.accepted.requested_by
     if (missing := shortage(service.policy, demands, requested_by, await service.holders())) is not None:
         return NodeError(code="approval_impossible", message=f"{node.name} cannot be approved: {missing}")

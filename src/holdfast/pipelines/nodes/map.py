@@ -5,19 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.pipelines.graph.graph import MapNode
-from holdfast.pipelines.record.results import Failed, NodeError, Outcome, Settled
+from holdfast.pipelines.record.results import Failed, NodeError, NodeProgress, Settled
 from holdfast.pipelines.scene.earlier_items import WORK
 from holdfast.pipelines.scene.scene import CannotRun, Scene
 from holdfast.pipelines.scene.shards import Page, ShardFailed, Task, kept_items, pages
 
 
-async def advance(node: MapNode, scene: Scene) -> Outcome:
-    """The node is ok if every item is, partial if some failed and the node tolerates that, and fails if more failed."""
+async def advance(node: MapNode, scene: Scene) -> NodeProgress:
+    """Run the worker for each item. The node fails if more items failed than it tolerates. It is partial if an item failed or the run of an
+    item was partial, else ok. Raises CannotRun if the value is not a list, or has more than `at_most` items."""
     items = await scene.opened(node.over)
     if not isinstance(items, list):
         raise CannotRun(NodeError(code="edge_mismatch", message=f"The value over which {node.name} maps is not a list."))
     if len(items) > node.at_most:
-        message = f"{node.name} goes over {len(items)} items; at most {node.at_most} are allowed."
+        message = f"The list over which {node.name} maps has {len(items)} items; at most {node.at_most} are allowed (`at_most`)."
         raise CannotRun(NodeError(code="edge_mismatch", message=message))
     template, values = await scene.closed_template(node.inputs)
     task = Task(
@@ -45,15 +46,15 @@ async def advance(node: MapNode, scene: Scene) -> Outcome:
 
 
 def tolerated(node: MapNode, total: int) -> int:
-    """How many items may fail."""
+    """How many of `total` items may fail without failing the node. A percentage is rounded down to whole items."""
     return total * node.tolerate // 100 if node.tolerate_percent else node.tolerate
 
 
 async def _previous(scene: Scene) -> list[Any] | None:
-    """The outputs of each item in the round before, for a map that a gate wants revised."""
+    """The outputs of each item in the round before (None for an item without outputs), if a gate wants this map revised; else None."""
     if scene.revision is None:
         return None
-    before = scene.run_state.document(scene.node.name, scene.visit.round - 1) or {}
+    before = scene.run_state.document(scene.node.name, scene.position.round - 1) or {}
     found: dict[int, Any] = {item["index"]: item["outputs"] for item in await scene.run_state.values.opened(before.get("items", []))}
     return [found.get(index) for index in range(max(found, default=-1) + 1)]
 
@@ -62,7 +63,7 @@ def _too_many(node: MapNode, total: int, allowed: int, bad: list[dict[str, Any]]
     first = min(bad, key=lambda item: int(item["index"]))
     error = first["error"] or {}
     message = (
-        f"{len(bad)} of {total} items of {node.name} failed, and {allowed} may fail. "
+        f"{len(bad)} of {total} items of {node.name} failed; at most {allowed} may fail. "
         f"Item {first['index']} failed with {error.get('error_code')}: {error.get('message')}"
     )
     return NodeError(
@@ -75,21 +76,22 @@ def _too_many(node: MapNode, total: int, allowed: int, bad: list[dict[str, Any]]
 
 
 async def undo(node: MapNode, scene: Scene) -> NodeError | bool | None:
-    """Undo the items that went well, the last one first. If a person asks for another try, it undoes only the items that the try before
-    could not undo.
+    """Undo the items that succeeded, the last one first. A later try undoes only the items that the try before could not undo. Returns True
+    if all items are undone, an error if not, and None while an undo runs.
 
-    If the author gave inputs for the undo, `item` in them is the row of the map's table; `item.item` is the element of the list.
+    Items whose results a restart took from an earlier, successful run are not undone. If the author gave inputs for the undo, `item` in
+    them is the item's row in the map's result, and `item.item` is the element of the list.
     """
     assert node.undo is not None
     over = await scene.opened(node.over)
-    document = scene.run_state.document(node.name, scene.visit.round) or {}
+    document = scene.run_state.document(node.name, scene.position.round) or {}
     rows = await scene.run_state.values.opened(document.get("items", []))
     kept = await kept_items(scene)
     left = [{**row, "item": over[row["index"]]} for row in reversed(rows) if row["status"] == "ok" and row["index"] not in kept]
     own = node.undo.inputs
     template, values = await scene.closed_template(node.inputs if own is None else own)
     found: list[Page] | ShardFailed | None = None
-    for turn in range(1, scene.visit.turn + 1):
+    for turn in range(1, scene.position.turn + 1):
         task = Task(
             workers=(node.undo.worker,),
             template=template,

@@ -1,5 +1,5 @@
-"""A merge node makes one result of several. It reports conflicts and missing parts in its result, and the run goes on if the node's
-settings allow it."""
+"""A merge node makes one result from several parts. Its result lists the conflicts and the missing parts. `conflicts` and `policy` say
+whether they fail the node."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Any
 from holdfast.contract.codes import Status
 from holdfast.contract.merges import MERGE_CONFLICT, MISSING, failure_of, merged
 from holdfast.pipelines.graph.graph import MergeNode
-from holdfast.pipelines.record.results import Failed, NodeError, Outcome, Settled, error_of
+from holdfast.pipelines.record.results import Failed, NodeError, NodeProgress, Settled, error_of
 from holdfast.pipelines.scene.failure import ran
 from holdfast.pipelines.scene.scene import NotReached, Scene
 
 
-async def advance(node: MergeNode, scene: Scene) -> Outcome:
-    """Parts whose node has no result are missing. A merge without any part is skipped."""
+async def advance(node: MergeNode, scene: Scene) -> NodeProgress:
+    """Merge the parts. A part whose node has no result is missing. Raises NotReached, so that the node is skipped, if all parts are
+    missing."""
     parts, lost = await _parts(node, scene)
     there = [(source, value) for source, value in parts if value is not MISSING]
     if not there:
@@ -41,7 +42,7 @@ async def advance(node: MergeNode, scene: Scene) -> Outcome:
 
 
 async def _parts(node: MergeNode, scene: Scene) -> tuple[list[tuple[str, Any]], list[str]]:
-    """Each part with its value, and the nodes whose parts are missing."""
+    """The source and the value of each part (MISSING if it has none), and the names of the nodes whose results are missing."""
     parts: list[tuple[str, Any]] = []
     lost: list[str] = []
     for part in node.parts:
@@ -56,7 +57,8 @@ async def _parts(node: MergeNode, scene: Scene) -> tuple[list[tuple[str, Any]], 
 async def _asked(
     node: MergeNode, scene: Scene, worker: str, there: list[tuple[str, Any]], *, part: str = "work", **more: Any
 ) -> dict[str, Any] | Failed | None:
-    """The outputs of the worker that merges the parts, or that decides their conflicts. check/inputs.py checks the same inputs."""
+    """Run the worker that merges the parts, or that decides their conflicts. Returns its outputs, None while it runs, and Failed if it
+    failed or gave no `merged`. check/inputs.py checks the same inputs."""
     parts = [{"source": source, "value": value} for source, value in there]
     key = {} if node.key is None else {"key": node.key}
     inputs = {"parts": parts, "merge_policy": node.policy or "best_effort", **key, **more}
@@ -68,7 +70,7 @@ async def _asked(
 
 
 async def _by_worker(scene: Scene, outputs: dict[str, Any], missing: list[str]) -> dict[str, Any]:
-    """The result document of a merge by a worker. The worker may report conflicts in any form: a value that is not a list counts as one
+    """The result document of a merge by a worker. If the worker reports conflicts as a value that is not a list, that value is one
     conflict."""
     told = await scene.run_state.values.opened(outputs.get("conflicts") or [])
     conflicts = told if isinstance(told, list) else [told]

@@ -1,4 +1,4 @@
-"""A route node chooses one of a few labels. Nodes that wait for one of the other labels are skipped."""
+"""A route node chooses one of its labels. Nodes that wait for another label of the route are skipped."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 from holdfast.contract.codes import Status
 from holdfast.contract.rules import holds
 from holdfast.pipelines.graph.graph import RouteNode
-from holdfast.pipelines.record.results import Failed, NodeError, Outcome, Settled, error_of
+from holdfast.pipelines.record.results import Failed, NodeError, NodeProgress, Settled, error_of
 from holdfast.pipelines.scene.failure import ran
 from holdfast.pipelines.scene.scene import Scene
 
 
-async def advance(node: RouteNode, scene: Scene) -> Outcome:
-    """The worker gives the label, or it is the first label whose rules hold. If there is no such label, `otherwise` is chosen; without
-    `otherwise` the node fails."""
+async def advance(node: RouteNode, scene: Scene) -> NodeProgress:
+    """Choose the label that the worker gives, or the first label whose rules hold. If the worker gives no label of the node, or no rules
+    hold, `otherwise` is chosen; without `otherwise` the node fails."""
     offers = {"type": "object", "required": ["label"], "properties": {"label": {"enum": list(node.labels)}}}
     said: Any
     if node.worker is not None:
@@ -30,7 +30,7 @@ async def advance(node: RouteNode, scene: Scene) -> Outcome:
         said = next((label for label in node.labels if node.rules.get(label) and holds(node.rules[label], value)), None)
     label = said if isinstance(said, str) and said in node.labels else node.otherwise
     if label is None:
-        told = "no rules hold" if said is None else f"the worker gave {said!r:.100}"
+        told = "no rules hold, or the worker gave no label" if said is None else f"the worker gave {said!r:.100}"
         message = f"{node.name} chose none of {', '.join(node.labels)}: {told}, and it has no `otherwise`."
         return Failed(NodeError(code="route_unknown", message=message), offers=offers)
     return Settled(state="ok", document={"label": label})

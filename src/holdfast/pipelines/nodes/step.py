@@ -1,20 +1,26 @@
-"""A step node calls a small pure function of the pipeline's file. The function runs in the sandbox, never in the runner."""
+"""A step node calls a small pure function of the pipeline's file. The function runs in the sandbox, or in the runner if the policy's
+isolation is `inline`."""
 
 from __future__ import annotations
 
 from holdfast.pipelines.graph.graph import StepNode
-from holdfast.pipelines.record.results import Failed, NodeError, Outcome, Settled
+from holdfast.pipelines.record.results import Failed, NodeError, NodeProgress, Settled
 from holdfast.pipelines.scene.scene import Scene
 from holdfast.pipelines.steps.steps import StepFailed
 from holdfast.workers.packages import WorkerChanged, WorkerMissing
 
 
-async def advance(node: StepNode, scene: Scene) -> Outcome:
-    """The node ends with the value that the function returns. The function is pure, so after a crash before the write it is simply called
-    again."""
+async def advance(node: StepNode, scene: Scene) -> NodeProgress:
+    """Call the function. The node ends with the value that it returns. If the runner dies before the value is written, the function is
+    called again, which is safe because it is pure."""
     run, package = scene.run_state, scene.run_state.graph.steps
     if run.steps is None or package is None:
-        return Failed(NodeError(code="sandbox_unavailable", message=f"No sandbox runs the function {node.function} here."))
+        return Failed(
+            NodeError(
+                code="sandbox_unavailable",
+                message=f"This runner has no sandbox for steps, or the graph names no package with {node.function}.",
+            )
+        )
     inputs = await scene.whole(node.inputs)
     scene.check_time()
     try:

@@ -1,8 +1,8 @@
 """A supervise node lets a worker, the supervisor, choose which worker runs next, until it finishes.
 
 Mistakes of the supervisor fail the node: an answer of a wrong form, an unknown label, inputs that do not fit, a last turn without `finish`.
-If a chosen worker fails, the supervisor learns it and may choose another one. Nothing is kept in memory: each call of `advance` reads what
-happened from the operations of the run.
+If a chosen worker fails, the supervisor usually learns it in its next turn, and may choose another worker (`_ends` has the exceptions).
+Nothing is kept in memory: each call of `advance` reads what happened from the operations of the run.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from holdfast.contract.protocol import Response
 from holdfast.durable.journal import succeeded
 from holdfast.pipelines.graph.graph import FINISH, SuperviseNode, parted
 from holdfast.pipelines.record.choices import Answer, Taken, answer_of, choice_at, choice_text
-from holdfast.pipelines.record.operations import Visit
+from holdfast.pipelines.record.operations import NodePosition
 from holdfast.pipelines.record.responses import was_refused
-from holdfast.pipelines.record.results import Failed, NodeError, Outcome, Settled, error_of
+from holdfast.pipelines.record.results import Failed, NodeError, NodeProgress, Settled, error_of
 from holdfast.pipelines.scene.failure import MOST_TURNS, ended, ran
 from holdfast.pipelines.scene.scene import CannotRun, Scene
 
 INVALID: Final = "supervise_invalid_answer"
 _ENDING: Final = frozenset({"cancelled", "budget_exceeded"})
-"""Errors of a chosen worker after which no other worker may begin."""
+"""After these errors of a chosen worker the node fails, and the supervisor is not asked again."""
 _MOST_TOLD: Final = 100
 """The supervisor gets at most this many of its earlier choices, the last ones."""
 _MOST_OUTPUTS: Final = 16 * 1024
-"""At most this many bytes of a chosen worker's outputs go to the supervisor. Larger members are replaced by references to artifacts."""
+"""If a chosen worker's outputs have more bytes than this, the supervisor gets references to artifacts in place of their largest members."""
 _MOST_TEXT: Final = 1000
 
 
-async def advance(node: SuperviseNode, scene: Scene) -> Outcome:
+async def advance(node: SuperviseNode, scene: Scene) -> NodeProgress:
     """Ask the supervisor, run the worker that it chose, and ask again. The node ends with the outputs that the supervisor gives when it
     finishes."""
-    before = [one for turn in range(1, scene.visit.turn) for one in _taken(node, scene, turn)]
-    here = _taken(node, scene, scene.visit.turn)
+    before = [one for turn in range(1, scene.position.turn) for one in _taken(node, scene, turn)]
+    here = _taken(node, scene, scene.position.turn)
     while True:
         number = len(here) + 1
         told = [*before, *here]
@@ -46,7 +46,7 @@ async def advance(node: SuperviseNode, scene: Scene) -> Outcome:
         if last.response.status is not Status.OK:
             return await _failed(scene, error_of(last.response), told)
         answer = answer_of(last.response.outputs)
-        if isinstance(answer, Answer) and scene.records.find(at := choice_at(scene.visit, number)) is None:
+        if isinstance(answer, Answer) and scene.records.find(at := choice_at(scene.position, number)) is None:
             scene.records.note(succeeded(at, choice_text(number, answer)))
         if isinstance(answer, str):
             return await _failed(scene, _error(node, INVALID, f"gave no valid choice in turn {number}: {answer}"), told)
@@ -68,9 +68,9 @@ def _mistake(node: SuperviseNode, number: int, choice: str) -> NodeError | None:
         return None
     if choice not in node.choices:
         labels = ", ".join(node.choices)
-        return _error(node, "supervise_unknown_choice", f"chose {choice!r:.100} in turn {number}, which is none of {labels}")
+        return _error(node, "supervise_unknown_choice", f"chose {choice!r:.100} in turn {number}; the choices are {labels} and {FINISH}")
     if number == node.turns:
-        return _error(node, "supervise_turns", f"had {node.turns} turns, and in the last one chose {choice}")
+        return _error(node, "supervise_turns", f"chose {choice} in its last turn, turn {node.turns}, and not {FINISH}")
     return None
 
 
@@ -79,21 +79,22 @@ def _error(node: SuperviseNode, code: str, what: str) -> NodeError:
 
 
 def _ends(response: Response) -> bool:
-    """Whether the node ends with this response of a chosen worker. After every other failure the supervisor is asked again."""
+    """Whether the node fails with this response of a chosen worker: there was no run, or the error is one of _ENDING. After every other
+    response the supervisor is asked again."""
     return was_refused(response) or (response.error is not None and response.error.error_code in _ENDING)
 
 
 def _taken(node: SuperviseNode, scene: Scene, turn: int) -> list[Taken]:
-    """The choices whose runs are over, in one try of the node, each with its response."""
+    """The choices of one try of the node whose runs have ended, each with its response. A choice that fails the node is left out."""
     operations = scene.records.by_id
-    visit, found = Visit(node.name, scene.visit.round, turn), list[Taken]()
+    position, found = NodePosition(node.name, scene.position.round, turn), list[Taken]()
     while len(found) < node.turns - 1:
         number = len(found) + 1
-        asked = ended(operations, visit, f"ask-{number}", (node.worker,))
+        asked = ended(operations, position, f"ask-{number}", (node.worker,))
         answer = answer_of(asked.outputs) if asked is not None and asked.status is Status.OK else ""
         if not isinstance(answer, Answer) or answer.choice not in node.choices:
             break
-        response = ended(operations, visit, f"choice-{number}", (node.choices[answer.choice],))
+        response = ended(operations, position, f"choice-{number}", (node.choices[answer.choice],))
         if response is None or _ends(response):
             break
         found.append(Taken(answer, response))
@@ -101,8 +102,8 @@ def _taken(node: SuperviseNode, scene: Scene, turn: int) -> list[Taken]:
 
 
 async def _run(node: SuperviseNode, scene: Scene, number: int, answer: Answer) -> Response | None:
-    """The response of the chosen worker. If its inputs do not fit its contract, the error is an `edge_mismatch` that names the supervisor's
-    answer."""
+    """Run the chosen worker. Returns its response, or None while it runs. If its inputs do not fit its contract, the response has the error
+    `edge_mismatch`, which says where the inputs came from."""
     template = node.inputs if answer.inputs is None else {"$from": f"turn-{number}", "path": ["inputs"]}
     worker, inputs = node.choices[answer.choice], partial(_inputs, node, scene, answer)
     last = await ran(scene, (worker,), inputs, part=f"choice-{number}", template=template)
@@ -117,7 +118,8 @@ async def _inputs(node: SuperviseNode, scene: Scene, answer: Answer) -> dict[str
 
 
 async def _object(node: SuperviseNode, scene: Scene, given: Any, what: str) -> dict[str, Any]:
-    """The object that a supervisor gave, directly or in an artifact."""
+    """The object that a supervisor gave, directly or in an artifact. Raises CannotRun if it is not an object. `what` names it in the
+    error."""
     values = scene.run_state.values
     found = await values.opened(given)
     if not isinstance(found, dict):
@@ -149,7 +151,7 @@ async def _told(scene: Scene, turn: int, one: Taken) -> dict[str, Any]:
 
 
 def _document(told: list[Taken], last: Answer | None = None) -> dict[str, Any]:
-    """The node's result without its outputs: every choice, with the id of the run that it began."""
+    """The node's result without its outputs: every choice, with the id of the run of the chosen worker (None for `finish`)."""
     made = [(one.answer, one.response.status.value, one.response.run_id) for one in told]
     if last is not None:
         made.append((last, Status.OK.value, ""))
@@ -173,7 +175,8 @@ async def _failed(scene: Scene, error: NodeError, told: list[Taken]) -> Failed:
 
 
 def effects(node: SuperviseNode, scene: Scene) -> list[Taken]:
-    """The choices that went well and can be undone, of all tries of the node in a round, in the order in which they were made."""
+    """The choices of all tries of the node in a round whose runs succeeded and that have an undo, in the order in which they were made.
+    Without those whose results a restart took from an earlier, successful run."""
     found: list[Taken] = []
     for turn in range(1, MOST_TURNS + 1):
         found += [one for one in _taken(node, scene, turn) if one.response.status is Status.OK and one.answer.choice in node.undo]
@@ -183,7 +186,8 @@ def effects(node: SuperviseNode, scene: Scene) -> list[Taken]:
 
 
 async def undo(node: SuperviseNode, scene: Scene) -> NodeError | bool | None:
-    """Undo the choices that went well, the last one first. A later turn undoes only what the turn before could not."""
+    """Undo the choices whose runs succeeded, the last one first. A later try undoes only what the try before could not. Returns True if all
+    are undone, an error if not, and None while an undo runs."""
     done, left = effects(node, scene), list[str]()
     for place in range(len(done), 0, -1):
         response = await _undone(node, scene, place, done[place - 1])
@@ -198,12 +202,12 @@ async def undo(node: SuperviseNode, scene: Scene) -> NodeError | bool | None:
 
 
 async def _undone(node: SuperviseNode, scene: Scene, place: int, one: Taken) -> Response | None:
-    """The response of the undo of one choice: the one that succeeded, or the failed one of the last try. None while an undo runs."""
+    """Undo one choice. Returns the response of the try that succeeded, or of the last try if all failed. None while an undo runs."""
     worker, inputs, turn = node.undo[one.answer.choice], partial(_undo_inputs, node, scene, one), 0
     while True:
         turn += 1
         last = await ran(scene.in_turn(turn), (worker,), inputs, part=f"undo-{place}")
-        if last is None or last.response.status is Status.OK or turn == scene.visit.turn:
+        if last is None or last.response.status is Status.OK or turn == scene.position.turn:
             return None if last is None else last.response
 
 

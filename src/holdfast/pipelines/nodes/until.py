@@ -1,4 +1,4 @@
-"""An until node runs a worker again and again until rules hold for its outputs. Between two runs it waits; waiting holds no process and no
+"""An until node runs a worker again and again until rules hold for its outputs. Between two runs it waits, without holding a process or a
 slot."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from holdfast.contract.codes import Status
 from holdfast.contract.rules import Reason, broken
 from holdfast.pipelines.graph.graph import UntilNode
 from holdfast.pipelines.record.operations import wait_at
-from holdfast.pipelines.record.results import Failed, NodeError, Outcome, Settled, error_of
+from holdfast.pipelines.record.results import Failed, NodeError, NodeProgress, Settled, error_of
 from holdfast.pipelines.scene.failure import ran
 from holdfast.pipelines.scene.scene import Scene
 
@@ -20,12 +20,13 @@ EVERY = "every"
 """The name of the node's waits in the journal."""
 
 
-async def advance(node: UntilNode, scene: Scene) -> Outcome:
-    """The node ends with the first outputs for which the rules hold. It fails if a run fails, and if the rules hold for no run."""
+async def advance(node: UntilNode, scene: Scene) -> NodeProgress:
+    """Run the worker until no rule of severity `error` is broken; the node ends with the outputs of that run. It fails if a run fails, and
+    if the rules do not hold after `at_most` runs."""
     document: dict[str, Any] = {}
     reasons: list[Reason] = []
     for number in range(1, node.at_most + 1):
-        if scene.records.is_closed(wait_at(scene.visit, EVERY, number)):
+        if scene.records.is_closed(wait_at(scene.position, EVERY, number)):
             continue  # the rules did not hold for this run, so the node waited
         last = await ran(scene, (node.worker,), partial(scene.inputs, node.inputs), part=f"work-{number}", template=node.inputs)
         if last is None:
@@ -45,5 +46,7 @@ async def advance(node: UntilNode, scene: Scene) -> Outcome:
 
 def _not_reached(node: UntilNode, reasons: list[Reason]) -> NodeError:
     told = "; ".join(f"{reason.code}{' at ' + reason.path if reason.path else ''}" for reason in reasons[:3])
-    message = f"The rules of {node.name} did not hold after {node.at_most} runs of {node.worker}. The last run: {told}."
+    message = (
+        f"The rules of {node.name} did not hold after {node.at_most} runs of {node.worker}. In the last run these were broken: {told}."
+    )
     return NodeError(code="until_not_reached", message=message, details={"reasons": msgspec.to_builtins(reasons)})

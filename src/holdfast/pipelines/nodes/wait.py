@@ -1,12 +1,12 @@
-"""A wait node waits for a time. It holds no thread, no slot and no lease meanwhile."""
+"""A wait node waits for a number of seconds. While it waits, it holds no thread, no slot and no lease."""
 
 from __future__ import annotations
 
 from holdfast.pipelines.graph.graph import WaitNode
-from holdfast.pipelines.record.results import Outcome, Settled
+from holdfast.pipelines.record.results import NodeProgress, Settled
 from holdfast.pipelines.scene.scene import Scene
 
 
-async def advance(node: WaitNode, scene: Scene) -> Outcome:
-    """The node ends when its time is over."""
+async def advance(node: WaitNode, scene: Scene) -> NodeProgress:
+    """Begin the wait. The node is ok when the wait has ended; before that, None is returned."""
     return Settled(state="ok", document={}) if scene.wait("wait", node.seconds) else None

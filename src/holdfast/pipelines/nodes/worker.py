@@ -1,4 +1,4 @@
-"""A worker node runs a worker or a pipeline. If that fails, the node runs its fallbacks, one after the other."""
+"""A worker node runs a worker or a pipeline. If its run fails, the node runs its fallbacks one after the other, until one succeeds."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from functools import partial
 
 from holdfast.contract.codes import Status
 from holdfast.pipelines.graph.graph import WorkerNode
-from holdfast.pipelines.record.results import Failed, Outcome, Settled, error_of
+from holdfast.pipelines.record.results import Failed, NodeProgress, Settled, error_of
 from holdfast.pipelines.scene.failure import ran
 from holdfast.pipelines.scene.scene import Scene
 
 
-async def advance(node: WorkerNode, scene: Scene) -> Outcome:
-    """The node ends with the response of the first run that succeeds. If none does, it fails with the response of the last one."""
+async def advance(node: WorkerNode, scene: Scene) -> NodeProgress:
+    """Run the worker and, if it fails, its fallbacks. The node ends with the response of the first run that succeeds. If none succeeds, it
+    fails with the error of the last run."""
     last = await ran(scene, (node.worker, *node.fallback), partial(scene.inputs, node.inputs), template=node.inputs)
     if last is None:
         return None

@@ -1,8 +1,8 @@
-"""Reads the lines of a Pipeline spec as rows and trees. Indentation says which line belongs to which key; on a page without indentation the
-known keys say it.
+"""Reads the lines of a Pipeline spec as rows and trees. Indentation shows which line belongs to which key. A page that was copied from a
+rendered text may have lost its indentation; then the known keys show it.
 
-A value that begins with a bracket may go on over several lines in each rendering. On a page that lost its indentation, every other value of
-a node must stand on the line of its key, so that the reader never guesses.
+A value that begins with a bracket may have several lines, with and without indentation. On a page that lost its indentation, every other
+value of a node must be on the line of its key, so that the reader never guesses.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class SpecParts(NamedTuple):
 
 
 def rows_of(lines: Sequence[Line], notes: Notes) -> list[Row]:
-    """The rows of a spec, without blank lines and comments. If a bracket is never closed, that is noted as a problem, and the rows after it
-    are not read."""
+    """The rows of a spec, without blank lines and comment lines. If a bracket is never closed, that is noted as a problem, and its row and
+    the rows after it are left out."""
     rows: list[Row] = []
     waiting = iter(
         [line for line in lines if line.text.strip() and line.text.lstrip()[0] != "#" and line.text.strip() not in ("---", "...")]
@@ -99,8 +99,8 @@ def rows_of(lines: Sequence[Line], notes: Notes) -> list[Row]:
 def parts_of(
     rows: Sequence[Row], graph_keys: Collection[str], other_keys: Collection[str], inner: Collection[str], notes: Notes
 ) -> SpecParts:
-    """Split the rows by their top-level keys. `inner`: the keys of nodes, which show on a page without indentation which rows belong to a
-    node."""
+    """Split the rows by their top-level keys: `graph_keys` and `other_keys`. `inner` are the keys of nodes: on a page without indentation
+    they show which rows belong to a node. Unknown and repeated keys are noted as problems and left out."""
     keys = [row for row in rows if row.item is None and row.keyed is not None]
     base = min((row.indent for row in keys), default=0)
     flat = all(row.indent <= base for row in keys)
@@ -142,12 +142,14 @@ def _twice(key: str, line: int, first: int, notes: Notes) -> None:
 
 
 def tree_of(rows: Sequence[Row], notes: Notes, *, flat: bool) -> Tree | None:
-    """The value of a top-level key, read from its row and the rows that belong to it. None if there is no value; that is noted as a
-    problem."""
+    """The value of a top-level key, read from its row and the rows that belong to it. None if it has no readable value; that is noted as a
+    problem. `flat`: whether the page lost its indentation."""
     head = rows[0]
     key, value = head.keyed or ("", "")
     if value and len(rows) > 1:
-        notes.error("spec_line", PIPELINE_SPEC, rows[1].line, f"This line belongs to `{shown(key)}`, which has a value on its own line.")
+        notes.error(
+            "spec_line", PIPELINE_SPEC, rows[1].line, f"This line belongs to `{shown(key)}`, which already has a value on line {head.line}."
+        )
         return None
     if value:
         return Scalar(value, head.line)
@@ -193,7 +195,7 @@ class _Reader:
                 self._at += 1
                 inner = self._below(indent, depth)
                 if inner is None:
-                    self._error("spec_line", row.line, "There is nothing after this bullet.")
+                    self._error("spec_line", row.line, "There is nothing after this bullet. Write the item after it, or remove it.")
             elif body.item is None and body.keyed is None:
                 self._at += 1
                 inner = Scalar(body.text, body.line)
@@ -258,7 +260,7 @@ class _Reader:
         self._notes.error(code, PIPELINE_SPEC, line, message)
 
     def flat_nodes(self, line: int) -> Listed:
-        """Nodes of a page without indentation: a node begins with `- name: …`, and each of its values stands on one line."""
+        """The nodes of a page without indentation: a node begins with `- name: …`, and each of its values is on the line of its key."""
         return Listed(list(self._flat_nodes()), line)
 
     def _flat_nodes(self) -> Iterator[Tree]:
@@ -275,7 +277,7 @@ class _Reader:
                 continue
             key, value = pair
             if body is not None and key != "name":
-                told = "The page has lost its indentation, so each node begins with `- name: …`, and lists stand between brackets: […]."
+                told = "The page has lost its indentation, so each node must begin with `- name: …`, and lists need brackets: […]."
                 self._error("spec_line", row.line, told)
             elif body is not None:
                 if node is not None:

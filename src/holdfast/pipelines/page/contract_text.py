@@ -1,4 +1,4 @@
-"""Writes a contract as the sections of a page: what the spec says of it, the two schemas, the constraints, and the failure modes."""
+"""Writes a contract as sections of a page: its keys in the Pipeline spec, the two schemas, the constraints, and the failure modes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.pipelines.graph.contract import json_of
 
 
 def spec_lines(contract: Contract) -> Iterator[str]:
-    """The keys of the contract in a Pipeline spec."""
+    """The lines of a Pipeline spec for the keys of the contract."""
     yield f"pipeline_id: {contract.worker_id}"
     yield f"version: {contract.version}"
     if contract.purpose:
@@ -33,7 +33,7 @@ def spec_lines(contract: Contract) -> Iterator[str]:
 
 
 def sections(contract: Contract) -> Iterator[tuple[str, str]]:
-    """The sections after the spec, each with its heading."""
+    """The heading and the text of each section after the spec."""
     yield INPUT_SCHEMA, _json(contract.input_schema)
     yield OUTPUT_SCHEMA, _json(contract.output_schema)
     yield CONSTRAINTS, _json(_constraints(contract))
@@ -42,7 +42,8 @@ def sections(contract: Contract) -> Iterator[tuple[str, str]]:
 
 
 def _prose(text: str) -> str:
-    """A purpose, written so that the reader gets the same text back: it stands in quotes if its first or last character is a quote."""
+    """A purpose, written so that the reader gets the same text back: in quotes if it begins with a quote, `>` or `|`, or if it begins or
+    ends with a space."""
     if text[0] in "\"'" or text.strip() != text or text[0] in ">|":
         escaped = text.replace("\\", "\\\\").replace('"', '\\"')
         return f'"{escaped}"'

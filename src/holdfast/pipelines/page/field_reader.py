@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.contract.notes import Notes, meant, shown
 from holdfast.contract.page import PIPELINE_SPEC
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.durations import HINT
 from holdfast.model.durations import parsed as duration
 from holdfast.pipelines.graph.bounds import check_node
@@ -28,7 +28,7 @@ _WORDS: Final = "Write a text in double quotes"
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A function that a step calls, as the page names it."""
+    """A function that a step calls, as the page names it, and the line on the page."""
 
     file: str
     function: str
@@ -36,14 +36,14 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class FieldReader:
-    """Reads the nodes of one page. `maps` are the names of its maps."""
+    """Reads the nodes of one page. `maps` are the names of its nodes that are maps. Problems are added to `notes`."""
 
     def __init__(self, maps: Collection[str], notes: Notes) -> None:
         self._maps = maps
         self._notes = notes
         self._failed = False
         self.steps: list[Step] = []
-        """What the steps call, in the order of the page."""
+        """The functions that the steps call, in the order of the page."""
 
     def node(self, tree: Keyed) -> AnyNode | None:
         """The node that a tree describes. None if the tree has problems; they are noted."""
@@ -57,7 +57,7 @@ class FieldReader:
         if self._failed:
             return None
         try:
-            node: AnyNode = reading.converted({**made, KIND: kind.__struct_config__.tag}, kind)  # type: ignore[assignment]
+            node: AnyNode = json_structs.converted({**made, KIND: kind.__struct_config__.tag}, kind)  # type: ignore[assignment]
             check_node(node, "node")
             return node
         except msgspec.ValidationError as wrong:
@@ -68,7 +68,7 @@ class FieldReader:
         return None
 
     def gives(self, tree: Tree) -> Any:
-        """The pipeline's outputs; None if they have a problem, which is noted."""
+        """The template of the pipeline's outputs; None if it has a problem, which is noted."""
         try:
             return template(tree, self._maps)
         except Unreadable as wrong:
@@ -122,7 +122,9 @@ class FieldReader:
     def _function(self, tree: Tree) -> str:
         hit = _STEP.fullmatch(word(tree))
         if hit is None:
-            raise Unreadable(f"`{shown(word(tree))}` names no function. Write `file.py:function`; the file is beside the page.", tree.line)
+            raise Unreadable(
+                f"`{shown(word(tree))}` names no function. Write `file.py:function` for a function of a file beside the page.", tree.line
+            )
         self.steps.append(Step(hit[1], hit[2], tree.line))
         return hit[2]
 
@@ -151,7 +153,7 @@ class FieldReader:
                 return constant(tree)
 
     def _several(self, tree: Tree, hint: Any) -> list[Any]:
-        """Read a list; a single word is a list of one. The parts of a merge are an object."""
+        """Read a list. A single word is read as a list of one, for texts and `after`. The parts of a merge are read from an object."""
         if hint is Part:
             return [{"source": source, "value": template(each, self._maps)} for source, each in _object(tree).entries.items()]
         tree = inline(tree) if isinstance(tree, Scalar) and tree.text.lstrip().startswith(("[", "{")) else tree
@@ -166,7 +168,8 @@ class FieldReader:
         return {"node": node, "label": label} if colon else {"node": node}
 
     def _line(self, tree: Keyed, struct: type[Node], where: str) -> int:
-        """The line of a place in a node, `at_most` or `caps.timeout_seconds`; the node's own line if it has none."""
+        """The line of a place in a node, such as `at_most` or `caps.timeout_seconds`; the line of the node if the page does not have the
+        key."""
         name = re.split(r"[.\[]", where)[0]
         key = next((field.key for field in fields_of(struct).values() if field.name == name), name)
         return tree.lines.get(key, tree.line)
@@ -177,14 +180,14 @@ class FieldReader:
 
 
 def word(tree: Tree) -> str:
-    """A text: in double quotes, or as it stands on the line."""
+    """A text: in double quotes, or unquoted as it is on the line. Raises Unreadable if it is no text, or if it may contain a comment."""
     if not isinstance(tree, Scalar):
         raise Unreadable(f"This is not a text. {_WORDS}.", tree.line)
     text, bare = tree.text.strip(), without_comment(tree.text)
     if bare.startswith('"'):
         return str(plain_value(Scalar(bare, tree.line)))
     if bare.startswith("'"):
-        raise Unreadable(f"{shown(bare)} stands in single quotes. {_WORDS}.", tree.line)
+        raise Unreadable(f"{shown(bare)} is in single quotes. {_WORDS}.", tree.line)
     if bare != text and re.search(r"\s", bare):
         raise Unreadable("It is not certain whether ` #` begins a comment here. Put the text into double quotes.", tree.line)
     if not bare:
@@ -202,7 +205,7 @@ def _object(tree: Tree) -> Keyed:
 def _one_of(tree: Tree, known: tuple[str, ...]) -> str:
     text = word(tree)
     if text not in known:
-        raise Unreadable(f"`{shown(text)}` is none of {', '.join(known)}.{meant(text, known)}", tree.line)
+        raise Unreadable(f"`{shown(text)}` is not one of {', '.join(known)}.{meant(text, known)}", tree.line)
     return text
 
 
@@ -216,7 +219,7 @@ def _whole(tree: Tree) -> int:
 def _seconds(tree: Tree) -> int:
     seconds = duration(word(tree))
     if seconds is None:
-        raise Unreadable(f"`{shown(word(tree))}` is no duration. {HINT}", tree.line)
+        raise Unreadable(f"`{shown(word(tree))}` is not a duration. {HINT}", tree.line)
     return seconds
 
 
@@ -224,4 +227,4 @@ def _amount(tree: Tree) -> Decimal:
     try:
         return Decimal(word(tree)[:60])
     except InvalidOperation:
-        raise Unreadable(f"`{shown(word(tree))}` is not an amount. Write a number, 0.50 for instance.", tree.line) from None
+        raise Unreadable(f"`{shown(word(tree))}` is not an amount in US dollars. Write a number, 0.50 for instance.", tree.line) from None

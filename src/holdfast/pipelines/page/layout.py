@@ -1,6 +1,6 @@
 """How values are laid out on a page: on one line if the line is short, else with one member on each line between the brackets.
 
-A value of several lines always stands between brackets, so that the reader can read it even from a page that lost its indentation.
+A value of several lines is always between brackets, so that it can be read also from a page that lost its indentation.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _STEP: Final = "  "
 
 
 class Group(NamedTuple):
-    """Members between brackets, each with what stands before it (`key: `)."""
+    """Members between brackets, each with the text before it (`key: `, or empty)."""
 
     opening: str
     members: list[tuple[str, Doc]]
@@ -28,7 +28,7 @@ Doc: TypeAlias = "str | Group"
 
 
 def laid_out(doc: Doc, before: str, indent: str = "") -> str:
-    """The lines of the text `before` followed by a value. All lines but the first begin with at least this indentation."""
+    """The text `before` followed by a value, on one line or on several. All lines after the first begin with at least `indent`."""
     line = f"{before}{doc}"
     if isinstance(doc, str) or not doc.members or len(line) <= WIDTH:
         return line
@@ -39,13 +39,13 @@ def laid_out(doc: Doc, before: str, indent: str = "") -> str:
 
 
 def quoted(text: str) -> str:
-    """A text in double quotes. Characters that control a terminal are escaped."""
+    """A text as a JSON string in double quotes. Characters that cannot be printed are escaped."""
     written = json.dumps(text, ensure_ascii=False)
     return written if written.isprintable() else "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in written)
 
 
 def value_doc(value: Any) -> Doc:
-    """JSON as it is written on a page."""
+    """A JSON value, ready to be laid out on a page."""
     if isinstance(value, dict):
         return Group("{", [(f"{quoted(key)}: ", value_doc(inner)) for key, inner in value.items()], "}")
     if isinstance(value, list | tuple):

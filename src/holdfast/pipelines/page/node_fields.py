@@ -1,8 +1,9 @@
-"""The fields of the graph's structs as a page has them: by their types, so that a new field or a new kind of node needs no code here.
+"""The fields of the graph's structs as keys of a page. They are derived from the types of the fields, so that a new field or a new kind of
+node needs no code here.
 
-A field that ends in `_seconds` is a duration and has the name without that end (`within: 2d`); `seconds` alone is `duration`. `after` is a
-node, or `route:label`; the parts of a merge are an object from sources to values; `tolerate: 20%` is a percentage; the `function` of a
-step is `file.py:function`.
+A field whose name ends in `_seconds` is a duration, and its key is the name without that end (`within: 2d`); the key of `seconds` is
+`duration`. `after` is a node, or `route:label`; the parts of a merge are an object from sources to values; `tolerate: 20%` is a percentage;
+the `function` of a step is `file.py:function`.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from holdfast.pipelines.graph.graph import TEMPLATE, AnyNode, MapNode, Node
 KIND: Final = "kind"
 _SECONDS: Final = "seconds"
 _HIDDEN: Final = {(MapNode, "tolerate_percent")}
-"""Fields without a key of their own on a page: the text of another field tells their value."""
+"""Fields without a key of their own on a page: the text of another key has their value (`tolerate: 20%`)."""
 KINDS: Final[Mapping[str, type[Node]]] = {str(each.__struct_config__.tag): each for each in get_args(AnyNode)}
-"""Every kind of node."""
+"""The struct of each kind of node, by the name of the kind."""
 
 
 class PageField(msgspec.Struct, frozen=True):
     """One field of a struct."""
 
     key: str
-    """Its name on a page."""
+    """The key of the field on a page."""
     name: str
     hint: Any
     """The type of the field, without None."""
@@ -42,7 +43,7 @@ class PageField(msgspec.Struct, frozen=True):
 
 @cache
 def fields_of(struct: type[msgspec.Struct]) -> Mapping[str, PageField]:
-    """The fields of a struct, by their names on a page."""
+    """The fields of a struct, by their keys on a page."""
     hints = typing.get_type_hints(struct, include_extras=True)
     made: dict[str, PageField] = {}
     for field in msgspec.structs.fields(struct):

@@ -1,7 +1,8 @@
-"""Turns a pipeline.md, in any of its renderings, into a graph, or into a list of all its problems. No text makes it raise.
+"""Turns a pipeline.md (as Markdown, or as text copied from a rendered page) into a graph, or into a list of all its problems. It never
+raises.
 
-The page has the sections of a worker.md, with a Pipeline spec where that has its Worker spec. The contract is read by the reader of
-worker.md pages; what is read here are the keys of the graph: `nodes`, `gives`, `gates` and `include`. The page is data: nothing of it runs.
+The page has the sections of a worker.md, with a Pipeline spec in place of the Worker spec. The reader of worker.md pages reads the
+contract. This module reads the keys of the graph: `nodes`, `gives`, `gates` and `include`. The page is data: no code of it runs.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ _ID: Final = re.compile(r"([ \t]*[\"'`]?)pipeline_id\b")
 
 
 class PipelinePage(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of reading a page: a graph unless there are errors, and every problem in the order of the page."""
+    """The result of reading a page: a graph if there are no errors, and every problem in the order of the page."""
 
     graph: Graph | None = None
-    """The graph without the package of its steps, because that is made from the files beside the page."""
+    """The graph, without the package of its steps, which is made from the files beside the page; None if the page has errors."""
     contract: Contract | None = None
     """The page's contract; None if the page has errors."""
     lines: dict[str, int] = {}
@@ -55,7 +56,8 @@ class PipelinePage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_pipeline(data: bytes) -> bool:
-    """Whether a page is a pipeline: it has the heading `Pipeline spec`."""
+    """Whether a page is a pipeline: it has the heading `Pipeline spec`. A page that is too large to be read is a pipeline if it mentions
+    that heading."""
     if not mentions_pipeline(data[:MAX_PAGE_BYTES]):
         return False
     if _too_large(data) is not None:
@@ -66,7 +68,7 @@ def is_pipeline(data: bytes) -> bool:
 
 
 def read_pipeline(data: bytes) -> PipelinePage:
-    """Read a pipeline.md in any of its renderings."""
+    """Read a pipeline.md, as Markdown or as text copied from a rendered page. Never raises: the result has the problems."""
     notes = Notes()
     if (told := _too_large(data)) is not None:
         notes.error("page_too_large", "", 1, told)
@@ -82,9 +84,9 @@ def read_pipeline(data: bytes) -> PipelinePage:
 
 def _too_large(data: bytes) -> str | None:
     if len(data) > MAX_PAGE_BYTES:
-        return f"The page is larger than {MAX_PAGE_BYTES} bytes."
+        return f"The page has more than {MAX_PAGE_BYTES} bytes, which is the most that a page may have."
     if data.count(b"\n") + data.count(b"\r") > MAX_PAGE_LINES:
-        return f"The page has more than {MAX_PAGE_LINES} lines."
+        return f"The page has more than {MAX_PAGE_LINES} lines, which is the most that a page may have."
     return None
 
 
@@ -138,7 +140,7 @@ class _PipelineReader:
         return Page(self._page.title, self._page.problem, {**sections, SPEC: spec}, last)
 
     def _items(self, tree: Tree | None) -> list[Tree]:
-        """The nodes as trees; none if there are too many."""
+        """The nodes as trees; empty if `nodes` is missing, is not a list, or has too many nodes. That is noted as a problem."""
         if tree is None:
             if "nodes" not in self._parts.graph:
                 self._missing("nodes", "Write `nodes:`, and below it `- name: …` with `kind: …` for each node.")
@@ -147,7 +149,7 @@ class _PipelineReader:
         if found is None:
             return []
         if not isinstance(found, Listed):
-            self._notes.error("spec_line", PIPELINE_SPEC, tree.line, "`nodes` is a list. Write `- name: …` for each node below it.")
+            self._notes.error("spec_line", PIPELINE_SPEC, tree.line, "`nodes` must be a list. Write `- name: …` for each node below it.")
             return []
         if len(found.items) > MAX_NODES:
             told = f"The pipeline has {len(found.items)} nodes; at most {MAX_NODES} are allowed."
@@ -162,7 +164,9 @@ class _PipelineReader:
             found = self._inlined(item)
             if not isinstance(found, Keyed):
                 if found is not None:
-                    self._notes.error("spec_line", PIPELINE_SPEC, item.line, "A node has keys. Write `- name: …`, and its `kind` below it.")
+                    self._notes.error(
+                        "spec_line", PIPELINE_SPEC, item.line, "A node has keys and values. Write `- name: …`, and its `kind` below it."
+                    )
                 continue
             node = reader.node(found)
             if node is None:
@@ -206,7 +210,7 @@ class _PipelineReader:
             found = inline(tree) if isinstance(tree, Scalar) else tree
             items = found.items if isinstance(found, Listed) else [found]
             if len(items) > MAX_LISTED:
-                raise Unreadable(f"There are {len(items)} files; at most {MAX_LISTED} are allowed.", tree.line)
+                raise Unreadable(f"`include` has {len(items)} files; at most {MAX_LISTED} are allowed.", tree.line)
             return tuple(map(word, items))
         except Unreadable as wrong:
             self._unreadable(wrong)
@@ -215,11 +219,12 @@ class _PipelineReader:
     def _step_files(self, steps: Sequence[Step]) -> None:
         for step in steps[1:]:
             if step.file != steps[0].file:
-                told = f"A step calls {shown(step.file)}, and another calls {shown(steps[0].file)}. All steps call functions of one file."
+                told = f"One step calls {shown(steps[0].file)}, and this step calls {shown(step.file)}. All steps must use the same file."
                 self._notes.error("bad_value", PIPELINE_SPEC, step.line, told)
 
     def _graph(self, graph: Graph) -> Graph | None:
-        """The graph, written as JSON and read again with the checks for texts of strangers, so that every bound holds."""
+        """The graph, written as JSON and read again with all checks for graphs from outside. None if it breaks a bound; that is noted as a
+        problem."""
         try:
             return graph_from(graph_text(graph))
         except PipelineInvalid as wrong:
@@ -241,7 +246,7 @@ class _PipelineReader:
 
 
 def _maps_in(items: Sequence[Tree]) -> frozenset[str]:
-    """The names of the nodes that are maps, as far as they can be read."""
+    """The names of the nodes that are maps. Nodes that cannot be read are left out."""
     found = set()
     for item in items:
         with contextlib.suppress(Unreadable):  # the problem is noted later, when the node is read

@@ -1,12 +1,12 @@
-"""The text of templates: references and the three other forms, read strictly, and written so that they are read back the same.
+"""Reads and writes the text of templates: references and the three other forms. A text that was written is read back as the same template.
 
     inputs.urls  pages.ok.outputs  report.outputs.offers[0].price  inputs["any field"]  prices.outputs[*].name      references
     facts.outputs.length   inputs.limit.default(10)   facts.outputs.length.default(0)                               with their ends
     const(JSON)   concat(VALUE, …)   text("… {} …", VALUE, …)                                                       the other forms
     "text"  12.5  true  null  {key: VALUE}  [VALUE, …]                                                              values
 
-`pages.ok.outputs` of a map is the list of the outputs, as in Python: it is short for `pages.ok[*].outputs`. A node whose name is no word
-(`42`, `true`) is `node["42"]`. There is no evaluation and no other form.
+`pages.ok.outputs` of a map is the list of the outputs, as in Python: it is short for `pages.ok[*].outputs`. A node whose name is a number
+or a literal (`42`, `true`) is written `node["42"]`. No text is evaluated, and there is no other form.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from holdfast.pipelines.page.layout import Doc, Group, quoted, value_doc
 from holdfast.pipelines.page.trees import STRING, Called, Keyed, Listed, Scalar, Tree, Unreadable, constant, inline, plain_value, text_in
 
 ITEMS: Final = ("ok", "failed", "items")
-"""The members of a map's result that are lists. A field after one of them is taken of each element."""
+"""The members of a map's result that are lists. A field after one of them means the field of each element."""
 _ODD_SOURCE: Final = re.compile(rf"node\[[ \t]*({STRING})[ \t]*\]")
 _SOURCE: Final = re.compile(r"[a-z][a-z0-9_-]*")
 _STEP: Final = re.compile(rf"\.([A-Za-z_][A-Za-z0-9_-]*)|\[([0-9]{{1,7}})\]|(\[\*\])|\[[ \t]*({STRING})[ \t]*\]")
@@ -31,18 +31,18 @@ _FIELD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _KEY: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 _LITERALS: Final = ("true", "false", "null")
 _ENDS: Final = ("length", "default", "each")
-"""Words that are no fields after a dot. A field of such a name is written in brackets: `["length"]`."""
+"""Words that do not mean a field after a dot. A field of such a name is written in brackets: `["length"]`."""
 _DEFAULT: Final = ".default"
-_FORMS: Final = "A reference is written as `node.outputs.field`, and a text stands in double quotes"
+_FORMS: Final = "Write a reference as `node.outputs.field`, and a text in double quotes"
 
 
 def template(tree: Tree, maps: Collection[str]) -> Template:
-    """The template that a tree describes. `maps`: the names of the nodes that are maps."""
+    """The template that a tree describes. `maps`: the names of the nodes that are maps. Raises Unreadable if the tree is not a template."""
     match inline(tree) if isinstance(tree, Scalar) else tree:
         case Keyed(entries=entries, lines=lines):
             for key in entries:
                 if key.startswith("$"):
-                    raise Unreadable(f"The key `{shown(key)}` begins with $. Such a key stands only inside const(…).", lines[key])
+                    raise Unreadable(f"The key `{shown(key)}` begins with $. Such a key is allowed only inside const(…).", lines[key])
             return {key: template(inner, maps) for key, inner in entries.items()}
         case Listed(items=items):
             return [template(inner, maps) for inner in items]
@@ -69,7 +69,7 @@ def _called(called: Called, maps: Collection[str]) -> Template:
         case "text":
             first = plain_value(given[0]) if given and isinstance(given[0], Scalar) else None
             if not isinstance(first, str):
-                raise Unreadable('text(…) begins with a text in double quotes: text("Dear {}", inputs.name).', line)
+                raise Unreadable('text(…) must begin with a text in double quotes: text("Dear {}", inputs.name).', line)
             return {"$text": first, "with": [template(each, maps) for each in given[1:]]}
         case _:
             raise Unreadable(f"`{shown(called.word)}(…)` is unknown. There are const(…), concat(…), text(…) and `ref.default(…)`.", line)
@@ -118,7 +118,7 @@ def _part(step: re.Match[str], line: int) -> Part:
 
 
 def template_doc(value: Template, maps: Collection[str]) -> Doc:
-    """A template as it is written on a page."""
+    """A template, ready to be laid out on a page."""
     if isinstance(value, list | tuple):
         return Group("[", [("", template_doc(inner, maps)) for inner in value], "]")
     if not isinstance(value, dict):
@@ -138,7 +138,7 @@ def template_doc(value: Template, maps: Collection[str]) -> Doc:
 
 
 def key_text(key: str) -> str:
-    """A key of an object as it is written."""
+    """A key of an object as it is written on a page: in quotes if it is not a plain word."""
     return key if _KEY.fullmatch(key) else quoted(key)
 
 

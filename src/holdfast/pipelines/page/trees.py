@@ -1,6 +1,6 @@
-"""Trees: what the lines of a Pipeline spec say before their types are known, and the inline forms `{key: value}`, `[value]`, `word(value)`.
+"""Trees: the values of a Pipeline spec before their types are known, and the inline forms `{key: value}`, `[value]`, `word(value)`.
 
-Nothing is evaluated, and the time is in proportion to the length of the text. A text that cannot be read raises Unreadable, with the line.
+Nothing is evaluated, and the time is in proportion to the length of the text. Raises Unreadable, with the line, if a text cannot be read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 from holdfast.contract.notes import shown
 
 MAX_DEPTH: Final = 48
-"""A written value is at most this many levels deep. A template may have fewer levels (graph/templates.py)."""
+"""A value on a page is nested at most this many levels deep. The limit for a template is lower (graph/templates.py)."""
 STRING: Final = r'"(?:[^"\\\n]|\\[^\n])*"'
 _INDEX: Final = rf"\[[ \t]*(?:{STRING}|[0-9]{{1,9}}|\*)[ \t]*\]"
 _TOKEN: Final = re.compile(rf"{STRING}|{_INDEX}|[^\"\[\](){{}},]+|.", re.S)
@@ -38,7 +38,7 @@ class Unreadable(Exception):
 
 
 class Scalar(msgspec.Struct, frozen=True):
-    """A text whose meaning depends on the field that it stands in."""
+    """A text whose meaning depends on the field to which it belongs."""
 
     text: str
     line: int
@@ -72,7 +72,7 @@ Tree: TypeAlias = Scalar | Called | Listed | Keyed
 
 
 def without_comment(text: str) -> str:
-    """The text before a ` #` that stands outside of quotes."""
+    """The text before the first ` #` outside of quotes; the whole text if there is none. Without spaces around it."""
     at = 0
     for piece in _PIECE.finditer(text):
         if piece.group() == "#" and (at == 0 or text[at - 1].isspace()):
@@ -82,7 +82,8 @@ def without_comment(text: str) -> str:
 
 
 def open_brackets(text: str, before: int = 0) -> int:
-    """How many brackets are open after a line; `before` says how many were open before it. Brackets in quotes do not count."""
+    """How many brackets are open after a line; `before` is how many were open before it. Brackets in quotes are ignored. 0 if more brackets
+    are closed than were open."""
     for piece in _PIECE.finditer(text):
         found = piece.group()
         before += (found in _OPENS) - (found in _CLOSES)
@@ -92,7 +93,7 @@ def open_brackets(text: str, before: int = 0) -> int:
 
 
 def inline(scalar: Scalar) -> Tree:
-    """The tree of a text, without its comment."""
+    """The tree of a text on one line (without its comment) or on several. Raises Unreadable."""
     text = without_comment(scalar.text) if "\n" not in scalar.text else scalar.text.strip()
     if not text:
         raise Unreadable("A value is missing.", scalar.line)
@@ -112,7 +113,7 @@ class _Inline:
         made = self._value(1)
         self._skip()
         if self._at < len(self._text):
-            raise self._wrong(f"`{shown(self._text[self._at :][:99], 40)}` stands after its end")
+            raise self._wrong(f"`{shown(self._text[self._at :][:99], 40)}` comes after its end")
         return made
 
     def _value(self, depth: int) -> Tree:
@@ -129,7 +130,7 @@ class _Inline:
                 return self._scalar(depth)
 
     def _values(self, closing: str, depth: int) -> list[Tree]:
-        """The values between brackets; the opening one is next."""
+        """Read the values between brackets, from the opening bracket to the closing one."""
         items: list[Tree] = []
         self._at += 1
         while not self._closed(closing):
@@ -147,7 +148,7 @@ class _Inline:
             self._skip()
             key = hit[2] if hit[1] is None else text_in(hit[1], self._line())
             if key in entries:
-                raise self._wrong(f"the key `{shown(key)}` stands twice in one object", "duplicate_field")
+                raise self._wrong(f"the key `{shown(key)}` is twice in one object", "duplicate_field")
             lines[key] = self._line()
             self._at = hit.end()
             entries[key] = self._value(depth + 1)
@@ -183,7 +184,8 @@ class _Inline:
         return True
 
     def _parted(self, sign: str) -> None:
-        """Step over the comma after a value. A comma after the last value is allowed."""
+        """Skip the comma after a value. A comma after the last value is allowed. Raises Unreadable if there is neither a comma nor the
+        closing bracket `sign`."""
         self._skip()
         if self._text.startswith(",", self._at):
             self._at += 1
@@ -204,21 +206,21 @@ class _Inline:
 
 
 def text_in(quoted: str, line: int) -> str:
-    """The text of a JSON string."""
+    """The text of a JSON string. Raises Unreadable if it is not one."""
     try:
         text = json.loads(quoted)
         text.encode()
     except (ValueError, UnicodeEncodeError):
-        raise Unreadable(f"{shown(quoted)} is not a text: write it as JSON does, in double quotes.", line) from None
+        raise Unreadable(f"{shown(quoted)} is not a JSON string. Write it in double quotes, with the escapes of JSON.", line) from None
     return str(text)
 
 
 def plain_value(scalar: Scalar) -> Any:
-    """A text in quotes, a number, true, false or null; Unreadable for any other text."""
+    """The value of a text in quotes, a number, true, false or null. Raises Unreadable for any other text."""
     text = scalar.text
     if text.startswith('"'):
         if not re.fullmatch(STRING, text):
-            raise Unreadable(f"{shown(text)} is not a text: one double quote before it and one after it.", scalar.line)
+            raise Unreadable(f"{shown(text)} is not a text. Write one double quote before it and one after it.", scalar.line)
         return text_in(text, scalar.line)
     if _NUMBER.fullmatch(text):
         value = json.loads(text)
@@ -231,13 +233,13 @@ def plain_value(scalar: Scalar) -> Any:
 
 
 def constant(tree: Tree) -> Any:
-    """The JSON value of a tree. A tree with references is refused."""
+    """The JSON value of a tree. Raises Unreadable for a tree with references or calls."""
     match inline(tree) if isinstance(tree, Scalar) else tree:
         case Keyed(entries=entries):
             return {key: constant(inner) for key, inner in entries.items()}
         case Listed(items=items):
             return [constant(inner) for inner in items]
         case Called(word=word, line=line):
-            raise Unreadable(f"`{shown(word)}(…)` stands where only JSON may stand.", line)
+            raise Unreadable(f"`{shown(word)}(…)` is not allowed here. Write JSON.", line)
         case Scalar() as scalar:
             return plain_value(scalar)

@@ -1,5 +1,5 @@
-"""Writes a graph as a pipeline.md. The writer reads its own text back and compares: if the graph that was read has another id, it refuses
-to write the page."""
+"""Writes a graph as a pipeline.md. The writer reads its own text back: if the graph that it reads has another id, it raises
+PipelineInvalid."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from holdfast.pipelines.page.references import template_doc
 
 
 def page_of(graph: Graph, drawing: str = "", include: Sequence[str] = ()) -> str:
-    """A graph as a page. `drawing` is its picture as a text; `include` names the files that the code of its steps reads.
+    """A graph as the text of a page. `drawing` is its picture as a text; `include` names the further files that its steps may read.
 
     Raises PipelineInvalid if the graph has something that a page cannot express.
     """
@@ -70,7 +70,7 @@ def _graph_lines(graph: Graph, include: Sequence[str]) -> Iterator[str]:
 
 
 def _difference(wanted: Graph, found: Graph) -> str:
-    """The first part in which two graphs differ."""
+    """Names the first part in which two graphs differ: a key of the contract, a node, or else what the graph gives."""
     for key in sorted(wanted.contract.keys() | found.contract.keys()):
         if codec.dumps(wanted.contract.get(key)) != codec.dumps(found.contract.get(key)):
             return f"`{key}` of its contract"

@@ -10,10 +10,10 @@ from holdfast.contract.notes import shown
 from holdfast.contract.protocol import Response
 from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import identity_of
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.operations import Operation, Type
 from holdfast.pipelines.graph.graph import FINISH
-from holdfast.pipelines.record.operations import Visit
+from holdfast.pipelines.record.operations import NodePosition
 from holdfast.workers.run_operations import CHOICE
 
 _MOST_REASON: Final = 2000
@@ -28,9 +28,9 @@ class Answer(msgspec.Struct, frozen=True):
     """A label, or `finish`. A label that the node does not know is a mistake of the supervisor."""
     reason: str
     inputs: dict[str, Any] | None = None
-    """What the chosen worker gets; None: the inputs of the node."""
+    """The inputs of the chosen worker; None: it gets the inputs of the node."""
     outputs: dict[str, Any] | None = None
-    """With `finish`: what the node gives."""
+    """With `finish`: the outputs of the node. They are required then."""
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class Taken(msgspec.Struct, frozen=True):
 
 
 class Chosen(msgspec.Struct, frozen=True):
-    """A choice as it is recorded."""
+    """A choice in the form that the journal keeps."""
 
     turn: int
     choice: str
@@ -49,30 +49,30 @@ class Chosen(msgspec.Struct, frozen=True):
 
 
 def answer_of(outputs: Any) -> Answer | str:
-    """Read the choice from a supervisor's outputs. If they hold no valid choice, the result is a sentence that says why. A label or a
-    reason that is too long is cut."""
+    """Read the choice from a supervisor's outputs. If they are not a valid choice, the result is a text that says why. A label or a reason
+    that is too long is cut."""
     try:
-        found = reading.converted(outputs, Answer)
+        found = json_structs.converted(outputs, Answer)
     except msgspec.ValidationError as odd:
         return str(odd)[:400]
     if not found.reason.strip():
-        return "It gave no reason."
+        return "it has no reason"
     if found.choice == FINISH and found.outputs is None:
-        return "It finished without outputs."
+        return "it finishes without outputs"
     return msgspec.structs.replace(found, choice=found.choice[:_MOST_LABEL], reason=found.reason[:_MOST_REASON])
 
 
-def choice_at(visit: Visit, number: int) -> Identity:
-    """The identity of the step that records a choice, by the number of the supervisor's turn in one try of the node."""
-    return identity_of(Type.STEP, CHOICE, visit.node, visit.round, visit.turn, number)
+def choice_at(position: NodePosition, number: int) -> Identity:
+    """The identity of the step that records a choice. `number` is the turn of the supervisor in this try of the node, from 1."""
+    return identity_of(Type.STEP, CHOICE, position.node, position.round, position.turn, number)
 
 
 def choice_text(number: int, answer: Answer) -> str:
-    """What that step records."""
+    """The text that the step of `choice_at` records."""
     return msgspec.json.encode(Chosen(number, answer.choice, answer.reason)).decode()
 
 
 def told_choice(recorded: Operation) -> str:
     """A recorded choice in a few words, for people."""
-    chosen = reading.decoded(recorded.result or "{}", Chosen)
+    chosen = json_structs.decoded(recorded.result or "{}", Chosen)
     return shown(f"turn {chosen.turn}: chose {chosen.choice}: {chosen.reason}", _MOST_SHOWN)

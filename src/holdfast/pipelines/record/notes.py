@@ -14,7 +14,7 @@ _DECIDED: Final = {"approve": "approved", "reject": "rejected", "answer": "answe
 
 
 def note_of(document: Mapping[str, Any] | None) -> str | None:
-    """The note about a result document; None if there is none. Values in artifacts are not read."""
+    """A note about the result document of a node; None if there is nothing to say. Values in artifacts are ignored."""
     parts = (
         []
         if document is None

@@ -1,7 +1,7 @@
-"""The operations of a pipeline's run: the sub-type of each, and the identities that follow from their names alone.
+"""The operations of a pipeline's run: their sub-types, and their identities, which are computed from names alone.
 
-A node's context (`Node`) begins and ends with the node, in each round. What the node does has operations beside its context and not below
-it: a replay leaves out what is below a closed context, and later nodes still need these results.
+In each round, a node has a context operation (`Node`) that begins and ends with the node. The operations of the node's work are beside the
+context and not below it: a replay leaves out what is below a closed context, and later nodes still need these results.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from holdfast.workers.run_operations import undone_at as undone_at
 
 _KEPT_IDENTITIES: Final = 4096
 ENDING = "Ending"
-"""The sub-type of the step that records why a run ends early, before its open parts are ended and its nodes undone."""
+"""The sub-type of two steps of a run that ends early: ENDING_AT records why it ends, before its open parts are ended and its nodes are
+undone; ENDED_AT follows when no part is open."""
 
 REUSED = "Reused"
-"""The sub-type of the step that records what an earlier run of a restarted pipeline gave at this place."""
+"""The sub-type of a step that records the result of an earlier run, which this run uses in place of an operation of its own."""
 
 ENDING_AT = identity_of(Type.STEP, ENDING, "ending")
 ENDED_AT = identity_of(Type.STEP, ENDING, "ended")
@@ -32,8 +33,9 @@ TIME_AT = identity_of(Type.WAIT, SubType.WAIT.value, "time-limit")
 """The timer of the whole run."""
 
 
-class Visit(msgspec.Struct, frozen=True):
-    """One node, in one round of a validation loop, in one turn of its failure policy. Both count from 1."""
+class NodePosition(msgspec.Struct, frozen=True):
+    """One try of a node: the node, the round of its validation loop, and the turn (the first try in that round, or a further one that a
+    person allowed). Rounds and turns count from 1."""
 
     node: str
     round: int = 1
@@ -41,28 +43,29 @@ class Visit(msgspec.Struct, frozen=True):
 
 
 @lru_cache(maxsize=_KEPT_IDENTITIES)
-def run_at(visit: Visit, part: str, number: int) -> Identity:
-    """The identity of a child run of a node: the part of the node's work (`work`, `undo`, ...), and the number of the run in that part,
-    from 1."""
-    return identity_of(Type.CHAINED_INVOKE, RUN, visit.node, visit.round, visit.turn, part, number)
+def run_at(position: NodePosition, part: str, number: int) -> Identity:
+    """The identity of a child run of a node. `part` names the part of the node's work (`work`, `undo`, …), and `number` is the number of
+    the run in that part, from 1."""
+    return identity_of(Type.CHAINED_INVOKE, RUN, position.node, position.round, position.turn, part, number)
 
 
 @lru_cache(maxsize=_KEPT_IDENTITIES)
 def reused_at(at: Identity) -> Identity:
-    """The identity of the step that replaces an operation, because an earlier run has done its work."""
+    """The identity of the step that is recorded in place of this operation if the result of an earlier run is used."""
     return identity_of(Type.STEP, REUSED, at.name or "", at.operation_id)
 
 
-def wait_at(visit: Visit, part: str, number: int = 1) -> Identity:
-    """The identity of a wait of a node."""
-    return identity_of(Type.WAIT, SubType.WAIT.value, visit.node, visit.round, visit.turn, part, number)
+def wait_at(position: NodePosition, part: str, number: int = 1) -> Identity:
+    """The identity of a wait of a node. `part` names what waits, and `number` is the number of the wait in that part, from 1."""
+    return identity_of(Type.WAIT, SubType.WAIT.value, position.node, position.round, position.turn, part, number)
 
 
 def node_time_at(node: str, turn: int) -> Identity:
-    """The timer of a node: one for all its rounds. A person who lets the node try again gives it new time."""
+    """The identity of the timer for a node's time limit. All rounds share the timer; each turn has its own, so that a node which a person
+    lets try again gets new time."""
     return identity_of(Type.WAIT, SubType.WAIT.value, node, "time-limit", turn)
 
 
-def question_at(kind: Kind, visit: Visit, part: str, number: int = 1) -> ApprovalPlace:
-    """The identities of a question to a person, and of the request that stands beside it."""
-    return approval_at(kind, visit.node, f"{visit.round}/{visit.turn}/{part}", number)
+def question_at(kind: Kind, position: NodePosition, part: str, number: int = 1) -> ApprovalPlace:
+    """The identities of a question to a person: of its callback, and of the step that records the request."""
+    return approval_at(kind, position.node, f"{position.round}/{position.turn}/{part}", number)

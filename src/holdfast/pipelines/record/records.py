@@ -1,7 +1,7 @@
-"""Records: what a run has in its journal, and what it is about to write. The interpreter keeps nothing else in memory, so a replay does
-exactly what the first run did.
+"""Records: what a run has in its journal, and what it is about to write. The interpreter decides by nothing else, so a replay does exactly
+what the first run did.
 
-Nodes look here for what they asked for before. What they ask for now is collected, and `rest` writes all of it at once.
+Nodes look here for the results of what they asked for before. What they ask for now is collected, and `rest` writes all of it at once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Records:
         self.reporter = reporter
         self._facts: list[Update] = []
         self._wishes: list[Update] = []
-        """The updates that nodes ask for. If the run ends before they are written, they are dropped."""
+        """Updates that nodes ask for. They are dropped if the run ends before they are written."""
         self._begun: set[str] = set()
         self._awaited: dict[str, Identity] = {}
         self._settled: dict[tuple[str, int], Settled] = {}
@@ -43,14 +43,14 @@ class Records:
         self._asked: list[tuple[ApprovalPlace, Kind, str]] = []
         self._responses: dict[str, Response] = {}
         self.restarts = False
-        """Whether the run restarts an earlier one: only then may results be reused."""
+        """Whether the run restarts an earlier one. If not, no result is reused."""
         self._reused: dict[str, Reused] = {}
         self._unwritten = 0
 
     # --- what is recorded
 
     def find(self, at: Identity) -> Operation | None:
-        """The recorded operation, if there is one."""
+        """The recorded operation with this identity; None if it is not recorded."""
         return self.journal.find(at)
 
     @property
@@ -59,7 +59,7 @@ class Records:
         return self.journal.by_id
 
     def is_closed(self, at: Identity) -> bool:
-        """Whether the operation is recorded and over."""
+        """Whether the operation is recorded and has ended."""
         return self.journal.is_closed(at)
 
     def settled(self, node: str, round: int) -> Settled | None:
@@ -70,21 +70,22 @@ class Records:
         return known
 
     def response(self, operation: Operation) -> Response:
-        """The response of a child run that is over."""
+        """The response of a child run that has ended, by its operation."""
         known = self._responses.get(operation.id)
         if known is None:
             known = self._responses[operation.id] = child_response(operation)
         return known
 
     def response_by_id(self, operation_id: str) -> Response:
-        """The response of the child run with this operation id."""
+        """The response of the child run, or the reused response, with this operation id. Raises StopIteration if it is not recorded."""
         known = self._responses.get(operation_id)
         if known is None and operation_id in self._reused:
             known = self._responses[operation_id] = self._reused[operation_id].answer
         return known or self.response(next(operation for operation in self.journal.operations if operation.id == operation_id))
 
     def reused(self, at: Identity) -> Reused | None:
-        """The result of an earlier run at this place, if this run has recorded it or is about to record it."""
+        """The result of an earlier run that this run has recorded at this place, or will record with the next write; None if there is
+        none."""
         if not self.restarts:
             return None
         place = reused_at(at)
@@ -103,34 +104,35 @@ class Records:
         return (operation for operation in self.journal.operations if operation.type is Type.CHAINED_INVOKE and operation.sub_type == RUN)
 
     def usage(self) -> RunUsage:
-        """What all child runs used together: every fallback, round, retry and undo."""
+        """What all child runs that have ended used together: every fallback, round, retry and undo. Reused responses do not count."""
         used = [self.response(operation).observability.usage for operation in self.runs() if operation.status not in OPEN]
         return summed(used)
 
     # --- what is about to be written
 
     def open(self, *timers: Update) -> None:
-        """Write these updates before all others, together with the callback by which a cancel reaches the run."""
+        """Put these updates, and the callback by which a cancel reaches the run, before the first write. Those that are recorded are left
+        out."""
         for update in (started(CANCEL_AT), *timers):
             if not any(operation.id == update.id for operation in self.journal.operations):
                 self.journal.write_first(update)
 
     def begin(self, node: str, round: int) -> None:
-        """Record that a node begins, once."""
+        """Ask for the update that begins a node's context, unless it is recorded or asked for."""
         at = node_at(node, round)
         if at.operation_id not in self._begun and self.journal.find(at) is None:
             self._begun.add(at.operation_id)
             self._wishes.append(started(at))
 
     def settle(self, node: str, round: int, settled: Settled) -> None:
-        """Record how a node ended."""
+        """Add the end of a node to the next write. `settled` finds it at once."""
         update = settled_update(node, round, settled)
         self._settled[node, round] = settled = settled_in(update)  # in the form that a replay will read
         self._facts.append(update)
         self._told.append((node, round, settled))
 
     def reuse(self, at: Identity, reused: Reused) -> Reused:
-        """Record what an earlier run gave at this place."""
+        """Add the result of an earlier run at this place to the next write, and return it."""
         place = reused_at(at)
         self._reused[place.operation_id] = reused
         text = reused_text(reused)
@@ -140,16 +142,16 @@ class Records:
 
     @property
     def is_full(self) -> bool:
-        """Whether many results of earlier runs are waiting, so that they should be written now."""
+        """Whether the reused results that are not written yet are so large together that they should be written now."""
         return self._unwritten > _MOST_UNWRITTEN
 
     @property
     def reused_runs(self) -> set[str]:
-        """The child runs of earlier runs whose responses are on record."""
+        """The ids of the child runs of earlier runs whose responses this run has recorded as reused."""
         return {reused_in(op).run_id for op in self.journal.operations if op.sub_type == REUSED}
 
     def is_reused(self, operation_id: str) -> bool:
-        """Whether the operation of `place_of` holds a response of an earlier run."""
+        """Whether the operation with this id, which `place_of` returned, has a response of an earlier run."""
         known = self._reused.get(operation_id) or next((op for op in self.journal.operations if op.id == operation_id), None)
         return isinstance(known, Reused) or (known is not None and known.sub_type == REUSED)
 
@@ -158,15 +160,16 @@ class Records:
         self._facts += updates
 
     def wish(self, *updates: Update) -> None:
-        """Ask for these updates: they go into the next write, unless the run ends before it."""
+        """Add these updates to the next write. They are dropped if the run ends before it."""
         self._wishes += updates
 
     def drop_wishes(self) -> None:
-        """Forget the wishes that are not written yet, because the run ends."""
+        """Forget the wishes that are not written yet, and the awaited operations, because the run ends."""
         self._wishes, self._asked, self._awaited = [], [], {}
 
     def ask(self, place: ApprovalPlace, request: Requested, within: int) -> None:
-        """Ask a person. The request is written right after its callback, because readers look for it there."""
+        """Add a question to a person to the next write. `within` is its time limit in seconds; 0 means none. The request is written right
+        after its callback, because readers look for it there."""
         if EFFECTS_AT.operation_id not in self._begun and self.journal.find(EFFECTS_AT) is None:
             self._begun.add(EFFECTS_AT.operation_id)
             self._wishes.append(started(EFFECTS_AT))
@@ -175,28 +178,28 @@ class Records:
         self._asked.append((place, request.kind, request.tool))
 
     def add_approvers(self, place: ApprovalPlace, kind: Kind, tool: str, added: Update) -> None:
-        """Add approvers to an open question. Observers get the question again."""
+        """Add the update that adds approvers to an open question to the next write. After the write, observers get the question again."""
         self._wishes.append(added)
         self._asked.append((place, kind, tool))
 
     @property
     def is_asking(self) -> bool:
-        """Whether a person is about to be asked."""
+        """Whether the next write asks a person, or adds approvers to a question."""
         return bool(self._asked)
 
     def awaits(self, at: Identity) -> None:
-        """Let the run go on when this operation is over."""
+        """Let the next `rest` end when this operation has ended."""
         self._awaited[at.operation_id] = at
 
     @property
     def awaited(self) -> list[Identity]:
-        """The operations that the run waits for now."""
+        """The operations of which one must end before the next `rest` ends."""
         return list(self._awaited.values())
 
     # --- writing and resting
 
     async def write(self) -> None:
-        """Write everything that was asked for, in one write."""
+        """Write all collected updates in one write. Then report to observers the nodes that ended and the questions that were asked."""
         updates = [*self._facts, *self._wishes]
         self._facts, self._wishes, self._unwritten = [], [], 0
         if updates:
@@ -209,7 +212,7 @@ class Records:
             self.reporter.waits_for_person(kind, tool, 1, place.callback.operation_id)
 
     async def rest(self) -> None:
-        """Write what was asked for, and rest until one of the awaited operations is over."""
+        """Write all collected updates, and wait until one of the awaited operations has ended. The execution may be suspended meanwhile."""
         await self.write()
         awaited, self._awaited = self.awaited, {}
         await self.journal.until_closed(*awaited)

@@ -6,7 +6,7 @@ import msgspec
 
 from holdfast.contract.codes import meaning_of
 from holdfast.contract.protocol import Observability, Response, ResponseError, response_from
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.operations import Failure, Operation, Status
 from holdfast.pipelines.record.operations import REUSED
 from holdfast.pipelines.record.reused import reused_in
@@ -16,8 +16,8 @@ _NOT_FOUND, _LIMIT = "ResourceNotFoundException", "LimitReached"
 
 
 def child_response(operation: Operation) -> Response:
-    """The response of a child run. If the request was refused, or the run was stopped without a response, a response is made here. A
-    response that was reused from an earlier run counts like the run's own."""
+    """The response of a child run that has ended. If the request was refused, or the run ended without a response, a response is made here.
+    For a step that records a reused response, it is that response."""
     if operation.sub_type == REUSED:
         return reused_in(operation).answer
     if operation.status is Status.SUCCEEDED:
@@ -35,10 +35,10 @@ def child_response(operation: Operation) -> Response:
 
 
 def _limited(operation: Operation, error: Failure) -> Response:
-    """The response for a run that a rate refused."""
-    until = reading.decoded(error.data or "{}", _Limit).until
+    """The response for a request that a rate refused."""
+    until = json_structs.decoded(error.data or "{}", _Limit).until
     seconds = max(1.0, (until - (operation.ended_at or operation.started_at)) / 1000)
-    return made_response("rate_limited", error.message or "A rate is used up.", retry_after_seconds=seconds)
+    return made_response("rate_limited", error.message or "The rate limit of the worker is used up.", retry_after_seconds=seconds)
 
 
 class _Limit(msgspec.Struct):
@@ -46,12 +46,12 @@ class _Limit(msgspec.Struct):
 
 
 def made_response(code: str, message: str, *, retry_after_seconds: float | None = None) -> Response:
-    """Make a response for a run that ended without one."""
+    """Make a response with this error code, for a request that was refused or a run that ended without a response. It has no run id."""
     meaning = meaning_of(code)
     told = ResponseError(error_code=code, message=message, retryable=meaning.retryable, retry_after_seconds=retry_after_seconds)
     return Response(run_id="", worker_id="", version="", status=meaning.status, error=told, observability=Observability(trace_id=""))
 
 
 def was_refused(response: Response) -> bool:
-    """Whether the request was refused, so that there was no run."""
+    """Whether the response has no run id: the request was refused, or the run ended without a response."""
     return not response.run_id

@@ -1,4 +1,4 @@
-"""Results of nodes: how a node ended, and the JSON document that references of other nodes walk in.
+"""Results of nodes: how a node ended, and the JSON document in which references of other nodes find values.
 
 worker  {status, outputs, error, run_id, partial}
 map     {items, ok, failed, counts}                with items {index, status, outputs, error, run_id}
@@ -17,7 +17,7 @@ import msgspec
 
 from holdfast.contract.codes import Status
 from holdfast.contract.protocol import Response
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.operations import Action, Failure, Operation, Update
 from holdfast.pipelines.record.operations import node_at
 
@@ -32,19 +32,21 @@ class NodeError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     message: str
     details: Any = None
     run_id: str | None = None
-    """The child run that failed, if one did."""
+    """The child run that failed; None if no run failed."""
     retryable: bool | None = None
+    """Whether the error says that a retry may help; None if it does not say."""
     needs_human: bool = False
+    """Whether the child run ended with the status `needs_human`."""
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """A node kind cannot go on. The failure policy (scene/failure.py) decides what follows."""
+    """The node cannot do its work. scene/failure.py decides what follows."""
 
     error: NodeError
     action: Literal["fail", "skip", "escalate"] | None = None
-    """The action that the node itself names for this case; None: the node's `on_failure` decides."""
+    """The action of another field of the node, such as `on_block`; None: the node's `on_failure` decides."""
     offers: dict[str, Any] | None = None
-    """A JSON Schema: what a person may give instead of the node's outputs. None: any object."""
+    """A JSON Schema for outputs that a person may give in place of the node's; None: any object."""
     document: dict[str, Any] | None = None
     """The part of the node's result that is known although it failed, for example the reasons of a gate."""
 
@@ -54,25 +56,25 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     state: EndState
     document: dict[str, Any] | None = None
-    """The result document. None for a skipped node, and if the response of a child run is the result."""
+    """The result document. None if the node has no result, and if the response of a child run is the result (`run`)."""
     run: str | None = None
-    """The id of the operation of the child run whose response is the result."""
+    """The id of the operation that has the response which is the result; None if `document` is the result."""
     lost: bool = False
-    """Whether a result that the author wanted is missing, so that the run is partial. A branch that a route did not choose is not missing.
-    """
+    """Whether a result that the author wanted is missing, so that the run is partial. A branch that a route did not choose is not
+    missing."""
     passes: bool = True
-    """Whether nodes that name this one in `after` may run."""
+    """For a gate and a person: whether nodes that name this one in `after` may run. For other nodes it has no effect."""
     why: str | None = None
-    """Why the node was skipped or blocked, for people."""
+    """Why the node was skipped or blocked, or who gave its outputs, as a text for people."""
     error: NodeError | None = None
     revise: bool = False
     """Whether the gate asked for another round."""
 
 
-Outcome: TypeAlias = Settled | Failed | None
-"""The result of `advance`: the node ended, it failed, or (None) it waits."""
+NodeProgress: TypeAlias = Settled | Failed | None
+"""What `advance` of a node kind returns: how the node ended, that it failed, or None while it waits."""
 
-_settled = reading.decoder(Settled)
+_settled = json_structs.decoder(Settled)
 
 
 def settled_update(node: str, round: int, settled: Settled) -> Update:
@@ -84,12 +86,12 @@ def settled_update(node: str, round: int, settled: Settled) -> Update:
 
 
 def settled_of(operation: Operation) -> Settled:
-    """What `settled_update` wrote."""
+    """How a node ended, read from the operation of its context."""
     return _settled.decode((operation.result if operation.error is None else operation.error.data) or "{}")
 
 
 def settled_in(update: Update) -> Settled:
-    """What a replay will read from this update."""
+    """How a node ended, read from the update that `settled_update` made."""
     return _settled.decode((update.payload if update.error is None else update.error.data) or "{}")
 
 
@@ -99,7 +101,7 @@ def told_of(settled: Settled) -> tuple[str, str] | None:
 
 
 def worker_document(response: Response) -> dict[str, Any]:
-    """The result of a worker node."""
+    """The result document of a worker node, made from the response of its run."""
     return {
         "status": response.status.value,
         "outputs": response.outputs,
@@ -110,7 +112,7 @@ def worker_document(response: Response) -> dict[str, Any]:
 
 
 def error_of(response: Response) -> NodeError:
-    """Why a child run failed."""
+    """The error of a node whose child run gave this response."""
     error = response.error
     if error is None:
         return NodeError(code="worker_crashed", message="The run gave no outputs and no error.", run_id=response.run_id or None)

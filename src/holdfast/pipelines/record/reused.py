@@ -1,6 +1,6 @@
-"""Reused results: what an earlier run of a restarted pipeline gave, recorded in the new run.
+"""Reused results: results of earlier runs of a restarted pipeline, recorded in the new run.
 
-The record is complete: a later restart and a replay do not read the earlier run, which retention may have removed.
+The record has the whole result, so that a replay and a later restart can use it after retention has removed the earlier run.
 """
 
 from __future__ import annotations
@@ -8,19 +8,19 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.contract.protocol import Response, response_from
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.operations import Operation
 from holdfast.workers.approvals import Decision
 from holdfast.workers.run import text_of
 
 
 class Reused(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One result of an earlier run: a response, a person's decision, or a wait that is over."""
+    """One result of an earlier run: the response of a child run, the decision of a person, or a wait that has ended."""
 
     of: str
-    """The id of the pipeline's run from which it was taken."""
+    """The id of the execution from which it was taken: a run of the pipeline, or a shard of it."""
     run_id: str = ""
-    """The child run that gave the response."""
+    """The id of the child run that gave the response; empty for a decision and for a wait."""
     node: str = ""
     part: str = ""
     work: str = ""
@@ -32,29 +32,29 @@ class Reused(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     link: int = 1
     before: tuple[str, ...] = ()
     item: int | None = None
-    """The index of a map's item."""
+    """The index of the item, if the child run was for an item of a map."""
     round: int = 1
     response: msgspec.Raw = msgspec.Raw(b"null")
     asked: str | None = None
-    """The hash of what a person was asked, and of who had to decide it."""
+    """The hash of what a person was asked, and of who had to decide it; None if this is not a decision."""
     decision: Decision | None = None
     voters: tuple[str, ...] = ()
-    """The persons who voted, if several had to decide."""
+    """The persons who voted, if several persons had to approve."""
 
     def is_own(self, requester: str) -> bool:
-        """Whether the person who requests the new run made this decision, about a request that was another person's then. On a server
-        without logins a person may decide about their own request, so the result is False there."""
+        """Whether `requester`, the person who requests the new run, made this decision or voted on it, when another person had requested
+        the run. False if the person had decided about their own request, which is possible only where callers do not log in."""
         decision = self.decision
         return decision is not None and not decision.own_request and requester in (decision.decided_by, *self.voters)
 
     @property
     def answer(self) -> Response:
-        """The response of the child run."""
+        """The response of the child run, read from `response`."""
         return response_from(bytes(self.response))
 
 
 def raw_of(response: Response) -> msgspec.Raw:
-    """A response as a record holds it."""
+    """A response in the form of `Reused.response`."""
     return msgspec.Raw(text_of(response).encode())
 
 
@@ -64,9 +64,9 @@ def reused_text(reused: Reused) -> str:
 
 
 def reused_in(operation: Operation) -> Reused:
-    """The record that an operation of sub-type `Reused` holds."""
+    """The reused result that a step of sub-type `Reused` has recorded."""
     found = _decoder.decode(operation.result or "{}")
-    return msgspec.structs.replace(found, response=found.response.copy())  # a Raw is a view of the whole text
+    return msgspec.structs.replace(found, response=found.response.copy())  # copied, because a Raw keeps the whole text in memory
 
 
-_decoder = reading.decoder(Reused)
+_decoder = json_structs.decoder(Reused)

@@ -21,7 +21,7 @@ from holdfast.workers.run_operations import CHOICE
 _REUSED = "reused from an earlier run"
 
 
-class NodeStanding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class NodeStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The state of one node."""
 
     node: str
@@ -30,22 +30,22 @@ class NodeStanding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """waiting, running, ok, partial, skipped, blocked, failed or undone."""
     round: int = 1
     waits_for: tuple[str, ...] = ()
-    """Names of nodes, ids of approvals."""
+    """What the node waits for: the names of nodes that have not ended, or the ids of open approvals."""
     error_code: str | None = None
     message: str | None = None
     """Why the node ended in this state, a note about its result, the progress of a running node, or why a gate wants nodes to run again."""
     began_at: int | None = None
     ended_at: int | None = None
     reused: bool = False
-    """Whether the node's result is from the earlier run that this run restarts."""
+    """Whether the node ended, and all its work was taken from earlier runs that this run restarts."""
 
 
-def node_states(graph: Graph, structure: Structure, header: Execution, operations: Sequence[Operation]) -> list[NodeStanding]:
-    """Every node of a run, in the order of the graph."""
-    return _Reading(structure, header, operations).standings(graph)
+def node_states(graph: Graph, structure: Structure, header: Execution, operations: Sequence[Operation]) -> list[NodeStatus]:
+    """The state of every node of a run in its present round, in the order of the graph."""
+    return _Reading(structure, header, operations).node_statuses(graph)
 
 
-def node_history(graph: Graph, structure: Structure, header: Execution, operations: Sequence[Operation]) -> list[NodeStanding]:
+def node_history(graph: Graph, structure: Structure, header: Execution, operations: Sequence[Operation]) -> list[NodeStatus]:
     """Every end of a node in every round, and every undo, in the order in which they were recorded."""
     return _Reading(structure, header, operations).history(graph)
 
@@ -59,24 +59,24 @@ class _Reading:
         for approval in [] if self._is_over else waiting(header, operations):
             self._questions.setdefault(approval.node or "", []).append(approval.approval_id)
 
-    def standings(self, graph: Graph) -> list[NodeStanding]:
-        return [self._standing(node) for node in graph.nodes]
+    def node_statuses(self, graph: Graph) -> list[NodeStatus]:
+        return [self._node_status(node) for node in graph.nodes]
 
-    def history(self, graph: Graph) -> list[NodeStanding]:
-        found: list[tuple[tuple[int, int], NodeStanding]] = []
+    def history(self, graph: Graph) -> list[NodeStatus]:
+        found: list[tuple[tuple[int, int], NodeStatus]] = []
         for place, node in enumerate(graph.nodes):
             for round in range(1, self._round(node.name) + 1):
                 about: dict[str, Any] = {"node": node.name, "kind": kind_of(node), "round": round}
                 ended = self._operations.get(node_at(node.name, round).operation_id)
                 settled, undone = self._settled(node.name, round), self._operations.get(undone_at(node.name, round).operation_id)
                 if ended is not None and settled is not None:
-                    found.append(((ended.revision, place), NodeStanding(**about, **self._told(node, ended, settled), state=settled.state)))
+                    found.append(((ended.revision, place), NodeStatus(**about, **self._told(node, ended, settled), state=settled.state)))
                 if undone is not None:
-                    found.append(((undone.revision, place), NodeStanding(**about, state="undone", ended_at=undone.ended_at)))
-        return [standing for _, standing in sorted(found, key=lambda one: one[0])]
+                    found.append(((undone.revision, place), NodeStatus(**about, state="undone", ended_at=undone.ended_at)))
+        return [node_status for _, node_status in sorted(found, key=lambda one: one[0])]
 
     def _told(self, node: AnyNode, ended: Operation, settled: Settled) -> dict[str, Any]:
-        """The message about a node that ended."""
+        """The error code, the message and the times of a node that ended."""
         code, message = (
             (None, settled.why or note_of(settled.document)) if settled.error is None else (settled.error.code, settled.error.message)
         )
@@ -85,13 +85,14 @@ class _Reading:
         return {"error_code": code, "message": message, "began_at": ended.started_at, "ended_at": ended.ended_at}
 
     def _asked_again(self, node: str, round: int) -> str | None:
-        """Why a node runs again: the reasons that the gate gave in the round before."""
+        """Why the first node of a loop runs again: the reasons of the gate in the round before. None for every other node, and in the first
+        round."""
         loop = self._structure.loops.get(node)
         before = None if loop is None or loop.first != node else self._settled(loop.gate, round - 1)
         return None if loop is None or before is None else f"{loop.gate} wanted it again: {before.why}"
 
     def _is_reused(self, node: str) -> bool:
-        """Whether all results of the node are from earlier runs."""
+        """Whether the node has reused results and no child run of its own."""
         kinds = {op.sub_type for op in self._operations.values() if op.name == node and op.type in (Type.STEP, Type.CHAINED_INVOKE)}
         return REUSED in kinds and RUN not in kinds
 
@@ -106,7 +107,7 @@ class _Reading:
         return round
 
     def _progress(self, node: AnyNode, context: Operation) -> str | None:
-        """The progress of a node that runs workers repeatedly."""
+        """The progress of an `until` or supervise node that runs; None for other nodes, and before its first run or choice."""
         sub_type = CHOICE if isinstance(node, SuperviseNode) else RUN
         here = [one for one in self._operations.values() if (one.sub_type, one.name) == (sub_type, node.name)]
         since = sorted((one for one in here if one.revision >= context.revision), key=lambda one: one.revision)
@@ -114,7 +115,7 @@ class _Reading:
             return f"run {len(since)} of at most {node.at_most}"
         return told_choice(since[-1]) if isinstance(node, SuperviseNode) and since else None
 
-    def _standing(self, node: AnyNode) -> NodeStanding:
+    def _node_status(self, node: AnyNode) -> NodeStatus:
         round = self._round(node.name)
         known, settled = self._operations.get(node_at(node.name, round).operation_id), self._settled(node.name, round)
         about: dict[str, Any] = {"node": node.name, "kind": kind_of(node), "round": round}
@@ -125,12 +126,12 @@ class _Reading:
             undone = undone_at(node.name, round).operation_id in self._operations
             told = self._told(node, known, settled) | ({"reused": True} if self._is_reused(node.name) else {})
             told["message"] = told["message"] or asked or (_REUSED if "reused" in told else None)
-            return NodeStanding(**about, **told, state="undone" if undone else settled.state, waits_for=questions)
+            return NodeStatus(**about, **told, state="undone" if undone else settled.state, waits_for=questions)
         if questions:
-            return NodeStanding(**about, **began, state="waiting", waits_for=questions)
+            return NodeStatus(**about, **began, state="waiting", waits_for=questions)
         if known is not None:
-            return NodeStanding(**about, **began, state="running", message=self._progress(node, known) or asked)
+            return NodeStatus(**about, **began, state="running", message=self._progress(node, known) or asked)
         missing = tuple(name for name in self._structure.needs[node.name] if self._settled(name, self._round(name)) is None)
         if self._is_over:
-            return NodeStanding(**about, state="skipped", message="The run ended first.")
-        return NodeStanding(**about, state="waiting", waits_for=missing)
+            return NodeStatus(**about, state="skipped", message="The run ended before this node began.")
+        return NodeStatus(**about, state="waiting", waits_for=missing)

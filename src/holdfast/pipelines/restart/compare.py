@@ -1,4 +1,4 @@
-"""Two runs of a pipeline, node by node: what went in, what came out, verdicts, time and cost. Pure."""
+"""Compares two runs of a pipeline, node by node: inputs, outputs, verdicts, time and cost. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     round: int = 1
     reused: bool = False
-    """Whether the node's result was reused from an earlier run."""
+    """Whether the node's result was taken from an earlier run."""
     verdict: str | None = None
     duration_ms: int | None = None
     cost_usd: Decimal = Decimal(0)
@@ -49,7 +49,8 @@ class NodeComparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def differs(self) -> tuple[str, ...]:
-        """What differs, in words: of inputs, outputs, verdict, state."""
+        """What differs: `state`, `verdict`, `inputs` and `outputs`, those that do; or `only in a` or `only in b` if one run lacks the
+        node."""
         if self.a is None or self.b is None:
             return ("only in a",) if self.b is None else ("only in b",)
         found = {"state": self.a.state != self.b.state, "verdict": self.a.verdict != self.b.verdict}
@@ -58,7 +59,7 @@ class NodeComparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """Two runs."""
+    """Two runs, by their ids `a` and `b`."""
 
     a: str
     b: str
@@ -70,7 +71,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_same(self) -> bool:
-        """Whether nothing differs but time and cost."""
+        """Whether the inputs, the outputs, the status and all nodes are the same. Time, cost, tokens and ids of runs may differ."""
         changed = self.inputs or self.outputs or self.status[0] != self.status[1]
         return not changed and not any(one.differs for one in self.nodes)
 
@@ -93,13 +94,14 @@ class NodePicture(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def verdict_in(document: Mapping[str, Any] | None) -> str | None:
-    """The verdict of a gate, the label of a route or the decision of a person, as one text."""
+    """The verdict of a gate, the label of a route, or the decision of a person and the person's name, as one text; None if there is
+    none."""
     told = [str(document[name]) for name in _VERDICTS if isinstance(document.get(name), str)] if document is not None else []
     return ", ".join(told) or None
 
 
 def compared(a: Mapping[str, NodePicture], b: Mapping[str, NodePicture]) -> tuple[NodeComparison, ...]:
-    """Compare the nodes of both runs. They stand in the order of the second run; nodes that only the first run has stand last."""
+    """Compare the nodes of both runs, in the order of run `b`; nodes that only run `a` has come last."""
     return tuple(_compared(name, a.get(name), b.get(name)) for name in dict.fromkeys([*b, *a]))
 
 
@@ -116,7 +118,8 @@ def _compared(name: str, a: NodePicture | None, b: NodePicture | None) -> NodeCo
 
 
 def _outputs(document: Mapping[str, Any] | None) -> Any:
-    """The outputs of a node, without the ids of its runs, which always differ."""
+    """The result document of a node without its verdict, which is compared on its own, and without the ids of its runs, which always
+    differ."""
     return None if document is None else _without_ids({name: value for name, value in document.items() if name not in _VERDICTS})
 
 

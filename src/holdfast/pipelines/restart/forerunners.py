@@ -1,9 +1,10 @@
 """Forerunners: the earlier runs of a restarted pipeline, and what a node of the new run takes from them.
 
-Two things are taken. A *result* is reused if the node succeeded in the newest run that reached it, and the new run asks for the same work:
-then no child run begins. *Receipts* of writes are inherited by every child run that begins, also if the earlier child runs failed: its link
-names them (workers.calls). Work that was undone, and work that the operator wants to be sent again, gets neither: its child run begins a
-new family, so that a server which remembers the old idempotency keys does not mistake the new calls for the old ones.
+Two things are taken. A *result* is reused if it is good in the newest run that reached the node (`_Past.reuse`), and the new run asks for
+the same work: then no child run begins. *Receipts* of writes are inherited by a child run that begins, also if the earlier child runs
+failed: its link names the earlier runs (workers.calls). Work that was undone, and work that the operator wants to be sent again, gets
+neither: its child run begins a new family, so that a server which remembers the old idempotency keys does not mistake the new calls for the
+old ones.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from holdfast.durable.identifier import Identity
 from holdfast.model import codec
 from holdfast.model.operations import OPEN, RUN, Kind, Operation, Order, Type
 from holdfast.pipelines.graph.graph import AnyNode, MapNode, WorkerNode
-from holdfast.pipelines.record.operations import REUSED, Visit, node_at, reused_at, undone_at
+from holdfast.pipelines.record.operations import REUSED, NodePosition, node_at, reused_at, undone_at
 from holdfast.pipelines.record.responses import child_response
 from holdfast.pipelines.record.results import Settled, settled_of
 from holdfast.pipelines.record.reused import Reused, raw_of, reused_in
@@ -30,9 +31,9 @@ from holdfast.workers.ballots import NO_BALLOT, ballots_in
 from holdfast.workers.earlier_runs import EarlierRun
 
 UNDO = "undo"
-"""The parts of a node's work that undo the node have names which begin with this."""
+"""The names of the parts in which a node is undone begin with this."""
 Reuse: TypeAlias = Literal["all", "ok", "none"]
-"""Which results of an earlier node are reused: all, those that succeeded, or none."""
+"""Which results of a node in an earlier run are reused: all, those whose status is ok, or none."""
 
 
 class Earlier(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,11 +42,11 @@ class Earlier(msgspec.Struct, frozen=True, kw_only=True):
     link: FamilyLink | None = None
     """The link of the child run to its family; None if the child run is the first of its family."""
     candidate: Reused | None = None
-    """A result that is reused if the new child run would do the same work."""
+    """A result that is reused if the new child run would do the same work; None if there is none."""
 
     def reusable(self, order: Order) -> Reused | None:
-        """The earlier result, if it can be used instead of the ordered run. A nested pipeline always runs: its own nodes decide what they
-        reuse."""
+        """The earlier result if it can be used in place of the ordered run; None if the run must begin. A nested pipeline always runs: its
+        own nodes decide what they reuse."""
         if self.candidate is None or order.kind is Kind.PIPELINE:
             return None
         return self.candidate if work_of(accepted_from(order.input)) == self.candidate.work else None
@@ -61,11 +62,12 @@ class Forerunners:
 
     @property
     def keeps(self) -> bool:
-        """Whether the writes of earlier runs are left as they are if this run fails, and are not undone."""
+        """Whether the work of earlier runs is kept if this run fails: it is not undone, because the run that is restarted succeeded."""
         return self._again is not None and self._again.kept
 
     def reuse(self, node: AnyNode, round: int) -> tuple[_Past, Reuse] | None:
-        """The earlier run whose results of a node are reused, and which of its results; None if there is no such run."""
+        """The newest earlier run that has operations of a node, and which of its results of the node are reused. None if the node must run
+        again, or if there is no such run."""
         again = self._again
         if again is None or again.is_whole or node.name in again.nodes:
             return None
@@ -77,16 +79,16 @@ class Forerunners:
         return None
 
     def is_fresh(self, node: str, round: int) -> bool:
-        """Whether the node makes its writes new, without results and receipts of earlier runs: the node was undone, or the operator wants
-        it sent again."""
+        """Whether the node makes its writes again, without results and receipts of earlier runs: the newest run with this node undid it, or
+        the operator wants its writes sent again."""
         if self._again is not None and node in self._again.resend:
             return True
         newest = next((past for past in self.runs if node in past.names), None)
         return newest is not None and newest.is_undone(node, round)
 
-    def child(self, node: AnyNode, visit: Visit, part: str, at: Identity, worker_id: str) -> Earlier:
-        """What earlier runs did at the place of a child run."""
-        round, found = visit.round, self.reuse(node, visit.round)
+    def child(self, node: AnyNode, position: NodePosition, part: str, at: Identity, worker_id: str) -> Earlier:
+        """What earlier runs did at the place of a child run: the link to its family, and the result that may be reused."""
+        round, found = position.round, self.reuse(node, position.round)
         candidate = None
         if found is not None and not part.startswith(UNDO):
             past, reuse = found
@@ -103,8 +105,8 @@ class Forerunners:
         return None
 
     def decision(self, node: AnyNode, round: int, place: ApprovalPlace, asked: Requested) -> Reused | None:
-        """The earlier decision about exactly the same question, if the node succeeded. A decision of the person who asks for the new run is
-        not reused, because a person must not decide about their own request."""
+        """The earlier decision about exactly the same question, if the node ended well; else None. A decision of the person who asks for
+        the new run is not reused, because a person must not decide about their own request."""
         found = self.reuse(node, round)
         if found is None or found[1] != "all":
             return None
@@ -122,7 +124,7 @@ class Forerunners:
         return None if made.is_own(asked.requested_by) else made
 
     def wait(self, node: AnyNode, round: int, at: Identity) -> Reused | None:
-        """A wait that ended in an earlier run, if the node succeeded."""
+        """A record of a wait that ended in an earlier run, if the node ended well there; else None."""
         found = self.reuse(node, round)
         if found is None or found[1] != "all":
             return None
@@ -133,7 +135,7 @@ class Forerunners:
 
 
 class _Past:
-    """One earlier run: what was done at each place of its work."""
+    """One earlier run: what was done in each part of its nodes' work."""
 
     def __init__(self, run: EarlierRun) -> None:
         self.run = run
@@ -143,20 +145,22 @@ class _Past:
         self._again: Again | None = run.accepted.again
 
     def forced(self, node: str) -> bool:
-        """Whether this earlier run was asked to run a node again, but never began it. Then results of runs before it are not reused."""
+        """Whether this earlier run had to run a node itself: it restarted no other run, or was asked to run the node again. If it never
+        began the node, results of runs before it are not reused."""
         return self._again is None or self._again.is_whole or node in self._again.nodes
 
     def settled(self, node: str, round: int) -> Settled | None:
-        """How a node ended."""
+        """How a node ended in a round; None if it did not end."""
         found = self.run.operations.get(node_at(node, round).operation_id)
         return None if found is None or found.status in OPEN else settled_of(found)
 
     def is_undone(self, node: str, round: int) -> bool:
-        """Whether a node was undone."""
+        """Whether a node was undone in a round."""
         return undone_at(node, round).operation_id in self.run.operations
 
     def reuse(self, node: AnyNode, round: int, *, is_retry: bool) -> Reuse:
-        """Which results of a node are reused."""
+        """Which results of a node are reused: all if it ended well, none if it was undone. If it ended otherwise: those with status ok of a
+        worker or map node, and none of other nodes. `is_retry`: whether nodes that ended partial did not end well."""
         if self.is_undone(node.name, round):
             return "none"
         settled = self.settled(node.name, round)
@@ -165,7 +169,8 @@ class _Past:
         return "ok" if isinstance(node, WorkerNode | MapNode) else "none"
 
     def result(self, at: Identity) -> Reused | None:
-        """The result of the child run at exactly this place; None if no child run ended there."""
+        """The result of the child run with this identity, or the result that this earlier run reused there; None if no child run ended
+        there."""
         known = self.reused.get(reused_at(at).operation_id)
         operation, child = self.run.operations.get(at.operation_id), self.run.children.get(at.operation_id)
         if known is not None or operation is None or child is None or operation.status in OPEN:
@@ -179,12 +184,12 @@ class _Past:
 
     @cached_property
     def results(self) -> Sequence[Reused]:
-        """The results of all child runs, in the order in which the runs began; also of those that did not end."""
+        """The results of all child runs, in the order in which the runs began. A child run that did not end has no response."""
         return results_in(self.run)
 
 
 def question_hash(asked: Requested) -> str:
-    """A hash of what a person sees, of the question, and of who and how many must decide. A decision is reused only for a question with the
+    """A hash of what a person sees, of the question, and of who must decide and how many. A decision is reused only for a question with the
     same hash."""
     told = [asked.kind, asked.tool, asked.arguments_sha256, asked.question, asked.schema]
     demanded = [list(asked.approvers), asked.votes, asked.group, asked.risk]
@@ -204,13 +209,14 @@ def results_in(run: EarlierRun) -> list[Reused]:
 
 
 def is_good(settled: Settled, *, is_retry: bool) -> bool:
-    """Whether a node ended in a state in which its results are reused. This includes a gate that asked for another round: its verdict is a
-    result."""
+    """Whether a node ended in a state in which all its results are reused: ok, partial (not in a retry), or a gate that asked for another
+    round, because its verdict is a result."""
     return settled.state == "ok" or settled.revise or (settled.state == "partial" and not is_retry)
 
 
 def result_of(of: str, operation: Operation, run_id: str, accepted: AcceptedRequest) -> Reused:
-    """The result of a child run, in the form in which the new run records it. A child run that is not over has no response."""
+    """The result of a child run, in the form in which the new run records it. `of` is the id of the run that asked for it. A child run that
+    has not ended has no response."""
     made = Reused(
         of=of,
         run_id=run_id,
@@ -237,8 +243,8 @@ def counted(result: Reused | None, reuse: Reuse) -> Reused | None:
 
 
 def linked(last: Reused, accepted: AcceptedRequest, *, is_whole: bool, is_fresh: bool) -> FamilyLink:
-    """The link that follows the last run which did this work. It inherits only from runs of that run's family, because the keys of calls
-    are made from the family. Fresh work begins a new family and inherits nothing."""
+    """The link of a new child run whose work the run `last` did before. The new run joins the family of `last` and inherits the receipts of
+    its runs; the keys of calls are made from the family. Fresh work begins a new family and inherits nothing."""
     if is_fresh:
         family = sha256(f"{last.family}\0again\0{accepted.link}".encode()).hexdigest()
         return FamilyLink(family=family, number=last.link + 1)

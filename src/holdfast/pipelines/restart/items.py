@@ -1,7 +1,7 @@
 """The items of a map in a restart: each item of the new list reuses the result of the same item of an earlier list.
 
-Two items are the same if their values are equal. An item whose value has changed is matched with the earlier item at its index, if no other
-item is matched with that one.
+Two items are the same if their values are equal. An item whose value is in no earlier item is matched with the earlier item at the same
+index, if no other item is matched with that one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SHARD_ITEMS: Final = 500
 
 
 class EarlierShard(msgspec.Struct, frozen=True, kw_only=True):
-    """A shard of an earlier run, and the place of its first item in the list."""
+    """A shard of an earlier run, and the index of its first item in the whole list."""
 
     run_id: str
     first: int
@@ -37,10 +37,11 @@ class EarlierItems(msgspec.Struct, frozen=True, kw_only=True):
     is_fresh: bool = False
     is_whole: bool = False
     places: list[int | None] | None = None
-    """For each item of the new list, the index of the earlier one; None: the lists are equal."""
+    """For each item of the new list, the index of the earlier item (None if there is none). None in place of the list: both lists are
+    equal."""
 
     def cut(self, first: int, count: int) -> EarlierItems:
-        """The part that a shard with these items needs."""
+        """The part that a shard needs which has `count` items from index `first` on."""
         places = None if self.places is None else self.places[first : first + count]
         wanted = set(range(first, first + count)) if places is None else {place for place in places if place is not None}
         there = tuple(one for one in self.shards if any(one.first <= place < one.first + SHARD_ITEMS for place in wanted))
@@ -50,7 +51,8 @@ class EarlierItems(msgspec.Struct, frozen=True, kw_only=True):
 def earlier_shards(
     forerunners: Forerunners, node: MapNode, round: int, part: str
 ) -> tuple[list[tuple[EarlierShard, AcceptedRequest]], bool]:
-    """The shards of a map in the newest run that has any, and whether that run is the one whose results count."""
+    """The shards of a map, for one part of its work, in the newest run that has any; and whether the map's results of that run may be
+    reused."""
     found = forerunners.reuse(node, round)
     for past in forerunners.runs:
         shards = [
@@ -67,7 +69,8 @@ def earlier_shards(
 
 
 def matched(now: Sequence[Any], before: Sequence[Any]) -> list[int | None] | None:
-    """For each item of a list the index of the same item of an earlier list; None if the lists are equal."""
+    """For each item of a list the index of the earlier item that it is matched with, or None. None in place of the list if both lists are
+    equal."""
     texts, earlier = [codec.dumps(one) for one in now], [codec.dumps(one) for one in before]
     if texts == earlier:
         return None
@@ -93,7 +96,7 @@ class ItemForerunners:
                     self._by_item[one.item].append(one)
 
     def child(self, index: int, worker_id: str) -> Earlier:
-        """What earlier runs did for an item, with this worker."""
+        """What earlier runs did for the item at this index with this worker. Empty if they did nothing."""
         place = index if self._items.places is None else self._items.places[index - self._first]
         done = [] if place is None else [one for one in self._by_item[place] if one.worker == worker_id]
         if not done:

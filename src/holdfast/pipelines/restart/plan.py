@@ -1,7 +1,7 @@
 """The plan of a restart, made before it starts: which nodes are reused, and which run again and why. Pure.
 
-The run decides about a node only when the node may begin: a node below one that runs again is still reused if its inputs turn out to be the
-same. The plan calls this `depends`.
+The run decides about a node only when the node may begin: a node that uses the result of a node that runs again is still reused if its
+inputs are the same as before. The plan calls this `depends`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from holdfast.workers.accepted_request import SHARD
 
 What: TypeAlias = Literal["reused", "again", "depends"]
 Package: TypeAlias = Callable[[str], tuple[str, str] | None]
-"""The version and the package of a worker that is served now, by its id; None if that is not known here."""
+"""Gives the version and the package of a worker that is served now, by its id; None if they are not known here."""
 _MOST_NAMES = 20
 
 
@@ -34,7 +34,8 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     kind: str
     what: What
-    """`reused`; `again`; or `depends`: the node runs again only if its inputs differ from before."""
+    """`reused`: its results are taken from an earlier run. `again`: it runs again. `depends`: it runs again only if its inputs differ from
+    before."""
     why: str
     cost_usd: Decimal = Decimal(0)
     """What the node's runs cost in the earlier run."""
@@ -47,9 +48,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The run that is restarted."""
     worker_id: str
     nodes: tuple[NodePlan, ...] = ()
-    """In the order of the graph; empty for a run of a worker, which runs again as a whole."""
+    """The plans of the nodes, in the order of the graph; empty for a run of a worker, which runs again as a whole."""
     inherits: int = 0
-    """From how many earlier runs the new run inherits receipts of writes."""
+    """The number of earlier runs from which the new run inherits receipts of writes."""
     may_cost_usd: Decimal | None = None
     """The most that the restart may cost; None if there is no estimate."""
     may_use_tokens: int | None = None
@@ -69,7 +70,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def below(structure: Structure, names: Sequence[str]) -> tuple[str, ...]:
-    """These nodes and every node below them, in the order of the graph."""
+    """These nodes and every node that waits for one of them, directly or through others, in the order of the graph."""
     found = set(names)
     while more := {name for name, needs in structure.needs.items() if name not in found and found.intersection(needs)}:
         found |= more
@@ -77,7 +78,7 @@ def below(structure: Structure, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_names(graph: Graph, option: str, names: Sequence[str]) -> None:
-    """Refuse names that no node of the graph has."""
+    """Raises NodeNotFound if no node of the graph has one of these names. `option` is the command's option, for the error."""
     known = [node.name for node in graph.nodes]
     for name in names:
         if name not in known:
@@ -95,7 +96,7 @@ def planned(
     package: Package,
 ) -> tuple[NodePlan, ...]:
     """The plan of each node. `given`: the nodes that the operator named. `forced`: those and all nodes below them. `inputs`: the inputs of
-    the earlier run and those of the new one."""
+    the earlier run, and those of the new run. `costs`: what each node cost before. `package`: see Package."""
     done: dict[str, NodePlan] = {}
     for node in graph.nodes:
         what, why = _node(node, forerunners, given, forced, inputs, package)
@@ -144,7 +145,7 @@ def _node(
 
 
 def _changed(node: AnyNode, before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Whether a reference of the node to the run's inputs has another value than before."""
+    """Whether a reference of the node to the run's inputs has another value now than before."""
     for _, template in templates_of(node):
         for reference in references_in(template):
             alone = {"$from": reference.source, "path": list(reference.path)}

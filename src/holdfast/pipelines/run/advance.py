@@ -1,4 +1,4 @@
-"""Advances the nodes of a run: it finds the nodes that may go on, calls each, and records how it ended."""
+"""Advances the nodes of a run: it finds the nodes that may run, calls each of them, and records how it ended."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from holdfast.pipelines.graph.graph import (
     WorkerNode,
 )
 from holdfast.pipelines.nodes import gate, human, map, merge, route, step, supervise, until, wait, worker
-from holdfast.pipelines.record.operations import TIME_AT, Visit, node_time_at
-from holdfast.pipelines.record.results import Failed, NodeError, Outcome, Settled
-from holdfast.pipelines.run.ending import end_operation, ending_of
+from holdfast.pipelines.record.operations import TIME_AT, NodePosition, node_time_at
+from holdfast.pipelines.record.results import Failed, NodeError, NodeProgress, Settled
+from holdfast.pipelines.run.early_end import end_operation, ending_of
 from holdfast.pipelines.run.readiness import missing_for, not_reached, skip_of
 from holdfast.pipelines.scene.children import TimeOver
 from holdfast.pipelines.scene.failure import Again, handled
@@ -34,7 +34,7 @@ from holdfast.pipelines.scene.invocation import PipelineRun
 from holdfast.pipelines.scene.scene import CannotRun, NotReached, Scene
 from holdfast.workers.run_operations import CANCEL_AT
 
-_Advance = Callable[[Any, Scene], Awaitable[Outcome]]
+_Advance = Callable[[Any, Scene], Awaitable[NodeProgress]]
 _KINDS: Final[Mapping[type[AnyNode], _Advance]] = {
     WorkerNode: worker.advance,
     PipelineNode: worker.advance,
@@ -51,13 +51,14 @@ _KINDS: Final[Mapping[type[AnyNode], _Advance]] = {
 
 
 async def advance(run: PipelineRun) -> bool:
-    """Let every node go on as far as it can. Returns whether the run is over.
+    """Call every node that may run, until all of them wait. Returns True if no node is left that waits, or if the run ends early; False if
+    the run must rest first.
 
-    A node that ends lets others begin, and a gate that asks for a revision lets earlier ones begin again. So this looks again until no
-    node ends any more.
+    A node that ends lets others begin, and a gate that asks for a revision lets earlier ones begin again. So this looks at all nodes again
+    until no node has ended.
     """
     waiting: set[str] = set()
-    """The nodes that wait for something. They are not called again before the next write."""
+    """The nodes that returned None, because they wait. They are not called again before the next write."""
     is_new = True
     while is_new:
         is_new = False
@@ -79,13 +80,13 @@ async def advance(run: PipelineRun) -> bool:
 
 
 async def _looked(run: PipelineRun, node: AnyNode) -> Settled | None:
-    """Call a node once, and once more each time a person lets it try again. Returns its outcome."""
+    """Call a node for its first try, and for each further try that a person has allowed. Returns how it ended; None while it waits."""
     round, turn = run.round(node.name), 0
     while True:
         turn += 1
         timer = node_time_at(node.name, turn)
         is_over = (known := run.records.find(timer)) is not None and known.status is Status.SUCCEEDED
-        scene = Scene(run, node, Visit(node.name, round, turn), is_over=is_over)
+        scene = Scene(run, node, NodePosition(node.name, round, turn), is_over=is_over)
         outcome = await _outcome(run, node, scene)
         if outcome is None and is_over:
             outcome = await _cut_off(run, node, scene)
@@ -95,7 +96,7 @@ async def _looked(run: PipelineRun, node: AnyNode) -> Settled | None:
             scene.awaits(timer)
         if isinstance(outcome, Failed):
             outcome = _late(node) if is_over else outcome
-            answer = await handled(node, Scene(run, node, scene.visit), outcome)
+            answer = await handled(node, Scene(run, node, scene.position), outcome)
             if isinstance(answer, Again):
                 continue
             outcome = answer
@@ -104,7 +105,7 @@ async def _looked(run: PipelineRun, node: AnyNode) -> Settled | None:
         return outcome
 
 
-async def _outcome(run: PipelineRun, node: AnyNode, scene: Scene) -> Outcome:
+async def _outcome(run: PipelineRun, node: AnyNode, scene: Scene) -> NodeProgress:
     try:
         skipped = await skip_of(run, node, scene)
         return skipped if skipped is not None else await _KINDS[type(node)](node, scene)
@@ -121,12 +122,13 @@ async def _outcome(run: PipelineRun, node: AnyNode, scene: Scene) -> Outcome:
 
 
 _OWN_TROUBLES: Final = frozenset({"artifact_not_found", "artifact_too_large", "payload_not_json", "schema_too_costly", "overloaded"})
-"""The error codes that a node's own values can cause: with these the node fails. After any other error the engine tries the run again,
-because the runtime had the problem."""
+"""The error codes that a node's own values can cause: the node fails with such an error. After another error the engine calls the run
+again, because the cause was in the runtime."""
 
 
 async def _cut_off(run: PipelineRun, node: AnyNode, scene: Scene) -> Failed | None:
-    """End the operations of a node whose time is over. The node fails when all of them have ended."""
+    """End the open child runs and questions of a node whose time limit is over. Returns None until they have ended; then the node fails
+    with `timeout`, and its waits are cancelled."""
     found = [(at, operation) for at in scene.awaited if (operation := run.records.find(at)) is not None]
     if not any(operation.type is not Type.WAIT and operation.status in OPEN for _, operation in found):
         for at, operation in found:

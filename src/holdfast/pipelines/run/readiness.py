@@ -10,12 +10,12 @@ from holdfast.pipelines.scene.scene import NotReached, Scene
 
 
 def missing_for(run: PipelineRun, node: AnyNode) -> list[str]:
-    """The nodes that have not ended and that this one waits for."""
+    """The names of the nodes that this node waits for and that have not ended."""
     return [name for name in run.structure.needs[node.name] if run.settled(name) is None]
 
 
 async def skip_of(run: PipelineRun, node: AnyNode, scene: Scene) -> Settled | None:
-    """How a node ends that is skipped; None if the node runs. It is called when every node that this one waits for has ended."""
+    """How the node ends if it is skipped; None if it runs. Every node that it waits for must have ended."""
     for after in node.after:
         before, settled = run.graph.node(after.node), run.settled(after.node)
         assert settled is not None
@@ -24,19 +24,19 @@ async def skip_of(run: PipelineRun, node: AnyNode, scene: Scene) -> Settled | No
             if chosen != after.label:
                 return skipped(node, f"{after.node} chose {chosen or 'nothing'}, not {after.label}.", lost=settled.lost)
         elif isinstance(before, GateNode | HumanNode) and not settled.passes:
-            return skipped(node, f"{after.node} let nothing pass.", lost=settled.lost)
+            return skipped(node, f"{after.node} did not let this node run.", lost=settled.lost)
     if node.when is not None and not holds(node.when.rules, await scene.whole(node.when.value)):
         return Settled(state="skipped", why="The rules of `when` do not hold.")
     return None
 
 
 def skipped(node: AnyNode, why: str, *, lost: bool) -> Settled:
-    """The end of a node that is skipped because of another one. If the skipped node is a gate or a person, the nodes after it are skipped
-    too."""
+    """The end of a node that is skipped because of another node. If the skipped node is a gate or a person, the nodes that name it in
+    `after` are skipped too. `lost`: whether a result that the author wanted is missing."""
     return Settled(state="skipped", why=why, lost=lost, passes=not isinstance(node, GateNode | HumanNode))
 
 
 def not_reached(run: PipelineRun, node: AnyNode, none: NotReached) -> Settled:
-    """The end of a node that refers to a missing result."""
+    """The end of a node that is skipped because it refers to a result that is missing."""
     settled = run.settled(none.source)
     return skipped(node, f"{none.source} has no result.", lost=settled is not None and settled.lost)

@@ -1,4 +1,4 @@
-"""The response of a pipeline's run: what its nodes gave, or why it ended."""
+"""The response of a pipeline's run: the outputs that its nodes gave, or why it ended without outputs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from holdfast.contract.protocol import Observability, Response, ResponseError
 from holdfast.pipelines.graph.graph import Template
 from holdfast.pipelines.graph.references import Unresolved
 from holdfast.pipelines.graph.templates import form_of
-from holdfast.pipelines.run.ending import Ending
+from holdfast.pipelines.run.early_end import Ending
 from holdfast.pipelines.run.undo import Unfinished
 from holdfast.pipelines.scene.invocation import PipelineRun
 from holdfast.pipelines.scene.mismatch import unresolved_error
@@ -22,7 +22,8 @@ from holdfast.workers.outputs import checked_outputs
 
 
 async def responded(run: PipelineRun, ending: Ending | None, left: Sequence[Unfinished] = ()) -> Response:
-    """The response of a run that is over."""
+    """The response of a run that has ended. `ending`: why it ended early; None if all nodes ended. `left`: the nodes that were not
+    undone."""
     if ending is None:
         return await _given(run)
     error = ending.error
@@ -40,8 +41,8 @@ async def responded(run: PipelineRun, ending: Ending | None, left: Sequence[Unfi
 
 
 async def _given(run: PipelineRun) -> Response:
-    """The outputs of the run, as the graph names them. Outputs that refer to a skipped node are left out; the contract says whether the
-    rest is enough."""
+    """The response with the outputs that the graph gives. An output without a value, for instance because its node was skipped, is left
+    out. The response has an error if the outputs do not fit the contract."""
     outputs: dict[str, Any] = {}
     for name, template in _members(run.graph.gives):
         found = await run.values.value(template, run.results())
@@ -59,7 +60,7 @@ async def _given(run: PipelineRun) -> Response:
 
 
 def _members(gives: Template) -> list[tuple[str, Template]]:
-    """The outputs one by one, with their names; if the whole template is one reference, it is one output without a name."""
+    """The name and the template of each output. If the outputs are one template that is not a plain object, its name is empty."""
     return [("", gives)] if not isinstance(gives, dict) or form_of(gives) is not None else list(gives.items())
 
 

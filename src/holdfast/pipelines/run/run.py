@@ -1,6 +1,6 @@
 """A pipeline's run: one durable function interprets every pipeline. The engine may replay it, so everything it does is recorded or pure.
 
-advance every node that can go on → write what they ask for → rest until something of it is over → … → response
+call every node that may run → write what the nodes ask for → rest until an operation that they wait for has ended → … → response
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from holdfast.pipelines.record.records import Records
 from holdfast.pipelines.record.responses import made_response
 from holdfast.pipelines.restart.forerunners import Forerunners
 from holdfast.pipelines.run.advance import advance
-from holdfast.pipelines.run.ending import can_undo, end_open, ending_by, ending_of
+from holdfast.pipelines.run.early_end import can_undo, end_open, ending_by, ending_of
 from holdfast.pipelines.run.response import responded
 from holdfast.pipelines.run.served import PACKAGE
 from holdfast.pipelines.run.undo import undo_all
@@ -32,7 +32,8 @@ from holdfast.workers.accepted_request import AcceptedRequest
 
 
 async def respond(run: PipelineRun) -> Response:
-    """Run a pipeline to its end: nodes advance and rest until none is left, or until the run must end early."""
+    """Run a pipeline to its end, and return its response. If the run ends early, or its outputs do not fit the contract, nodes that have an
+    `undo` are undone first."""
     open_run(run)
     while not await advance(run):
         await rest(run)
@@ -48,22 +49,23 @@ async def respond(run: PipelineRun) -> Response:
 
 
 def open_run(run: PipelineRun) -> None:
-    """Open the callback by which a cancel reaches the run, and start the timer of its time limit."""
+    """Open the callback by which a cancel reaches the run and, if the run has a time limit, start its timer. In the first invocation,
+    report that the run has begun."""
     if run.header.epoch == 1:
         run.reporter.began()
     run.records.open(*([] if run.seconds is None else [started(TIME_AT, wait_seconds=max(1, round(run.seconds)))]))
 
 
 async def rest(run: PipelineRun) -> None:
-    """Write what the nodes asked for, and rest until an awaited operation is over. If the run now asks a person, a caller who waits for the
-    run is told."""
+    """Write what the nodes asked for, and rest until an awaited operation has ended. If the write asks a person, callers who wait for the
+    run's response are looked at soon, so that they learn that the run waits for a person."""
     if run.records.is_asking:
         run.service.waits(run.header.id)
     await run.records.rest()
 
 
 class Pipelines:
-    """The handler of all pipelines, with what it needs in addition to the worker service."""
+    """The handler of all pipelines, with the graphs and the steps that it needs in addition to the worker service."""
 
     def __init__(self, graphs: Graphs, steps: StepCalls | None = None) -> None:
         self._graphs = graphs
@@ -71,7 +73,8 @@ class Pipelines:
         self._structures: dict[str, Structure] = {}
 
     async def run(self, accepted: AcceptedRequest, context: AsyncDurableContext, journal: Journal, service: RunService) -> Response:
-        """Take an accepted request, and return the response."""
+        """Run the pipeline, or the shard of a map, that this request is for, and return its response. If the graph is not known here, the
+        response has the error `package_changed`. Raises InvalidParameter if the request does not belong to the execution."""
         header = journal.header
         if (accepted.tenant, accepted.request.worker_id) != (header.tenant, header.function):
             raise InvalidParameter("This execution was not accepted as a run: its request is of another tenant, or for another pipeline.")
@@ -111,7 +114,7 @@ async def _forerunners(accepted: AcceptedRequest, service: RunService) -> Foreru
 
 def _unknown(header: Execution, accepted: AcceptedRequest) -> Response:
     return msgspec.structs.replace(
-        made_response("package_changed", f"The graph {accepted.package} of this run is not known here."),
+        made_response("package_changed", f"This runner does not know the graph {accepted.package} of this run."),
         run_id=header.id,
         worker_id=header.function,
         version=accepted.version,

@@ -18,7 +18,7 @@ PACKAGE = "graph:"
 
 
 class PipelineWorker:
-    """A pipeline in the shape of a worker. It has no tools of its own, and no body: the interpreter runs it."""
+    """A pipeline with the attributes of a worker. It has no tools of its own and no body, because the interpreter runs it."""
 
     tools: Mapping[str, Tool] = {}
     approvals: frozenset[str] = frozenset()
@@ -27,15 +27,15 @@ class PipelineWorker:
         self.contract = contract
 
     async def turn(self, tenant: str, seconds: float) -> None:
-        """No body is started for a pipeline."""
+        """Return at once: no body is started for a pipeline."""
 
     async def body(self, limits: Limits, timeout: float, tenant: str) -> Body:
-        """A pipeline has no body."""
+        """Raises AssertionError, because a pipeline has no body."""
         raise AssertionError("the interpreter runs a pipeline; it has no body")
 
 
 class ServedPipeline:
-    """One version of a pipeline that new runs may get."""
+    """One version of a pipeline that is served: new runs may use it."""
 
     kind = Kind.PIPELINE
 

@@ -1,4 +1,4 @@
-"""Undo: when a run fails or is cancelled, each finished node that has an `undo` is undone, the last one first.
+"""Undo: when a run fails, is cancelled or takes too long, each node that did its work and has an `undo` is undone, the last one first.
 
 Each undo is a child run: durable, and made once. If an undo fails, a person is asked, without a time limit, and the run stays open until
 the person has answered.
@@ -15,7 +15,7 @@ from holdfast.durable.journal import succeeded
 from holdfast.pipelines.graph.graph import AnyNode, MapNode, SuperviseNode, WorkerNode, has_undo
 from holdfast.pipelines.nodes import map as map_node
 from holdfast.pipelines.nodes import supervise
-from holdfast.pipelines.record.operations import Visit, node_at, undone_at
+from holdfast.pipelines.record.operations import NodePosition, node_at, undone_at
 from holdfast.pipelines.record.results import NodeError, Settled, error_of
 from holdfast.pipelines.scene.failure import ran
 from holdfast.pipelines.scene.invocation import PipelineRun
@@ -23,7 +23,7 @@ from holdfast.pipelines.scene.scene import CannotRun, NotReached, Scene, Silence
 
 _Undoable: TypeAlias = WorkerNode | MapNode | SuperviseNode
 RETRY, DONE, LEAVE = "retry", "done", "leave"
-"""What a person may answer about an undo that failed: try again, it is undone by hand, leave it as it is."""
+"""What a person may answer about an undo that failed: try the undo again, it is undone by hand, or leave it as it is."""
 _MOST_TRIES: Final = 100
 _ANSWER: Final[dict[str, Any]] = {
     "type": "object",
@@ -34,14 +34,16 @@ _ANSWER: Final[dict[str, Any]] = {
 
 
 class Unfinished(msgspec.Struct, frozen=True):
-    """A node whose effects a person chose to leave as they are."""
+    """A node that was not undone: a person chose to leave its effects as they are, the question was withdrawn, or the undo failed too
+    often."""
 
     node: str
     error: NodeError
 
 
 async def undo_all(run: PipelineRun) -> list[Unfinished]:
-    """Undo every finished node that has an `undo`, in the reverse of the order in which they ended. Returns what is left."""
+    """Undo every node that did its work and has an `undo`, in the reverse of the order in which they ended. Returns the nodes that were not
+    undone."""
     left = []
     for node, round in _finished(run):
         unfinished = await _undone(run, node, round)
@@ -51,7 +53,7 @@ async def undo_all(run: PipelineRun) -> list[Unfinished]:
 
 
 def _finished(run: PipelineRun) -> list[tuple[_Undoable, int]]:
-    """The nodes that did something, in every round, the last one first."""
+    """The nodes to undo, each with a round in which it did its work, the last one first."""
     found: list[tuple[tuple[int, int], _Undoable, int]] = []
     for place, node in enumerate(run.graph.nodes):
         if not isinstance(node, _Undoable) or not has_undo(node):
@@ -64,25 +66,26 @@ def _finished(run: PipelineRun) -> list[tuple[_Undoable, int]]:
 
 
 def _did_something(run: PipelineRun, node: _Undoable, round: int, settled: Settled) -> bool:
-    """Whether there is something to undo. A failed supervisor counts too, because workers that it chose may have succeeded."""
+    """Whether there is something to undo: the node ended ok or partial. For a supervisor, also a failed one: a worker that it chose
+    succeeded. Work that a restart took from an earlier, successful run is not undone."""
     if isinstance(node, SuperviseNode):
-        return bool(supervise.effects(node, Scene(run, node, Visit(node.name, round))))
+        return bool(supervise.effects(node, Scene(run, node, NodePosition(node.name, round))))
     return settled.state in ("ok", "partial") and not _is_kept(run, settled)
 
 
 def _is_kept(run: PipelineRun, settled: Settled) -> bool:
-    """Whether an earlier run that succeeded did the work of this node: then it is not undone."""
+    """Whether the result of the node was taken from an earlier, successful run. Such a node is not undone."""
     return run.forerunners is not None and run.forerunners.keeps and settled.run is not None and run.records.is_reused(settled.run)
 
 
 async def _undone(run: PipelineRun, node: _Undoable, round: int) -> Unfinished | None:
-    """Undo one node. A person is asked after each failure."""
+    """Undo one node in one round. After each failure a person is asked. Returns None if the node is undone."""
     done = undone_at(node.name, round)
     if run.records.find(done) is not None:
         return None
     error = NodeError(code="undo_failed", message="The undo was tried too often.")
     for turn in range(1, _MOST_TRIES + 1):
-        scene = Scene(run, node, Visit(node.name, round, turn), results=run.results_in(node.name, round))
+        scene = Scene(run, node, NodePosition(node.name, round, turn), results=run.results_in(node.name, round))
         while (tried := await _tried(scene, node, round)) is None:
             await run.records.rest()
         if not isinstance(tried, NodeError):
@@ -121,7 +124,7 @@ async def _tried(scene: Scene, node: _Undoable, round: int) -> NodeError | bool 
 
 
 async def _inputs(scene: Scene, node: WorkerNode, round: int) -> dict[str, Any]:
-    """What the undo worker gets: the mapping that the author gave, else the inputs and the outputs of the node."""
+    """The inputs of the undo worker: the author's template for them, else the inputs and the outputs of the node."""
     assert node.undo is not None
     run = scene.run_state
     if node.undo.inputs is not None:
@@ -133,7 +136,7 @@ def _asked(scene: Scene, node: AnyNode, error: NodeError) -> str | None:
     decision = scene.ask(
         "question",
         "undo",
-        {"node": node.name, "round": scene.visit.round, "error": msgspec.to_builtins(error), "answers": [RETRY, DONE, LEAVE]},
+        {"node": node.name, "round": scene.position.round, "error": msgspec.to_builtins(error), "answers": [RETRY, DONE, LEAVE]},
         question=f"{error.message} Answer with an action: {RETRY}, {DONE} (it is undone by hand) or {LEAVE} (it stays as it is).",
         within=0,
         schema=_ANSWER,

@@ -21,11 +21,12 @@ _TIMER = "then"
 
 
 def keep_chain(scene: Scene, kind: Kind, part: str, chain: tuple[Then, ...]) -> None:
-    """Start the timers of a question that is asked now, and add the approvers whose time has come."""
-    place, node = question_at(kind, scene.visit, part), scene.node.name
+    """For a question that is open: start the timer of each part of the chain that has none, and add the approvers of each part whose timer
+    has ended."""
+    place, node = question_at(kind, scene.position, part), scene.node.name
     question = place.callback.operation_id
     for number, then in enumerate(chain, 1):
-        added, timer = added_at(question, number, node), wait_at(scene.visit, _TIMER, number)
+        added, timer = added_at(question, number, node), wait_at(scene.position, _TIMER, number)
         if scene.records.find(added) is not None:
             continue
         known = scene.records.find(timer)
@@ -40,9 +41,9 @@ def keep_chain(scene: Scene, kind: Kind, part: str, chain: tuple[Then, ...]) -> 
 
 
 def end_chain(scene: Scene, chain: tuple[Then, ...]) -> None:
-    """End the timers of a chain, because the question is decided."""
+    """Cancel the open timers of a chain, because the question is not open any more."""
     for number, _ in enumerate(chain, 1):
-        timer = wait_at(scene.visit, _TIMER, number)
+        timer = wait_at(scene.position, _TIMER, number)
         known = scene.records.find(timer)
         if known is not None and known.status in OPEN:
             scene.records.note(timer.update(Action.CANCEL, if_open=True))

@@ -10,7 +10,7 @@ from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import started
 from holdfast.model.operations import OPEN, Operation, Order, Status, Update
 from holdfast.pipelines.graph.graph import Template, parted
-from holdfast.pipelines.record.operations import Visit, run_at, wait_at
+from holdfast.pipelines.record.operations import NodePosition, run_at, wait_at
 from holdfast.pipelines.record.records import Records
 from holdfast.pipelines.record.responses import was_refused
 from holdfast.pipelines.restart.forerunners import Earlier
@@ -22,18 +22,18 @@ from holdfast.workers.child_requests import ChildRequest
 
 MAX_WAIT_SECONDS: Final = 31_622_400
 REVISION: Final = "revision"
-"""The input by which a worker learns what a gate wants changed."""
+"""The name of the input in which a worker gets what a gate wants changed. It is given only to a worker whose input schema names it."""
 
 Inputs = Callable[[], Awaitable[dict[str, Any]]]
-"""Makes the inputs of a child run. It is called only if the run has not begun."""
+"""A function that makes the inputs of a child run. It is called only if the run has not begun."""
 
 
 class TimeOver(Exception):
-    """The time of the node is over, so it may begin nothing new."""
+    """The time limit of the node is over, so the node may begin nothing new."""
 
 
 class ChildRuns:
-    """Runs workers for one visit of one node, or for one item of a map."""
+    """Runs workers for one node in one round and turn, or for one item of a map."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class ChildRuns:
         service: RunService,
         values: Values,
         accepted: AcceptedRequest,
-        visit: Visit,
+        position: NodePosition,
         *,
         budget: tuple[Budget, ...] = (),
         labels: Labels,
@@ -49,9 +49,9 @@ class ChildRuns:
         is_over: bool = False,
     ) -> None:
         self.records = records
-        self.visit = visit
+        self.position = position
         self.awaited: list[Identity] = []
-        """What the node waits for."""
+        """The operations that the node waits for."""
         self._service = service
         self._values = values
         self._accepted = accepted
@@ -62,11 +62,11 @@ class ChildRuns:
 
     @property
     def revision(self) -> Mapping[str, Any] | None:
-        """What a gate wants changed; None where no gate asked."""
+        """What a gate wants changed; None if no gate asked for a revision."""
         return None
 
     def given(self, inputs: dict[str, Any]) -> Inputs:
-        """Inputs that are known already."""
+        """A function for `run` that returns these inputs."""
 
         async def known() -> dict[str, Any]:
             return inputs
@@ -74,8 +74,12 @@ class ChildRuns:
         return known
 
     async def run(self, worker: str, inputs: Inputs, *, part: str = "work", number: int = 1, template: Template = None) -> Response | None:
-        """Run a worker or a pipeline, or find its response."""
-        at = run_at(self.visit, part, number)
+        """Begin a child run of a worker or a pipeline, or find its response. Does not block: returns None until the run has ended.
+
+        `part` and `number` name the run inside the node (`run_at`). `template` is where the inputs came from, for errors that name an edge.
+        Raises TimeOver if the run has not begun and the time limit of the node is over.
+        """
+        at = run_at(self.position, part, number)
         known = self.records.find(at)
         if known is not None and known.status not in OPEN:
             return self._told(known, template)
@@ -91,11 +95,12 @@ class ChildRuns:
         return None
 
     def earlier(self, at: Identity, worker_id: str, part: str) -> Earlier:
-        """What earlier runs did at the place of a child run; empty if this run does not restart another."""
+        """What earlier runs did at the place of a child run. Empty if this run restarts no other run."""
         return Earlier()
 
     def _told(self, known: Operation, template: Template) -> Response:
-        """A recorded response. If the inputs were refused, the error names the edges from which they came."""
+        """The recorded response. If the request was refused because its inputs do not fit, the error names the edges from which they
+        came."""
         response = self.records.response(known)
         if (
             not was_refused(response)
@@ -103,10 +108,10 @@ class ChildRuns:
             or response.error.error_code not in ("schema_mismatch", "artifact_not_found")
         ):
             return response
-        return edge_error(self.visit.node, template, response)
+        return edge_error(self.position.node, template, response)
 
     async def _start(self, at: Identity, worker: str, part: str, inputs: dict[str, Any]) -> Update | Response:
-        """The update that starts a child run; or the response of an earlier run that did the same work."""
+        """The update that starts a child run, or that records its refusal; or the response of an earlier run that did the same work."""
         worker_id, version = parted(worker)
         revision, earlier = self.revision, self.earlier(at, worker_id, part)
         if revision is not None and self._takes_revision(worker_id, version):
@@ -133,8 +138,10 @@ class ChildRuns:
         return contract is not None and REVISION in contract.input_schema.get("properties", {})
 
     def wait(self, part: str, seconds: float, number: int = 1) -> bool:
-        """Wait for a time. Returns whether the wait is over. A wait that ended early, because its node's time was over, does not count."""
-        at = wait_at(self.visit, part, number)
+        """Begin a durable wait of this node, or look whether it has ended. Does not block: returns False while the wait lasts, and True
+        after it. Raises TimeOver if the time limit of the node is over and the wait has not begun, or was cancelled because of that
+        limit."""
+        at = wait_at(self.position, part, number)
         known = self.records.find(at)
         if known is not None and known.status is Status.CANCELLED:
             self.check_time()
@@ -147,22 +154,22 @@ class ChildRuns:
         return False
 
     def has_waited(self, at: Identity) -> bool:
-        """Whether an earlier run has waited at this place, so that this run need not wait."""
+        """Whether an earlier run, which this run restarts, has waited at this place. Then this run does not wait."""
         return False
 
     # --- how they are recorded
 
     def begin(self, *updates: Update) -> None:
-        """Ask for these updates, and record that the node has begun."""
-        self.records.begin(self.visit.node, self.visit.round)
+        """Add these updates to the next write, and record that the node has begun. They are dropped if the run ends before that write."""
+        self.records.begin(self.position.node, self.position.round)
         self.records.wish(*updates)
 
     def awaits(self, at: Identity) -> None:
-        """The node goes on when this operation is over."""
+        """Call the node again when this operation has ended."""
         self.awaited.append(at)
         self.records.awaits(at)
 
     def check_time(self) -> None:
-        """Refuse to begin anything after the time of the node is over."""
+        """Raise TimeOver if the time limit of the node is over."""
         if self._is_over:
             raise TimeOver

@@ -12,12 +12,13 @@ from holdfast.pipelines.scene.scene import Scene
 from holdfast.workers.accepted_request import AcceptedRequest
 
 WORK: Final = "work"
-"""The name of a map's ordinary work, in contrast to its undo."""
+"""The name of the part in which a map runs its worker. Its undo is another part."""
 
 
 async def earlier_items(scene: Scene, items: Sequence[Any], part: str) -> EarlierItems | None:
-    """What earlier runs did for the items of a map; None if they did nothing for them. Undos are never reused."""
-    run, node, round = scene.run_state, scene.node, scene.visit.round
+    """What earlier runs did for the items of a map in this part of its work; None if no earlier run has a shard of it. Results of undos are
+    not reused."""
+    run, node, round = scene.run_state, scene.node, scene.position.round
     forerunners = run.forerunners
     if forerunners is None or not isinstance(node, MapNode):
         return None
@@ -40,7 +41,7 @@ async def earlier_items(scene: Scene, items: Sequence[Any], part: str) -> Earlie
 async def item_forerunners(
     items: EarlierItems | None, first: int, accepted: AcceptedRequest, service: RunService
 ) -> ItemForerunners | None:
-    """What earlier runs did for the items of a shard; None if the run does not restart another."""
+    """What earlier runs did for the items of a shard that begins at index `first`; None if `items` is None."""
     if items is None:
         return None
     found = [await service.earlier_run(shard.run_id, accepted.tenant) for shard in items.shards]

@@ -23,7 +23,7 @@ class Graphs(Protocol):
     """Graphs by their hash."""
 
     def find(self, sha256: str) -> Graph | None:
-        """The graph with this hash, if it is known here."""
+        """The graph with this hash; None if this runner does not know it."""
         ...
 
 
@@ -33,7 +33,8 @@ class StepCalls(Protocol):
     async def call(
         self, package: str, function: str, inputs: Any, *, seconds: float = STEP_SECONDS, tenant: str = ""
     ) -> StepDone | StepFailed:
-        """What the function gives for these inputs."""
+        """Call one function of a package (`Graph.steps`) with JSON. If the step fails, the result is a StepFailed. Raises WorkerMissing if
+        the package is not on this machine, and WorkerChanged if its files have changed."""
         ...
 
 
@@ -45,7 +46,7 @@ class RunService(Protocol):
     @property
     def artifacts(self) -> Artifacts: ...
     def contract(self, worker_id: str, version: str | None) -> Contract | None:
-        """The contract of a worker that is served here."""
+        """The contract of a worker in this version (None: the version that new runs get); None if it is not served here."""
         ...
 
     def reporter(self, header: Execution, accepted: AcceptedRequest, contract: Contract) -> LiveRunReporter:
@@ -53,7 +54,7 @@ class RunService(Protocol):
         ...
 
     def waits(self, run_id: str) -> None:
-        """Say that the run waits for a person."""
+        """Look soon at the callers who wait for this run's response: the run begins to wait for a person."""
         ...
 
     async def accept_child(
@@ -71,7 +72,7 @@ class RunService(Protocol):
         ...
 
     async def cancel_child(self, parent: str, operation_id: str) -> None:
-        """Cancel the child run that an operation waits for. A child that is over is left as it is."""
+        """Cancel the child run that an operation waits for. A child run that has ended is not changed."""
         ...
 
     async def withdraw(self, run_id: str, operation_id: str) -> None:

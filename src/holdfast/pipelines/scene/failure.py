@@ -1,7 +1,8 @@
-"""What happens when a node fails: fallbacks in turn, then the node's `on_failure` by code: fail, skip, or escalate to a person.
+"""What happens when a node fails: its fallbacks run one after the other, then `on_failure` has the action for the error's code: fail, skip,
+or escalate to a person.
 
-All of it is bounded: each fallback is tried once, the node waits a limited number of times for a rate, and it asks a limited number of
-questions to persons.
+All of it is bounded: each fallback is tried once, each worker is tried again only a limited number of times after a rate refused it, and a
+person can let the node try again only a limited number of times.
 """
 
 from __future__ import annotations
@@ -28,18 +29,18 @@ from holdfast.pipelines.graph.graph import (
     UntilNode,
     WaitNode,
 )
-from holdfast.pipelines.record.operations import Visit, reused_at, run_at
+from holdfast.pipelines.record.operations import NodePosition, reused_at, run_at
 from holdfast.pipelines.record.responses import child_response, was_refused
 from holdfast.pipelines.record.results import Failed, NodeError, Settled
 from holdfast.pipelines.scene.children import ChildRuns, Inputs
 from holdfast.pipelines.scene.scene import Scene, Silence
 
 MOST_TURNS: Final = 20
-"""How often a person may let one node try again, in one round."""
+"""A node is tried at most this often in one round: the first try, and each further try that a person allows."""
 _MOST_LIMITED: Final = 100
-"""A node waits at most this often for a rate; then it fails."""
+"""After this many refusals by a rate in succession, a worker is treated as failed."""
 RETRY, USE, SKIP, STOP = "retry", "use", "skip", "stop"
-"""What a person may answer to an escalation."""
+"""What a person may answer to an escalation: try the node again, use outputs that the person gives, skip the node, or fail it."""
 
 
 class Ran(msgspec.Struct, frozen=True):
@@ -50,11 +51,12 @@ class Ran(msgspec.Struct, frozen=True):
 
 
 class Again(msgspec.Struct, frozen=True):
-    """A person wants the node to try again."""
+    """A person wants the node to be tried again."""
 
 
 async def ran(scene: ChildRuns, workers: Sequence[str], inputs: Inputs, *, part: str = "work", template: Template = None) -> Ran | None:
-    """Run the first of these workers; if it fails, run the next one, and so on. None while a run is under way."""
+    """Run the first of these workers; if it fails, run the next one, and so on. Returns the last run: the first that succeeded, a cancelled
+    one, or the failed run of the last worker. Does not block: returns None while a run, or a wait for a rate, lasts."""
     told: list[Response] = []
     while (worker := _next(workers, told)) is not None:
         number = len(told) + 1
@@ -65,14 +67,14 @@ async def ran(scene: ChildRuns, workers: Sequence[str], inputs: Inputs, *, part:
         seconds = _rate_wait(response)
         if seconds is not None and not scene.wait(part, seconds, number):
             return None
-    return Ran(told[-1], scene.records.place_of(run_at(scene.visit, part, len(told))))
+    return Ran(told[-1], scene.records.place_of(run_at(scene.position, part, len(told))))
 
 
-def ended(operations: Mapping[str, Operation], visit: Visit, part: str, workers: Sequence[str]) -> Response | None:
-    """The response with which `ran` ended a part of a node's work, read from recorded operations; None if that part has not ended."""
+def ended(operations: Mapping[str, Operation], position: NodePosition, part: str, workers: Sequence[str]) -> Response | None:
+    """The last response of a part of a node's work, as `ran` returns it, read from recorded operations; None if the part has not ended."""
     told: list[Response] = []
     while _next(workers, told) is not None:
-        at = run_at(visit, part, len(told) + 1)
+        at = run_at(position, part, len(told) + 1)
         known = operations.get(at.operation_id) or operations.get(reused_at(at).operation_id)
         if known is None or known.status in OPEN:
             return None
@@ -81,7 +83,7 @@ def ended(operations: Mapping[str, Operation], visit: Visit, part: str, workers:
 
 
 def _next(workers: Sequence[str], told: Sequence[Response]) -> str | None:
-    """The worker that runs next, after these responses; None if the last response is final."""
+    """The worker that runs next, after these responses; None if the last response is that of the whole part."""
     at, limited = 0, 0
     for response in told:
         limited += 1
@@ -93,8 +95,7 @@ def _next(workers: Sequence[str], told: Sequence[Response]) -> str | None:
 
 
 def _rate_wait(response: Response) -> float | None:
-    """How long to wait for the rate that refused the request; None if the node does not wait. A refusal by a rate does not count as a
-    failed worker."""
+    """How many seconds to wait before the same worker is tried again, if a rate refused the request; None for every other response."""
     error = response.error
     if error is None or not was_refused(response) or error.error_code != "rate_limited":
         return None
@@ -106,7 +107,8 @@ def _code(response: Response) -> str:
 
 
 async def handled(node: AnyNode, scene: Scene, failed: Failed) -> Settled | Again | None:
-    """What follows from the failure of a node. None while a person is asked and has not answered."""
+    """Apply the action for the failure of a node. Returns how the node ends, Again if a person wants another try, and None until the person
+    who is asked has answered."""
     action = failed.action or action_for(node, failed.error.code)
     if action == "escalate":
         return await _escalated(node, scene, failed)
@@ -114,7 +116,7 @@ async def handled(node: AnyNode, scene: Scene, failed: Failed) -> Settled | Agai
 
 
 def action_for(node: AnyNode, code: str) -> FailureAction:
-    """The node's own rule for a code, else its rule for all codes, else `fail`."""
+    """The node's action for an error code: the entry of `on_failure` for the code, else its entry `*`, else `fail`."""
     return node.on_failure.get(code) or node.on_failure.get("*") or "fail"
 
 
@@ -141,7 +143,7 @@ async def _escalated(node: AnyNode, scene: Scene, failed: Failed) -> Settled | A
     decision = scene.ask(
         "question",
         "escalation",
-        {"node": node.name, "round": scene.visit.round, "error": msgspec.to_builtins(error), "answers": actions},
+        {"node": node.name, "round": scene.position.round, "error": msgspec.to_builtins(error), "answers": actions},
         question=f"The node {node.name} failed with {error.code}: {error.message} Answer with an action: {', '.join(actions)}.",
         within=scene.run_state.service.policy.approval_seconds,
         schema=answer_schema(actions, failed.offers, optional=isinstance(node, GateNode)),
@@ -154,7 +156,7 @@ async def _escalated(node: AnyNode, scene: Scene, failed: Failed) -> Settled | A
     answer = decision.result if isinstance(decision.result, dict) else {}
     match answer.get("action") if decision.verdict == "answer" else STOP:
         case "retry":
-            return Again() if scene.visit.turn < MOST_TURNS else _ended(failed)
+            return Again() if scene.position.turn < MOST_TURNS else _ended(failed)
         case "use":
             given = answer.get("outputs")
             document = await scene.run_state.values.kept(given_document(node, failed, given))
@@ -189,7 +191,8 @@ def given_document(node: AnyNode, failed: Failed, outputs: Any) -> dict[str, Any
 
 
 def answer_schema(actions: Sequence[str], outputs: dict[str, Any] | None, *, optional: bool = False) -> dict[str, Any]:
-    """What a person's answer must fit. Given outputs must fit the worker's output schema, like the worker's own."""
+    """The JSON Schema of a person's answer to an escalation: one of the actions, and outputs that fit the schema `outputs` (None: any
+    object). `optional`: whether the outputs may be missing with the action `use`."""
     offered = dict(outputs or {"type": "object"})
     defined = offered.pop("$defs", None)
     schema: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""One invocation of one pipeline's run: its graph, its request, its records, and what follows from them."""
+"""One invocation of a pipeline's run: its graph, its request, its records, and what can be computed from them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from holdfast.workers.accepted_request import AcceptedRequest, Budget
 from holdfast.workers.run_reporters import LiveRunReporter
 
 _KEPT_AFTER_MS: Final = 86_400_000
-"""How long the counters of a budget stay after the deadline of the run that owns them."""
+"""The counters of a budget are kept this long after the deadline of the run that owns the budget."""
 
 
 class PipelineRun:
@@ -47,7 +47,7 @@ class PipelineRun:
         self.service = service
         self.steps = steps
         self.forerunners = forerunners
-        """The earlier runs, if this run restarts one."""
+        """The earlier runs; None if this run restarts no other run."""
         self.values = Values(service.artifacts, accepted.tenant, service.policy.inline_artifact_bytes)
         self._documents: dict[tuple[str, int], dict[str, Any]] = {}
 
@@ -59,7 +59,7 @@ class PipelineRun:
     # --- where the run stands
 
     def round(self, node: str) -> int:
-        """The round that a node is in: one more than the revisions that its gate has asked for."""
+        """The round that a node is in: one more than the revisions that the gate of its loop has asked for; 1 outside of all loops."""
         loop, round = self.structure.loops.get(node), 1
         while loop is not None and (settled := self.records.settled(loop.gate, round)) is not None and settled.revise:
             round += 1
@@ -75,7 +75,7 @@ class PipelineRun:
 
     @property
     def is_partial(self) -> bool:
-        """Whether something that the author wanted is missing."""
+        """Whether a result that the author wanted is missing (`Settled.lost`)."""
         return any((settled := self.settled(node.name)) is not None and settled.lost for node in self.graph.nodes)
 
     # --- results
@@ -96,13 +96,14 @@ class PipelineRun:
         return found
 
     def results(self, names: Mapping[str, Any] | tuple[str, ...] | None = None) -> dict[str, Any]:
-        """The result documents by source: the inputs of the run, and every node that has a result."""
+        """The result documents by source: the inputs of the run, and the nodes that have a result. `names`: only these nodes; None: all."""
         wanted = [node.name for node in self.graph.nodes] if names is None else list(names)
         found = {name: document for name in wanted if (document := self.document(name, self.round(name))) is not None}
         return {INPUTS: self.accepted.request.inputs, **found}
 
     def results_in(self, node: str, round: int) -> dict[str, Any]:
-        """The result documents that a node saw in a round of its validation loop, and its own result."""
+        """The result documents by source, for the undo of a node in a round: those of the node and of the other nodes of its loop are from
+        that round."""
         loop = self.structure.loops.get(node)
         members = frozenset({node}) if loop is None else loop.members
         found = self.results()
@@ -117,7 +118,8 @@ class PipelineRun:
         return time_limit(self.accepted.limits)
 
     def budgets(self, node: AnyNode) -> tuple[Budget, ...]:
-        """The budgets to which calls of a node's child runs are charged, the innermost first."""
+        """The budgets to which calls of a node's child runs are charged: the node's own, then the run's. A budget without limits is left
+        out."""
         caps, limits, key = node.caps, self.accepted.limits, f"budget/{self.header.id}"
         until = self.header.deadline + _KEPT_AFTER_MS
         own = Budget(key=f"{key}/{node.name}", max_tokens=caps.max_tokens, max_cost=caps.max_cost_usd, until=until)

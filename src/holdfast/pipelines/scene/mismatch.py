@@ -18,7 +18,7 @@ CODE = "edge_mismatch"
 
 
 def unresolved_error(node: str, unresolved: Unresolved) -> NodeError:
-    """The error of a node whose template has no value."""
+    """The error of a node (or of the outputs) whose template has no value."""
     edge = f"{unresolved.source}{text_of(unresolved.path)} → {node}"
     details = {"edges": [{"from": f"{unresolved.source}{text_of(unresolved.path)}", "to": node, "reason": unresolved.reason}]}
     return NodeError(code=CODE, message=f"The value for {node} cannot be made. {unresolved} ({edge}).", details=details)
@@ -30,14 +30,14 @@ def no_object_error(node: str) -> NodeError:
 
 
 def edge_error(node: str, template: Template, refused: Response) -> Response:
-    """Turn the refusal of inputs into an `edge_mismatch` that names every edge whose value does not fit."""
+    """The response of a refused request, with the error `edge_mismatch` that names every edge whose value does not fit."""
     assert refused.error is not None
     problems = refused.error.details if isinstance(refused.error.details, list | tuple) else ()
     edges = [_edge(node, template, msgspec.to_builtins(problem)) for problem in problems]
     told = "; ".join(f"{edge['from']} → {edge['to']}: {edge['reason']}" for edge in edges[:5]) or refused.error.message
     error = ResponseError(
         error_code=CODE,
-        message=f"What {node} would get does not fit its contract: {told}.",
+        message=f"The inputs of {node} do not fit the contract of its worker: {told}.",
         retryable=False,
         details={"edges": edges} if edges else refused.error.details,
     )

@@ -1,8 +1,8 @@
-"""The scene of a node: everything that a node may ask for while it runs. A node kind gets one, and nothing else.
+"""The scene of a node: everything that a node may ask for while it runs. The code of a node kind gets a scene, and nothing else.
 
-Each question works in the same way: if the answer is recorded, the scene returns it. If not, the scene returns None, and the start of what
-was asked for is written together with what the other nodes ask for. So the code of a node kind reads from top to bottom as if nothing took
-time.
+Child runs, waits and questions to persons work in the same way: if the result is recorded, the scene returns it. If not, the scene returns
+None (False for a wait), and begins it with the next write, together with what the other nodes ask for. So the code of a node kind reads
+from top to bottom, and never blocks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from holdfast.model.operations import OPEN
 from holdfast.pipelines.graph.graph import AnyNode, Template, parted
 from holdfast.pipelines.graph.references import Item, Unresolved
 from holdfast.pipelines.graph.templates import INDEX, ITEM
-from holdfast.pipelines.record.operations import Visit, question_at
+from holdfast.pipelines.record.operations import NodePosition, question_at
 from holdfast.pipelines.record.results import NodeError
 from holdfast.pipelines.restart.forerunners import Earlier
 from holdfast.pipelines.scene.children import ChildRuns
@@ -37,7 +37,7 @@ class NotReached(Exception):
 
 
 class CannotRun(Exception):
-    """The node fails before it could do its work."""
+    """The node cannot do its work, and fails with this error."""
 
     def __init__(self, error: NodeError) -> None:
         super().__init__(error.message)
@@ -45,25 +45,26 @@ class CannotRun(Exception):
 
 
 class Silence(msgspec.Struct, frozen=True):
-    """No person answered in time, or the question was withdrawn."""
+    """The question ended without a decision: no person answered in time, or the question was withdrawn."""
 
 
 class Scene(ChildRuns):
-    """What one node may ask for, in one round and one turn."""
+    """What one node may ask for, in one round and one turn (`NodePosition`)."""
 
     def __init__(
-        self, run: PipelineRun, node: AnyNode, visit: Visit, *, is_over: bool = False, results: Mapping[str, Any] | None = None
+        self, run: PipelineRun, node: AnyNode, position: NodePosition, *, is_over: bool = False, results: Mapping[str, Any] | None = None
     ) -> None:
-        """`results` replace the results so far: an undo sees the results that its node saw, and the node's own result."""
+        """`is_over`: whether the time limit of the node is over. `results` are used in place of the results of the run: an undo gets those
+        of its own round."""
         super().__init__(
             run.records,
             run.service,
             run.values,
             run.accepted,
-            visit,
+            position,
             budget=run.budgets(node),
-            labels=Labels(pipeline=run.contract.worker_id, node=node.name, round=visit.round),
-            parent_span_id=run.records.reporter.node_span(node.name, visit.round),
+            labels=Labels(pipeline=run.contract.worker_id, node=node.name, round=position.round),
+            parent_span_id=run.records.reporter.node_span(node.name, position.round),
             is_over=is_over,
         )
         self.run_state = run
@@ -73,7 +74,8 @@ class Scene(ChildRuns):
     # --- values
 
     async def value(self, template: Template, *, item: Item | None = None) -> Any:
-        """The value of a template. Raises NotReached, or CannotRun with `edge_mismatch`."""
+        """The value of a template. Raises NotReached if it refers to a result that a skipped or blocked node does not have, and CannotRun
+        with `edge_mismatch` if it has no value for another reason."""
         run = self.run_state
         results = run.results(run.structure.needs[self.node.name]) if self._results is None else self._results
         found = await run.values.value(template, results, item)
@@ -86,14 +88,14 @@ class Scene(ChildRuns):
         raise CannotRun(unresolved_error(self.node.name, found))
 
     async def inputs(self, template: Template) -> dict[str, Any]:
-        """The value of a template that must be an object: the inputs of a worker."""
+        """The value of a template for the inputs of a worker. Raises CannotRun if it is not an object; else as `value`."""
         found = await self.value(template)
         if not isinstance(found, dict):
             raise CannotRun(no_object_error(self.node.name))
         return found
 
     async def opened(self, template: Template) -> Any:
-        """The value of a template; if it is an artifact, what the artifact holds."""
+        """The value of a template; if it is an artifact, the content of the artifact."""
         return await self.run_state.values.opened(await self.value(template))
 
     async def whole(self, template: Template) -> Any:
@@ -101,12 +103,12 @@ class Scene(ChildRuns):
         return await self.run_state.values.whole(await self.value(template))
 
     async def kept(self, document: dict[str, Any]) -> dict[str, Any]:
-        """A result document as the history keeps it: large members are artifacts."""
+        """A result document in the form that the history keeps: if it is large, its largest members are moved into artifacts."""
         return await self.run_state.values.kept(document)
 
     async def closed_template(self, template: Template) -> tuple[Template, list[Any]]:
-        """Resolve all references of a template but those to an item. Returns the template, in which they point into a list of values, and
-        that list."""
+        """Resolve all references of a template except those to `item` and `index`. Returns a template and a list of values: the resolved
+        references now point into that list, as source `values`."""
         values: list[Any] = []
         return await self._closed(template, values), values
 
@@ -124,27 +126,28 @@ class Scene(ChildRuns):
 
     def in_turn(self, turn: int) -> Scene:
         """The scene of another turn of the same node and round."""
-        return Scene(self.run_state, self.node, Visit(self.visit.node, self.visit.round, turn), results=self._results)
+        return Scene(self.run_state, self.node, NodePosition(self.position.node, self.position.round, turn), results=self._results)
 
     def is_lost(self, source: str) -> bool:
-        """Whether a node has no result although the author wanted one."""
+        """Whether a result of a node that the author wanted is missing (`Settled.lost`)."""
         settled = self.run_state.settled(source)
         return settled is not None and settled.lost
 
     def output_schema(self, worker: str) -> dict[str, Any] | None:
-        """The output schema of a worker that is served here."""
+        """The output schema of a worker; None if the worker is not served here."""
         contract = self.run_state.service.contract(*parted(worker))
         return None if contract is None else contract.output_schema
 
     @property
     def who(self) -> str:
-        """The name under which values of this run are checked: checks of different names do not wait for each other."""
+        """The name of the owner of the values that this run checks: its tenant and its pipeline. The checks of one owner do not wait for
+        those of another."""
         return f"{self.run_state.accepted.tenant}/{self.run_state.contract.worker_id}"
 
     @property
     def revision(self) -> Mapping[str, Any] | None:
         """What the gate wants changed, for the first node of a validation loop; None in the first round and for other nodes."""
-        run, round = self.run_state, self.visit.round
+        run, round = self.run_state, self.position.round
         loop = run.structure.loops.get(self.node.name)
         if loop is None or loop.first != self.node.name or round == 1:
             return None
@@ -154,22 +157,22 @@ class Scene(ChildRuns):
     # --- earlier runs
 
     def earlier(self, at: Identity, worker_id: str, part: str) -> Earlier:
-        """What earlier runs of this pipeline did at the place of a child run."""
+        """What earlier runs of this pipeline did at the place of a child run. Empty if this run restarts no other run."""
         forerunners = self.run_state.forerunners
-        return Earlier() if forerunners is None else forerunners.child(self.node, self.visit, part, at, worker_id)
+        return Earlier() if forerunners is None else forerunners.child(self.node, self.position, part, at, worker_id)
 
     def has_waited(self, at: Identity) -> bool:
-        """Whether an earlier run has waited at this place. If so, that is recorded in this run."""
+        """Whether an earlier run, which this run restarts, has waited at this place. Then this run records that, and does not wait."""
         forerunners, known = self.run_state.forerunners, self.records.reused(at)
-        if known is None and forerunners is not None and (found := forerunners.wait(self.node, self.visit.round, at)) is not None:
+        if known is None and forerunners is not None and (found := forerunners.wait(self.node, self.position.round, at)) is not None:
             known = self.records.reuse(at, found)
         return known is not None
 
     def _decided_before(self, place: ApprovalPlace, asked: Requested) -> Decision | None:
-        """The decision of an earlier run about exactly the same question."""
+        """The decision of an earlier run about exactly the same question; None if there is none that may be reused."""
         forerunners, known = self.run_state.forerunners, self.records.reused(place.callback)
         if known is None and forerunners is not None:
-            found = forerunners.decision(self.node, self.visit.round, place, asked)
+            found = forerunners.decision(self.node, self.position.round, place, asked)
             known = None if found is None else self.records.reuse(place.callback, found)
         return None if known is None else known.decision
 
@@ -187,11 +190,14 @@ class Scene(ChildRuns):
         demands: Mapping[str, Any] | None = None,
         number: int = 1,
     ) -> Decision | Silence | None:
-        """Ask a person, or find the decision. The decision is bound to the hash of exactly what is shown.
+        """Ask a person, or find the decision, which is bound to the hash of what is shown. Does not block: returns None while the question
+        is open, and Silence if it ended without a decision.
 
-        `demands` say who decides (workers.demands); without them the operator's own approvers do.
+        `within` is the time limit in seconds; 0 means none. `schema` is what an answer must fit. `demands` say who decides
+        (workers.demands); without them the operator's approvers decide. Raises TimeOver if the question is not asked yet and the time limit
+        of the node is over.
         """
-        place = question_at(kind, self.visit, part, number)
+        place = question_at(kind, self.position, part, number)
         known = self.records.find(place.callback)
         if known is not None and known.status not in OPEN:
             return decision_of(known) or Silence()

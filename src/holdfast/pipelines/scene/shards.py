@@ -1,8 +1,8 @@
-"""Shards: a map runs as chained executions of at most 500 items each, one after another, so that no history grows with the list.
+"""Shards: a map runs its items in child executions of at most 500 items each, one after another, so that no history grows with the list.
 
 Each shard may use the whole `at_once`. Each shard gets the number of items that failed in the shards before it, so that the limit of failed
-items is exact. A shard answers with one page of results; a large page is stored as an artifact. The parent holds one operation for each
-shard.
+items is exact. A shard answers with one page of results; large members of a page are stored as artifacts. The run of the pipeline, which is
+the parent, has one operation for each shard.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from holdfast.contract.codes import Status
 from holdfast.contract.protocol import Observability, Response, WorkerRequest
 from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import Journal, started
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.operations import OPEN, Kind, Operation, Order, Update
 from holdfast.pipelines.graph.graph import MapNode, Template
 from holdfast.pipelines.graph.references import Item, Unresolved, resolved
-from holdfast.pipelines.record.operations import Visit, run_at
+from holdfast.pipelines.record.operations import NodePosition, run_at
 from holdfast.pipelines.record.records import Records
 from holdfast.pipelines.record.responses import child_response, made_response
 from holdfast.pipelines.record.results import NodeError, error_of
@@ -45,7 +45,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
     workers: tuple[str, ...]
     template: Template
-    """The inputs of an item. Its references are to `item`, `index` and `values` only."""
+    """The template of an item's inputs. Its references are to `item`, `index` and `values` only."""
     values: list[Any]
     items: list[Any]
     at_once: int
@@ -53,10 +53,10 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     revision: Mapping[str, Any] | None = None
     previous: list[Any] | None = None
     is_undo: bool = False
-    """Whether this is an undo: then the items are rows of the map's table, and the worker gets the inputs and the outputs of each row's
-    item."""
+    """Whether this is an undo without inputs of its own: then `items` are rows of the map's result, and the worker gets the inputs and the
+    outputs of each row."""
     earlier: EarlierItems | None = None
-    """What earlier runs of a restarted pipeline did for these items."""
+    """What earlier runs did for these items; None if they did nothing for them."""
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
     items: list[dict[str, Any]]
     failed: int = 0
-    """The failed items of this shard and of all shards before it."""
+    """How many items of this shard and of all shards before it failed."""
     is_partial: bool = False
     reused: list[int] = []
     """The indexes of the items whose results were reused from an earlier run."""
@@ -80,10 +80,10 @@ class _ShardInputs(msgspec.Struct, frozen=True, kw_only=True):
     """The inputs of a shard's execution."""
 
     pipeline: str
-    visit: Visit
+    position: NodePosition = msgspec.field(name="visit")  # the name that open executions have stored
     part: str
     first: int
-    """The place of its first item in the list."""
+    """The index of its first item in the whole list."""
     failed: int
     task: Task
 
@@ -92,11 +92,12 @@ class _ShardInputs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def pages(scene: Scene, task: Task, part: str) -> list[Page] | ShardFailed | None:
-    """The pages of all shards, one shard after another; None while one runs. After too many failures no further shard begins."""
+    """Begin the next shard, or find the pages of all shards. Returns None while a shard runs, and ShardFailed if one gave no page. After
+    too many failed items no further shard begins, and the pages end there."""
     found: list[Page] = []
     failed = 0
     for number, first in enumerate(range(0, len(task.items), SHARD_ITEMS), 1):
-        at = run_at(scene.visit, part, number)
+        at = run_at(scene.position, part, number)
         known = scene.records.find(at)
         if known is None:
             scene.check_time()
@@ -115,13 +116,13 @@ async def pages(scene: Scene, task: Task, part: str) -> list[Page] | ShardFailed
 
 
 async def kept_items(scene: Scene) -> set[int]:
-    """The items of a map that an earlier, successful run has done. They are not undone if this run fails."""
+    """The indexes of the items whose results were taken from an earlier, successful run. They are not undone if this run fails."""
     forerunners, kept = scene.run_state.forerunners, set[int]()
     if forerunners is None or not forerunners.keeps:
         return kept
     for turn in range(1, MOST_TURNS + 1):
-        visit, number = Visit(scene.visit.node, scene.visit.round, turn), 1
-        while (known := scene.records.find(run_at(visit, WORK, number))) is not None and known.status not in OPEN:
+        position, number = NodePosition(scene.position.node, scene.position.round, turn), 1
+        while (known := scene.records.find(run_at(position, WORK, number))) is not None and known.status not in OPEN:
             page = await _page(scene, known)
             kept |= set() if isinstance(page, ShardFailed) else set(page.reused)
             number += 1
@@ -131,17 +132,16 @@ async def kept_items(scene: Scene) -> set[int]:
 def items_over(
     node: MapNode, round: int, operations: Mapping[str, Operation], running: Callable[[Operation], Mapping[str, Operation]]
 ) -> tuple[int, int]:
-    """How many items of a map have succeeded and failed in a round. `running` reads the operations of a shard that still runs. An item may
-    have several runs (fallbacks, or a run after a rate): it is counted once, with its last run. In a shard that is over, all items count as
-    over.
-    """
-    visits = [Visit(node.name, round, turn) for turn in range(MOST_TURNS, 0, -1)]
-    visit = next((each for each in visits if run_at(each, WORK, 1).operation_id in operations), visits[-1])
+    """How many items of a map have succeeded and failed in the last try of a round. `running` reads the operations of a shard that still
+    runs. An item may have several runs (fallbacks, or a run after a rate): it is counted once, with its last run. A shard that ended well
+    counts as SHARD_ITEMS items, also if it is the last and has fewer: the caller must bound the sum."""
+    positions = [NodePosition(node.name, round, turn) for turn in range(MOST_TURNS, 0, -1)]
+    position = next((each for each in positions if run_at(each, WORK, 1).operation_id in operations), positions[-1])
     workers, number, ok, failed = (node.worker, *node.fallback), 0, 0, 0
-    while (shard := operations.get(run_at(visit, WORK, number + 1).operation_id)) is not None:
+    while (shard := operations.get(run_at(position, WORK, number + 1).operation_id)) is not None:
         if shard.status in OPEN:
             inner, places = running(shard), range(number * SHARD_ITEMS, (number + 1) * SHARD_ITEMS)
-            ends = [ended(inner, visit, f"{WORK}-{place}", workers) for place in places]
+            ends = [ended(inner, position, f"{WORK}-{place}", workers) for place in places]
             good = [response.status is Status.OK for response in ends if response is not None]
             ok, failed = ok + sum(good), failed + len(good) - sum(good)
         elif (response := child_response(shard)).status is Status.OK:
@@ -159,11 +159,11 @@ async def _page(scene: Scene, known: Operation) -> Page | ShardFailed:
     if response.status is not Status.OK:
         return ShardFailed(error_of(response))
     run = scene.run_state
-    return reading.converted(await run.service.artifacts.resolved(run.accepted.tenant, response.outputs or {}), Page)
+    return json_structs.converted(await run.service.artifacts.resolved(run.accepted.tenant, response.outputs or {}), Page)
 
 
 async def _start(scene: Scene, at: Identity, task: Task, part: str, first: int, failed: int) -> Update:
-    """The update that starts a shard. A shard has no request of its own: it takes everything from its parent's request."""
+    """The update that starts a shard. Its accepted request is that of the parent, with other inputs and labels."""
     run, node = scene.run_state, scene.node
     cut = slice(first, first + SHARD_ITEMS)
     previous = None if task.previous is None else task.previous[cut]
@@ -171,9 +171,9 @@ async def _start(scene: Scene, at: Identity, task: Task, part: str, first: int, 
     if earlier is not None:
         earlier = earlier.cut(first, len(task.items[cut]))
     task = msgspec.structs.replace(task, items=task.items[cut], previous=previous, earlier=earlier)
-    inputs = _ShardInputs(pipeline=run.contract.worker_id, visit=scene.visit, part=part, first=first, failed=failed, task=task)
+    inputs = _ShardInputs(pipeline=run.contract.worker_id, position=scene.position, part=part, first=first, failed=failed, task=task)
     given = await run.values.kept(_flat(msgspec.to_builtins(inputs)))
-    family = sha256(f"{run.accepted.family}\0{node.name}\0{scene.visit.round}\0{scene.visit.turn}\0{part}".encode()).hexdigest()
+    family = sha256(f"{run.accepted.family}\0{node.name}\0{scene.position.round}\0{scene.position.turn}\0{part}".encode()).hexdigest()
     accepted = msgspec.structs.replace(
         run.accepted,
         request=WorkerRequest(
@@ -182,17 +182,17 @@ async def _start(scene: Scene, at: Identity, task: Task, part: str, first: int, 
         package=f"{SHARD}{run.accepted.package}",
         family=family,
         before=(),
-        span_id=run.records.reporter.node_span(node.name, scene.visit.round) or run.accepted.span_id,
+        span_id=run.records.reporter.node_span(node.name, scene.position.round) or run.accepted.span_id,
         budgets=(*run.budgets(node), *run.accepted.budgets),
         lineage=Lineage(above=(*run.accepted.lineage.above, run.header.id), owner=run.header.id),
-        labels=Labels(pipeline=run.contract.worker_id, node=node.name, round=scene.visit.round),
+        labels=Labels(pipeline=run.contract.worker_id, node=node.name, round=scene.position.round),
     )
     order = Order(Kind.PIPELINE, msgspec.json.encode(accepted).decode())
     return started(at, function_name=run.header.function, order=order, tenant_id=run.accepted.tenant)
 
 
 def _flat(inputs: dict[str, Any]) -> dict[str, Any]:
-    """The members of the task and of the shard in one object, so that each large member can become an artifact."""
+    """The inputs of a shard with the members of its task at the top level, so that each large member can become an artifact."""
     task = inputs.pop("task")
     return {**inputs, **{f"task.{name}": value for name, value in task.items()}}
 
@@ -206,10 +206,11 @@ def _unflat(inputs: dict[str, Any]) -> dict[str, Any]:
 
 
 async def run_shard(accepted: AcceptedRequest, journal: Journal, service: RunService) -> Response:
-    """The handler of a shard: keep `at_once` items under way until all are over, or too many have failed."""
+    """The handler of a shard: run its items, `at_once` at the same time, until all have ended, too many have failed, or the shard is
+    cancelled. Returns a response with the page, or with the error `cancelled`."""
     records = Records(journal, SILENT)
     values = Values(service.artifacts, accepted.tenant, service.policy.inline_artifact_bytes)
-    inputs = reading.converted(_unflat(await service.artifacts.resolved(accepted.tenant, accepted.request.inputs)), _ShardInputs)
+    inputs = json_structs.converted(_unflat(await service.artifacts.resolved(accepted.tenant, accepted.request.inputs)), _ShardInputs)
     records.open()
     forerunners = await item_forerunners(inputs.task.earlier, inputs.first, accepted, service)
     records.restarts = forerunners is not None
@@ -246,7 +247,7 @@ class _Shard:
         self._reused: set[int] = set()
 
     async def advance(self) -> bool:
-        """Let every item under way go on, and begin the next ones. Returns whether the shard is over."""
+        """Look at every item that has begun, and begin the next ones. Returns whether all items that have begun are done."""
         for place in list(self._live):
             await self._look(place)
         while self._next < len(self._task.items) and len(self._live) < self._task.at_once and not self._is_stopping:
@@ -264,7 +265,7 @@ class _Shard:
         return self._failed > self._task.tolerated or self._records.is_closed(CANCEL_AT)
 
     async def _look(self, place: int) -> None:
-        """One look at one item."""
+        """Begin an item, or look whether it has ended. If it has, keep its row."""
         index = self._inputs.first + place
         runs = _ItemRuns(self, index, self._revision(place))
         made = await self._made(place, index)
@@ -286,8 +287,8 @@ class _Shard:
         self._failed += item["status"] != "ok"
 
     async def _made(self, place: int, index: int) -> dict[str, Any] | NodeError:
-        """The inputs of an item."""
-        task, node = self._task, self._inputs.visit.node
+        """The inputs of an item, or the error if they have no value."""
+        task, node = self._task, self._inputs.position.node
         value = task.items[place]
         template, item = task.template, Item(value, index)
         if task.is_undo:
@@ -303,7 +304,7 @@ class _Shard:
         return None if asked is None else {**asked, "previous": previous[place] if place < len(previous) else None}
 
     async def _end_live(self) -> None:
-        """Cancel the items under way. Items whose start is not written yet do not begin."""
+        """Cancel the items that have begun. Items whose start is not written yet end as cancelled without a run."""
         for place, runs in list(self._live.items()):
             known = [operation for at in runs.awaited if (operation := self._records.find(at)) is not None]
             if not any(operation.status in OPEN for operation in known):
@@ -315,7 +316,7 @@ class _Shard:
                     self._records.awaits(runs.awaited[0])
 
     async def respond(self) -> Response:
-        """The page as a response."""
+        """The response with the page; the error `cancelled` if the shard was cancelled."""
         await self._records.write()
         header = self._records.journal.header
         if self._records.is_closed(CANCEL_AT):
@@ -343,28 +344,28 @@ class _ItemRuns(ChildRuns):
 
     def __init__(self, shard: _Shard, index: int, revision: Mapping[str, Any] | None) -> None:
         inputs = shard._inputs
-        labels = Labels(pipeline=inputs.pipeline, node=inputs.visit.node, item=index, round=inputs.visit.round)
-        super().__init__(shard._records, shard._service, shard._values, shard._accepted, inputs.visit, labels=labels)
+        labels = Labels(pipeline=inputs.pipeline, node=inputs.position.node, item=index, round=inputs.position.round)
+        super().__init__(shard._records, shard._service, shard._values, shard._accepted, inputs.position, labels=labels)
         self._revision = revision
         self._index = index
         self._forerunners = shard._forerunners
 
     def earlier(self, at: Identity, worker_id: str, part: str) -> Earlier:
-        """What earlier runs of the pipeline gave for this item."""
+        """What earlier runs of the pipeline did for this item. Empty if this run restarts no other run."""
         return Earlier() if self._forerunners is None else self._forerunners.child(self._index, worker_id)
 
     @property
     def revision(self) -> Mapping[str, Any] | None:
-        """What a gate wants changed, with the earlier outputs of this item."""
+        """What a gate wants changed, with the earlier outputs of this item; None if no gate asked for a revision."""
         return self._revision
 
     def begin(self, *updates: Update) -> None:
-        """An item has no context of its own."""
+        """Add these updates to the next write. No begin of a node is recorded, because an item has no context of its own."""
         self.records.wish(*updates)
 
 
 def _item(index: int, response: Response | None, error: NodeError | None) -> dict[str, Any]:
-    """One row of the map's table."""
+    """One row of the map's result: of an item with a response, or of an item that failed before a run began."""
     if response is None:
         told = None if error is None else {"error_code": error.code, "message": error.message, "retryable": False, "details": error.details}
         return {"index": index, "status": "invalid_output", "outputs": None, "error": told, "run_id": None}

@@ -1,6 +1,5 @@
-"""Values for nodes: templates resolved against the results so far. Large values stay in artifacts, and are opened only where a path leads
-into one.
-"""
+"""The values of templates, found in the results so far. Large values stay in artifacts; an artifact is opened only if a path leads into
+it."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from holdfast.pipelines.graph.references import Item, Unresolved, resolved
 from holdfast.workers.artifacts import Artifacts, moved_out
 
 _MOST_OPENED: Final = 100
-"""One template may lead into at most this many artifacts."""
+"""For one template, the artifacts at a path are opened at most this many times. A template that needs more has no value."""
 
 
 class Values:
@@ -30,7 +29,7 @@ class Values:
         self._inline = inline_bytes
 
     async def value(self, template: Template, results: Mapping[str, Any], item: Item | None = None) -> Any | Unresolved:
-        """The value of a template, or why it has none. Artifacts in it stay references."""
+        """The value of a template, or an Unresolved that says why it has none. Artifacts in the value stay references."""
         found = resolved(template, results, item=item)
         for _ in range(_MOST_OPENED):
             if not isinstance(found, Unresolved) or found.reason != "artifact" or found.source not in results:
@@ -56,18 +55,19 @@ class Values:
         return await in_thread(Purpose.ARTIFACTS, self._brought_in, value) if _holds_reference(value) else value
 
     async def told(self, outputs: dict[str, Any], most: int) -> dict[str, Any]:
-        """Outputs as another worker reads about them: large members become `{"artifact": …}`, which the runner does not open."""
+        """Outputs for a worker that only reads about them. If they have more than `most` bytes, their largest members are moved into
+        artifacts. References to artifacts become `{"artifact": …}`, which the runner does not open."""
         small = outputs
         if len(msgspec.json.encode(outputs)) > most:
             small, _ = await moved_out(outputs, self._keep, most)
         return {name: {"artifact": value["$artifact"]} if artifact_id(value) is not None else value for name, value in small.items()}
 
     def named_again(self, value: dict[str, Any]) -> dict[str, Any]:
-        """The reverse of `told`: where a worker names such an artifact, the value gets the reference back."""
+        """The reverse of `told`: each member `{"artifact": …}` becomes a reference to the artifact again."""
         return {name: _named_again(member) for name, member in value.items()}
 
     async def kept(self, document: dict[str, Any]) -> dict[str, Any]:
-        """The document with its largest members moved into artifacts, until the rest is small enough for a history."""
+        """The document; if it is too large for a history, with its largest members moved into artifacts."""
         if len(msgspec.json.encode(document)) <= self._inline:
             return document
         kept, _ = await moved_out(document, self._keep, self._inline)
@@ -77,7 +77,7 @@ class Values:
         return self._artifacts.keep(self._tenant, name, "application/json", io.BytesIO(text).read)
 
     def _opened(self, value: Any, path: tuple[Part, ...]) -> Any:
-        """The value with the artifacts at a path replaced by what they hold."""
+        """The value with the artifacts at a path replaced by their contents."""
         value = self._loaded(value)
         if not path:
             return value
@@ -124,7 +124,7 @@ def _members(value: Any) -> list[Any]:
 
 
 def _holds_reference(value: Any) -> bool:
-    """Whether a reference to an artifact stands anywhere in a value."""
+    """Whether a value is, or contains at any depth, a reference to an artifact."""
     waiting = [value]
     while waiting:
         one = waiting.pop()

@@ -1,1 +1,5 @@
-"""steps — the small pure functions of a pipeline's file, called in the sandbox: steps.py is the runner's side, entry.py the inside."""
+"""steps — the small pure functions of a pipeline's file, called in the sandbox.
+
+steps.py        runs in the runner; start here
+entry.py        runs inside the sandbox
+"""

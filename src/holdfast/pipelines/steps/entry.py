@@ -14,7 +14,7 @@ from holdfast.workers.body.main import done
 
 
 def enter(fd: int, module: str) -> None:
-    """What a jail calls: import the author's code, behind the locks, and serve one call."""
+    """The function that a jail calls, inside the sandbox: import the author's code, and serve one call."""
     loaded = importlib.import_module(module)
     link = SocketLink(socket.socket(fileno=fd))
     link.send({"op": "ready"})
@@ -23,14 +23,16 @@ def enter(fd: int, module: str) -> None:
 
 
 def called(module: ModuleType, function: str, inputs: Any) -> dict[str, Any]:
-    """Call the function; the frame with its outputs, or with its error."""
+    """Call the function, and return the frame with its outputs or with its error."""
     try:
         step = getattr(module, function, None)
         if not inspect.isfunction(step) or inspect.iscoroutinefunction(step):
-            raise WorkerError("worker_crashed", f"The file has no function {function}; a step calls a plain `def` at its top.")
+            raise WorkerError(
+                "worker_crashed", f"The file has no function {function}. A step needs a plain `def` at the top level of the file."
+            )
         return done(step(inputs))
     except BaseException as error:  # the author's code may raise anything, also SystemExit
         frame = as_frame(error)
         if frame["error_code"] == "artifact_too_large":
-            frame["message"] = f"The step {function} returned more than a megabyte. Large data goes from node to node by reference."
+            frame["message"] = f"The step {function} returned more than a megabyte. Pass large data by reference, without a step."
         return {"op": "failed", "error": frame}

@@ -1,6 +1,6 @@
 """Steps: small pure functions of a pipeline's file, called in the sandbox. A sandbox serves all steps of one package.
 
-`Steps` is the seam for the interpreter: `await steps.call(package, function, inputs)` gives JSON or a named failure.
+The interpreter uses `Steps`: `await steps.call(package, function, inputs)` returns a StepDone with JSON, or a StepFailed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from holdfast.workers.packages import Kept, Packages, WorkerMissing, imported
 from holdfast.workers.policy import Policy
 
 STEP_SECONDS: Final = 10.0
-"""How long a step may take."""
+"""A step may take at most this many seconds."""
 STEP_MEMORY_MB: Final = 256
 MAX_INPUT_BYTES: Final = 1024 * 1024
 _ENTRY: Final = "holdfast.pipelines.steps.entry:enter"
@@ -40,8 +40,8 @@ class StepDone(msgspec.Struct, frozen=True):
 
 
 class StepFailed(msgspec.Struct, frozen=True):
-    """Why a step has no outputs: a code of the table (`timeout`, `worker_crashed`, `memory_exceeded`, `output_schema_mismatch` for a value
-    that is not JSON, `artifact_too_large`) and a sentence."""
+    """Why a step has no outputs: an error code (`timeout`, `worker_crashed`, `memory_exceeded`, `output_schema_mismatch` for a value that
+    is not JSON, `artifact_too_large` and others) and a sentence."""
 
     code: str
     message: str
@@ -61,9 +61,8 @@ class Steps:
     async def call(
         self, package: str, function: str, inputs: Any, *, seconds: float = STEP_SECONDS, tenant: str = ""
     ) -> StepDone | StepFailed:
-        """Call one function of a package (`Graph.steps`) with JSON. If a step fails, the result is a StepFailed. Raises WorkerMissing if
-        the package is not on this machine, and WorkerChanged if its files have changed.
-        """
+        """Call one function of a package (`Graph.steps`) with JSON. If the step fails, the result is a StepFailed. Raises WorkerMissing if
+        the package is not on this machine, and WorkerChanged if its files have changed."""
         kept = await self._kept(package)
         if self._policy.isolation == "inline":
             return told_by(called(self._module(kept), function, codec.loads(codec.dumps(inputs, sort=False))))
@@ -75,7 +74,7 @@ class Steps:
             await sandbox.rest()
 
     async def close(self) -> None:
-        """End every process."""
+        """End all processes of the sandboxes."""
         for sandbox in self._jailed.values():
             await sandbox.close()
         self._jailed.clear()
@@ -118,7 +117,7 @@ def step_jail(kept: Kept, policy: Policy) -> Jail:
 async def call_step(
     sandbox: Sandbox, function: str, inputs: Any, *, seconds: float = STEP_SECONDS, tenant: str = ""
 ) -> StepDone | StepFailed:
-    """Call one function in a new body of this sandbox. The body is dead when this returns."""
+    """Call one function in a new body of this sandbox. The body has ended when this returns."""
     try:
         size = len(codec.dumps(inputs, sort=False).encode())
     except HoldfastError as odd:
@@ -137,11 +136,11 @@ async def call_step(
 
 
 def told_by(frame: Mapping[str, Any]) -> StepDone | StepFailed:
-    """Read the result from a frame. The author's code may have sent anything."""
+    """Read the result from a frame. The author's code may have sent anything; a frame of another form is a StepFailed."""
     match frame:
         case {"op": "done", "outputs": outputs}:
             return StepDone(outputs)
         case {"op": "failed", "error": {"error_code": str(code), "message": str(message)}}:
             return StepFailed(code if code in CODES else "worker_crashed", message[:_MOST_MESSAGE])
         case _:
-            return StepFailed("worker_crashed", "The step sent something that is not a result.")
+            return StepFailed("worker_crashed", "The step sent a frame that is not a result.")

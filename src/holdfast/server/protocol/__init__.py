@@ -1,4 +1,5 @@
-"""server.protocol — the worker protocol over HTTP: workers, runs and their events, approvals, artifacts.
+"""server.protocol — the worker protocol over HTTP: workers, runs and their events, approvals and links to them, queues, restarts, costs,
+artifacts.
 
 Belongs: the routes under /v1 with their policies, and their handlers.
 Does not: what a request means (holdfast.workers), how a request is admitted, limited and answered (holdfast.web).

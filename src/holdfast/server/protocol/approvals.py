@@ -1,4 +1,4 @@
-"""Approvals: decisions that runs wait for, and the people who decide. The credential says who decides; a name in the body is never used."""
+"""Approvals: decisions that runs wait for. The credential of the caller says who decides; the body cannot name another person."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.contract.refusals import InvalidRequest
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.durations import HINT, parsed
 from holdfast.model.errors import InvalidParameter, Rejected
 from holdfast.model.threads import Purpose, in_thread
@@ -51,7 +51,7 @@ class _Settled(_Said, kw_only=True):
 class _Many(_Said, kw_only=True):
     verdict: batches.BatchVerdict
     result: Any = msgspec.UNSET
-    """The one answer to all of them."""
+    """The answer to all these questions; not given if the verdict is not `answer`."""
     approvals: list[str] = []
     run: str | None = None
     node: str | None = None
@@ -82,7 +82,8 @@ class Approvals:
         ]
 
     async def list(self, request: Request) -> Reply:
-        """A page of the approvals that are not decided, the oldest first; with `?run=` those of a run and of the runs below it."""
+        """A page of the open approvals that the caller may see; with `?run=` those of a run and of the runs below it. `?after=` is the id
+        of the last approval of the page before."""
         limit, after = request.number("limit"), request.text("after")
         if limit is not None and not 1 <= limit <= MOST_SHOWN:
             raise InvalidRequest(f"limit: {limit} is not between 1 and {MOST_SHOWN}.")
@@ -95,19 +96,19 @@ class Approvals:
         return msgspec.structs.replace(page, approvals=self._served.estimates().with_rests(page.approvals))
 
     async def show(self, request: Request) -> Reply:
-        """One approval, decided or not."""
+        """One approval, open or closed."""
         return document_reply(await in_thread(Purpose.STORE, self._one, request.label, asker_of(request)))
 
     def _one(self, approval_id: str, asker: Asker) -> Approval:
         return self._served.estimates().with_rest(find_approval(self._served.store, approval_id, asker))
 
     async def approve(self, request: Request) -> Reply:
-        """Allow a tool call, with the arguments that the approval shows or with edited ones."""
+        """Approve what is asked. A tool call is made with the arguments that the approval shows, or with those that the body edits."""
         said = _said(request, _Approved)
         return await self._decided(request, "approve", said, edited_arguments=said.edited_arguments)
 
     async def reject(self, request: Request) -> Reply:
-        """Refuse a tool call, which is then never made, or a question, which then stays unanswered."""
+        """Reject what is asked: a tool call is not made, and a question gets no answer."""
         return await self._decided(request, "reject", _said(request, _Said))
 
     async def answer(self, request: Request) -> Reply:
@@ -116,17 +117,19 @@ class Approvals:
         return await self._decided(request, "answer", said, result=said.result)
 
     async def settle(self, request: Request) -> Reply:
-        """Record whether a tool call of unknown outcome happened, or stop the run. This needs another role than to approve."""
+        """Decide about a tool call of which it is not known whether it happened: record that it did or did not, or stop the run. The caller
+        needs another role than for an approval."""
         said = _said(request, _Settled)
         check_settles(said.verdict)
         return await self._decided(request, said.verdict, said, result=said.result)
 
     async def decide_many(self, request: Request) -> Reply:
-        """Decide many approvals at once. Each has its own result; if one is refused, the others are still decided."""
+        """Decide many approvals with one request. The reply has a result for each. If one decision is refused, the others are still
+        made."""
         said, asker = _said(request, _Many), asker_of(request)
         if (said.verdict == "answer") is (said.result is msgspec.UNSET):
             raise InvalidParameter(
-                "A batch that answers questions has one `result` for all of them; one that approves or rejects has none."
+                "With the verdict `answer`, give one `result` for all questions. With `approve` or `reject`, give no `result`."
             )
         result = None if said.result is msgspec.UNSET else said.result
         ids = await in_thread(Purpose.STORE, batches.chosen, self._served.store, asker, said.approvals, said.run, said.node)
@@ -147,8 +150,8 @@ class Approvals:
         return document_reply({"results": results})
 
     async def link(self, request: Request) -> Reply:
-        """Make a link by which one person may decide this approval, once. The caller who makes a link could also use it, so this needs an
-        admin."""
+        """Make a link by which one person may decide this approval, once. Only an admin may make one, because the caller who makes a link
+        could also use it."""
         said = _said(request, _Linked)
         seconds = links.DEFAULT_SECONDS if said.valid is None else parsed(said.valid)
         if seconds is None:
@@ -178,11 +181,12 @@ class Approvals:
 
 
 def _said(request: Request, kind: type[Any]) -> Any:
-    """The body, which may have only the members of `kind`: a caller cannot name another person as the one who decides."""
+    """Read the body. Raises InvalidRequest if it has a member that `kind` does not have, so a caller cannot name another person as the one
+    who decides."""
     try:
-        said = reading.decoded(request.content or b"{}", kind)
+        said = json_structs.decoded(request.content or b"{}", kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidRequest(f"The body does not fit: {error}") from None
+        raise InvalidRequest(f"The body is not valid: {error}") from None
     if said.comment is not None and len(said.comment) > _MAX_COMMENT:
         raise InvalidRequest(f"A comment has at most {_MAX_COMMENT} characters.")
     return said

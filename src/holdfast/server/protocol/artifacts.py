@@ -1,4 +1,4 @@
-"""Artifacts: large values in and out, as bytes. A browser saves an artifact, and never shows it as a page."""
+"""Artifacts: download and upload of large values, as bytes. The headers make a browser save an artifact; it never shows it as a page."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ class Artifacts:
         ]
 
     async def get(self, request: Request) -> Reply:
-        """The bytes of an artifact. The store compares them with their hash before the first byte is sent."""
+        """The bytes of an artifact; 304 without bytes if the client has them already. Before the first byte is sent, the artifact store
+        compares all bytes with their hash."""
         tenant, kept = asker_of(request).tenant, self._served.worker_service.artifacts
         found = await in_thread(Purpose.ARTIFACTS, kept.find, tenant, request.label)
         tag = f'"{found.sha256}"'
@@ -63,7 +64,7 @@ class Artifacts:
         return Reply(200, headers=headers, chunks=_sent(request, lambda: kept.open(tenant, found.artifact_id)))
 
     async def put(self, request: Request) -> Reply:
-        """Store a large value while it arrives; `?name=` names it."""
+        """Store the body as an artifact, while it arrives. `?name=` is its name, else `upload`. The reply describes the artifact."""
         name = request.text("name") or "upload"
         if len(name) > _MAX_NAME or not name.isprintable():
             raise InvalidRequest(f"name: must be one line of at most {_MAX_NAME} characters.")
@@ -85,7 +86,7 @@ class Artifacts:
 
 @contextlib.contextmanager
 def _refusals() -> Iterator[None]:
-    """Answer a limit or a failure of the artifact store as a refusal of the request."""
+    """Turn ToolFailed, which the artifact store raises for a limit or a failure, into InvalidRequest with the same code."""
     try:
         yield
     except ToolFailed as failed:
@@ -108,7 +109,7 @@ async def _sent(request: Request, opened: Callable[[], int]) -> AsyncGenerator[b
 
 
 def _described(found: ArtifactRef) -> tuple[Header, ...]:
-    """The headers of an artifact. A worker chose its name and its type, so neither is trusted."""
+    """The headers that describe an artifact. A worker or a caller chose its name and its type, so neither is trusted."""
     digest = b64encode(bytes.fromhex(found.sha256)).decode()
     named = quote(found.name[:_MAX_NAME], safe="", errors="replace")
     return (

@@ -1,4 +1,5 @@
-"""Costs: what runs have cost by the ledger, and what a run may cost before it begins. A caller of a tenant sees its own tenant only."""
+"""Costs: what runs have cost, as the ledger has it, and estimates of what a run may cost. A caller of a tenant sees only the costs of that
+tenant."""
 
 from __future__ import annotations
 
@@ -40,11 +41,12 @@ class Costs:
         ]
 
     async def get(self, request: Request) -> Reply:
-        """What runs have cost: of one run (`?run=`), or of some days (`?since=`, `?until=`); `?by=` names the fields to sum by."""
+        """What one run has cost (`?run=`), or what the runs of some days have cost (`?since=`, `?until=`). `?by=` names the fields by which
+        the costs are grouped."""
         asked = question_of({name: request.text(name) for name in _ASKED})
         mine = request.tenant
         if mine is not None and asked.tenant not in (None, mine):
-            raise InvalidRequest("This credential sees the costs of its own tenant only.", error_code="access_denied")
+            raise InvalidRequest("This credential sees only the costs of its own tenant.", error_code="access_denied")
         asked = msgspec.structs.replace(asked, tenant=mine or asked.tenant)
         if mine is not None and asked.run is not None:
             header = await in_thread(Purpose.STORE, self._served.store.find, asked.run)
@@ -54,7 +56,7 @@ class Costs:
         return document_reply(report.document())
 
     async def estimate(self, request: Request) -> Reply:
-        """What a run with this request may cost. Nothing is started."""
+        """Estimate what a run with this request may cost. No run is started."""
         order = request_from(request.content, worker_id=request.label)
         service = self._served.worker_service
         served = accept.served_version(dict(service.served.get(order.worker_id, {})), order, service.served)
@@ -65,7 +67,7 @@ class Costs:
         return document_reply(told.document())
 
     async def rest(self, request: Request) -> Reply:
-        """What the rest of a pipeline's run may cost."""
+        """Estimate what the rest of a pipeline's run may cost. Raises ExecutionNotFound if the run is not that of a pipeline."""
         header, accepted = await in_thread(Purpose.STORE, find_run, self._served.store, request.label, asker_of(request))
         told = await in_thread(Purpose.STORE, self._served.estimates().rest, header, accepted)
         if told is None:

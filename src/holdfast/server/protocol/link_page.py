@@ -1,4 +1,5 @@
-"""The page behind a link: what is asked, and a form to decide it. It has no script, loads nothing, and shows every text as plain text."""
+"""The page that a link opens: what is asked, and a form to decide it. It has no script, loads no other files, and shows every text as plain
+text."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from holdfast.web.replies import Reply
 from holdfast.workers.approvals import Approval
 
 _STYLE: Final = (
-    # The console's tokens (console/static/console.css): this page loads nothing, so it brings its style with it.
+    # The colors and sizes of the console (console/static/console.css). They are written here, because this page loads no other files.
     ":root{color-scheme:light dark;--page:#fff;--panel:#f6f7f9;--text:#14181f;--muted:#5b6472;--line:#d9dde3;--accent:#0b6b75;"
     "--on:#fff;--bad:#b3261e}"
     "@media(prefers-color-scheme:dark){:root{--page:#0f1216;--panel:#171b21;--text:#e6eaf0;--muted:#a3adba;--line:#2a3038;--accent:#4fc3d0;"
@@ -58,7 +59,8 @@ HEADERS: Final[tuple[Header, ...]] = (
 def question_page(
     approval: Approval, person: str, *, problem: str = "", given: Mapping[str, str] | None = None, status: int = 200
 ) -> Reply:
-    """The page with the question, and with the form by which this person decides."""
+    """The page with the question, and with the form by which this person decides. `problem` says what was wrong with the form that the
+    person sent; `given` has the values of that form, to show them again."""
     told = f'<p class="problem" role="alert">{shown(problem)}</p>' if problem else ""
     asked = approval.question or _asked(approval)
     form = "".join(drawn(field, (given or {}).get(field.key, "")) for field in _fields(approval))
@@ -90,7 +92,7 @@ def _page(status: int, title: str, body: str) -> Reply:
 
 
 def _asked(approval: Approval) -> str:
-    """What an approval without words asks: of a node, or of a call."""
+    """The question to show for an approval that has no text of its own: about a node of a pipeline, or about a tool call."""
     of_call = f"May {approval.worker_id} call {approval.tool} with these arguments?"
     return of_call if approval.node is None else "Do you approve what is shown below?"
 
@@ -121,7 +123,8 @@ def _place(approval: Approval) -> str:
 
 
 def _json(value: Any) -> str:
-    """A value as people read it. The encoder stops where the page cuts: encoding all of a large value would take seconds."""
+    """A value as indented JSON, cut if it is too long. Encoding stops at the cut, because encoding all of a large value would take
+    seconds."""
     text = ""
     for part in json.JSONEncoder(ensure_ascii=False, indent=2, default=str).iterencode(value):
         text += part

@@ -1,6 +1,6 @@
 """Links: a person decides one approval without a login. A GET shows and never decides, because mail scanners open links; a POST decides.
 
-The token in the path is the permission. It is in no log, and the pages do not send it to other sites.
+Who has the token in the path may decide. So the token is written to no log, and the pages do not send it to other sites.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Links:
         self._served = served
 
     def routes(self) -> list[Route]:
-        """The routes of these handlers. They need no login: the token is the permission."""
+        """The routes of these handlers. They need no login: the token in the path is the permission."""
         show = Policy("ShowLink", Needs.NOTHING, Reach.ALL, secret_path=True)
         decide = Policy("DecideByLink", Needs.NOTHING, Reach.ALL, body_bytes=_BODY_BYTES, secret_path=True)
         return [Route("GET", _PATH, self.show, show), Route("POST", _PATH, self.decide, decide)]
@@ -70,7 +70,7 @@ class Links:
         return question_page(approval, link.person)
 
     async def decide(self, request: Request) -> Reply:
-        """Decide as the person of the link."""
+        """Decide as the person for whom the link was made. The reply is a page; if the form was wrong, it is the form again."""
         try:
             link, approval = await in_thread(Purpose.STORE, self._opened, request.label)
         except HoldfastError as refused:
@@ -92,7 +92,8 @@ class Links:
         return told_page(200, "Thank you", _told(decided, link.person))
 
     def _opened(self, token: str) -> tuple[Link, Approval]:
-        """The link of a token, and its approval, which its person may decide now."""
+        """The link of a token, and its approval. Raises an error if the token is not valid or has expired, if the approval is closed, or if
+        the person has voted already or may not decide."""
         store = self._served.store
         link = link_of(store.seal, token, self._served.clock.now())
         approval = find_approval(store, link.approval_id, holder(link.person))
@@ -100,7 +101,7 @@ class Links:
             raise CallbackClosed(_closed(approval))
         person = person_of(holder(link.person), link.person, store.credentials())
         if any(vote.person in person.names for vote in approval.votes):
-            raise VotedBefore(f"{link.person} has voted on this. A link can be used once.")
+            raise VotedBefore(f"{link.person} has voted on this already. A link can be used once.")
         check_person(approval, person, logged_in=True)
         return link, self._served.estimates().with_rest(approval)
 
@@ -136,7 +137,7 @@ def _closed(approval: Approval) -> str:
         return "The time for this decision is over."
     if approval.state == WITHDRAWN:
         return "The question was taken back. No decision is needed any more."
-    return "The question was decided before. A link can be used once."
+    return "The question is decided already. A link can be used once."
 
 
 def _told(approval: Approval, person: str) -> str:

@@ -22,7 +22,7 @@ from holdfast.contract.protocol import request_from
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.engine.engine import Engine
 from holdfast.engine.enqueues import enqueue_of
-from holdfast.model import codec, reading
+from holdfast.model import codec, json_structs
 from holdfast.model.admission import Enqueue
 from holdfast.model.codec import MAX_PAYLOAD_BYTES
 from holdfast.model.errors import AccessRefused, HoldfastError, InvalidParameter
@@ -30,10 +30,10 @@ from holdfast.model.execution import Execution
 from holdfast.model.ids import IdSource
 from holdfast.model.queue_errors import QueueFull
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.service.queue_desk import QueueDesk
 from holdfast.service.queue_documents import parked_document, queue_document, queue_page, settings_document
 from holdfast.service.queue_settings import flattened
 from holdfast.service.redrives import start_again
+from holdfast.service.store_queues import StoreQueues
 from holdfast.web.asker import asker_of, trace_of
 from holdfast.web.policy import Needs, Policy, Reach
 from holdfast.web.replies import Header, Reply
@@ -45,7 +45,7 @@ from holdfast.workers.service import WorkerService
 
 _LARGEST: Final = MAX_PAYLOAD_BYTES + 2 * 1024 * 1024
 _MOST_MESSAGES: Final = 1000
-"""At most this many messages in one request."""
+"""One request enqueues at most this many messages."""
 _MOST_REDRIVEN: Final = 1000
 """One request starts at most this many parked runs again."""
 _MOST_SHOWN: Final = 1000
@@ -109,20 +109,20 @@ class Queues:
 
     async def list(self, request: Request) -> Reply:
         """All queues. A caller of a tenant sees only the tenant's own numbers."""
-        found = await in_thread(Purpose.STORE, self._desk(request).list, _kept_to(request))
+        found = await in_thread(Purpose.STORE, self._queues(request).list, _kept_to(request))
         return document_reply({"queues": [queue_document(view) for view in found]})
 
     async def show(self, request: Request) -> Reply:
         """One queue with its settings and its lanes; `?lanes=` says how many."""
-        desk, lanes = self._desk(request), _number(request, "lanes", 100)
-        view = await in_thread(Purpose.STORE, lambda: desk.show(request.label, tenant=_kept_to(request), lanes=lanes))
+        queues, lanes = self._queues(request), _number(request, "lanes", 100)
+        view = await in_thread(Purpose.STORE, lambda: queues.show(request.label, tenant=_kept_to(request), lanes=lanes))
         return document_reply(queue_page(view))
 
     async def parked(self, request: Request) -> Reply:
-        """Parked runs of a queue, the oldest first; `?error=` and `?limit=` choose."""
-        desk, limit, error = self._desk(request), _number(request, "limit", 100), request.text("error")
+        """Parked runs of a queue, the oldest first; `?error=` chooses those with this error code, and `?limit=` says how many."""
+        queues, limit, error = self._queues(request), _number(request, "limit", 100), request.text("error")
         asked = {"tenant": _kept_to(request), "limit": limit, "error": error}
-        found = await in_thread(Purpose.STORE, lambda: list(desk.parked(request.label, **asked)))  # type: ignore[arg-type]
+        found = await in_thread(Purpose.STORE, lambda: list(queues.parked(request.label, **asked)))  # type: ignore[arg-type]
         return document_reply({"parked": [parked_document(run) for run in found]})
 
     # --- filling
@@ -145,7 +145,7 @@ class Queues:
     async def _check_known(self, request: Request) -> None:
         """Refuse a queue that the store does not have: a misspelled name would make a queue without limits. No queue is ever removed."""
         if request.label not in self._known:
-            await in_thread(Purpose.STORE, self._desk(request).needed, request.label)
+            await in_thread(Purpose.STORE, self._queues(request).needed, request.label)
             self._known.add(request.label)
 
     async def _enqueued(self, request: Request, message: _Message) -> Execution:
@@ -194,7 +194,7 @@ class Queues:
         return await self._changed(request, "drain")
 
     async def _changed(self, request: Request, verb: str) -> Reply:
-        row = await in_thread(Purpose.HOUSE, getattr(self._desk(request), verb), request.label)
+        row = await in_thread(Purpose.HOUSE, getattr(self._queues(request), verb), request.label)
         self._engine.look()
         return document_reply({"queue": row.name, "mode": row.mode.value})
 
@@ -202,29 +202,29 @@ class Queues:
         """Set limits of the queue, or remove the operator's values, so that the declared ones are in force again. A queue that does not
         exist yet is made."""
         said = _converted(_body(request, dict[str, Any]), _Set)
-        is_new = not await in_thread(Purpose.STORE, self._desk(request).is_known, request.label)
-        row = await in_thread(Purpose.HOUSE, self._desk(request).set, request.label, flattened(said.set), said.reset)
+        is_new = not await in_thread(Purpose.STORE, self._queues(request).is_known, request.label)
+        row = await in_thread(Purpose.HOUSE, self._queues(request).set, request.label, flattened(said.set), said.reset)
         self._engine.look()
         return document_reply({"queue": row.name, "is_new": is_new, "settings": settings_document(row)}, 201 if is_new else 200)
 
     async def redrive(self, request: Request) -> Reply:
         """Start parked runs again: those that are named, or all, or all with an error code; at most a thousand in one request."""
-        said, tenant, desk = _converted(_body(request, dict[str, Any]), _Redrive), _kept_to(request), self._desk(request)
+        said, tenant, queues = _converted(_body(request, dict[str, Any]), _Redrive), _kept_to(request), self._queues(request)
         if said.all is bool(said.runs) or (said.error is not None and not said.all) or len(said.runs) > _MOST_REDRIVEN:
             raise InvalidRequest(f"Name 1 to {_MOST_REDRIVEN:,} parked runs in `runs`, or say `all`, with or without `error`.")
 
         def found() -> dict[str, Execution]:
             if said.all:
-                listed = desk.parked(request.label, tenant=tenant, limit=_MOST_REDRIVEN, error=said.error)
+                listed = queues.parked(request.label, tenant=tenant, limit=_MOST_REDRIVEN, error=said.error)
                 return {one.header.id: one.header for one in listed}
-            desk.needed(request.label)
+            queues.needed(request.label)
             return {header.id: header for run in said.runs if (header := self._parked(request.label, run, tenant)) is not None}
 
         parked = await in_thread(Purpose.STORE, found)
         chosen = list(parked) if said.all else said.runs
         done = [await self._redriven(parked.get(run), run) for run in chosen]
         started = sum(1 for one in done if "error" not in one)
-        await in_thread(Purpose.HOUSE, desk.noted, "redrive", request.label, f"{started} started again")
+        await in_thread(Purpose.HOUSE, queues.noted, "redrive", request.label, f"{started} started again")
         return document_reply({"found": len(chosen), "runs": done}, 202)
 
     def _parked(self, queue: str, run: str, tenant: str | None) -> Execution | None:
@@ -243,8 +243,8 @@ class Queues:
             return {"parked": run, **_told(refused)}
         return {"parked": run, "run_id": after.id}
 
-    def _desk(self, request: Request) -> QueueDesk:
-        return QueueDesk(self._engine.store, self._engine.clock, self._ids, request.actor)
+    def _queues(self, request: Request) -> StoreQueues:
+        return StoreQueues(self._engine.store, self._engine.clock, self._ids, request.actor)
 
 
 def _kept_to(request: Request) -> str | None:
@@ -271,7 +271,8 @@ def _told(done: Execution | BaseException) -> dict[str, Any]:
 
 
 def _many_reply(told: Sequence[dict[str, Any]]) -> Reply:
-    """202 if a message was enqueued. If none was, and the queue is full, 503."""
+    """The reply for many messages: 503 if each of them was refused because the queue is full; else 202, also if all were refused for other
+    reasons."""
     waits = [one["error"]["retry_after_seconds"] for one in told if "retry_after_seconds" in one.get("error", {})]
     headers: tuple[Header, ...] = ((b"retry-after", str(max(waits)).encode()),) if waits else ()
     full = len(waits) == len(told)
@@ -280,16 +281,16 @@ def _many_reply(told: Sequence[dict[str, Any]]) -> Reply:
 
 def _body(request: Request, kind: type[Any]) -> Any:
     try:
-        return reading.decoded(request.content or b"{}", kind)
+        return json_structs.decoded(request.content or b"{}", kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidRequest(f"The body does not fit: {error}") from None
+        raise InvalidRequest(f"The body is not valid: {error}") from None
 
 
 def _converted(said: dict[str, Any], kind: type[Any]) -> Any:
     try:
-        return reading.converted(said, kind)
+        return json_structs.converted(said, kind)
     except msgspec.ValidationError as error:
-        raise InvalidRequest(f"The body does not fit: {error}") from None
+        raise InvalidRequest(f"The body is not valid: {error}") from None
 
 
 def _number(request: Request, name: str, default: int) -> int:

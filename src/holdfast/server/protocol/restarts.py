@@ -1,4 +1,5 @@
-"""Restarts over HTTP: retry a run, restart it from a node, and compare two runs. A caller needs the same role as for a cancel."""
+"""Restarts over HTTP: retry a run, restart it from a node, and compare two runs. To retry or restart, a caller needs the same role as to
+cancel a run."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.contract.refusals import InvalidRequest
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.codec import MAX_PAYLOAD_BYTES
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.server.protocol.served import ServedWorkers
@@ -28,10 +29,13 @@ class _Restart(msgspec.Struct, forbid_unknown_fields=True, rename={"nodes": "fro
     """The body of a restart."""
 
     nodes: str | list[str] = []
+    """The nodes that run again, together with all nodes after them."""
     inputs: dict[str, Any] | None = None
+    """The inputs of the new run; None: those of the earlier run."""
     resend: list[str] = []
+    """Nodes that make their writes again: receipts of earlier runs are not used for them."""
     plan: bool = False
-    """Whether the reply only says what the restart would do."""
+    """True: the reply says what the restart would do, and nothing is started."""
 
 
 class _Retry(msgspec.Struct, forbid_unknown_fields=True):
@@ -56,16 +60,16 @@ class Restarts:
         ]
 
     async def retry(self, request: Request) -> Reply:
-        """Start a new run that does the failed part of a run again."""
+        """Start a new run that does again what failed in a run. With `"plan": true`, only say what it would do."""
         said = _body(request, _Retry)
         return await self._again(request, RestartAsked(is_retry=True), is_plan=said.plan)
 
     async def restart(self, request: Request) -> Reply:
-        """Run nodes and everything below them again, in a new run."""
+        """Start a new run in which the named nodes and all nodes after them run again. With `"plan": true`, only say what it would do."""
         said = _body(request, _Restart)
         nodes = [said.nodes] if isinstance(said.nodes, str) else said.nodes
         if len(nodes) > _MOST_NODES or len(said.resend) > _MOST_NODES:
-            raise InvalidRequest(f"The body names more than {_MOST_NODES} nodes.")
+            raise InvalidRequest(f"The body names more than {_MOST_NODES} nodes in `from` or in `resend`.")
         asked = RestartAsked(nodes=tuple(nodes), inputs=said.inputs, resend=tuple(said.resend))
         return await self._again(request, asked, is_plan=said.plan)
 
@@ -89,6 +93,6 @@ class Restarts:
 
 def _body(request: Request, kind: Any) -> Any:
     try:
-        return reading.decoded(request.content or b"{}", kind)
+        return json_structs.decoded(request.content or b"{}", kind)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as wrong:
-        raise InvalidRequest(f"The body does not fit: {wrong}.") from None
+        raise InvalidRequest(f"The body is not valid: {wrong}.") from None

@@ -4,9 +4,9 @@
     event: tool
     data: {"tool":"fetch_url","state":"began","attempt":1,"effect":"read","at":1763276400123}
 
-An id that is a number is that of an event in the run's history; a client that sends it back (Last-Event-ID) gets every such event after it.
-An id such as `12.0a1b2c3d.7` is that of a live event, which this process keeps for a while and no store has; a client that comes back and
-may have missed live events gets one event `gap`. The stream ends with the run.
+An event whose id is a number is in the run's history. A client that sends such an id back (Last-Event-ID) gets every event of the history
+after it. An event whose id is like `12.0a1b2c3d.7` is a live event: this process keeps it for a while, and no store has it. A client that
+connects again and may have missed live events gets one event `gap`. The stream ends when the run has ended.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SVG: tuple[Header, ...] = (
     (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'"),
     (b"x-content-type-options", b"nosniff"),
 )
-"""A picture with its own styles and nothing else: a browser loads nothing for it, and runs no script."""
+"""The headers of a picture: it may use its own styles, but a browser loads no other files for it, and runs no script in it."""
 
 
 class Runs:
@@ -54,7 +54,8 @@ class Runs:
         ]
 
     async def get(self, request: Request) -> Reply:
-        """The response of a run, or its state. With `?wait=` the reply waits until the run is over, or needs a person."""
+        """The response of a run, or its state if it has not ended. With `?wait=` the reply waits at most so many seconds until the run has
+        ended or needs a person."""
         header, accepted = find_run(self._served.store, request.label, asker_of(request))
         wait = patience(request, 0, self._served.limits.wait_seconds)
         if wait == 0:
@@ -62,7 +63,7 @@ class Runs:
         return await self._served.reply(header.id, accepted, await self._served.watched(request, header, accepted, wait), look=True)
 
     async def cancel(self, request: Request) -> Reply:
-        """Cancel a run. A run that is over does not change; tool calls in flight may still record their results."""
+        """Cancel a run. A run that has ended does not change. Tool calls that have begun may still record their results."""
         header, accepted = find_run(self._served.store, request.label, asker_of(request))
         response = await self._served.worker_service.cancel(header.id, asker_of(request))
         return await self._served.reply(header.id, accepted, response, look=True)
@@ -78,7 +79,7 @@ class Runs:
         return json_reply(view.document())
 
     async def events(self, request: Request) -> Reply:
-        """The events of a run, as they happen."""
+        """The events of a run, as they happen; 204 if the run has ended and the client has all its events."""
         after = sse.last_event_text(request) or 0
         recorded = position_of(after).recorded
         header, _ = find_run(self._served.store, request.label, asker_of(request))
@@ -92,7 +93,7 @@ async def _chunks(request: Request, events: AsyncIterator[RunEvent | None]) -> A
     with request.waiting():
         sent_at = 0.0
         async for event in events:
-            if not sent_at:  # only now it is certain that there is room for one more follower
+            if not sent_at:  # if there are too many followers, `follow` raises before its first event
                 yield sse.RETRY
                 sent_at = monotonic()
             if request.closing.is_set() and (event is None or isinstance(event.id, str)):

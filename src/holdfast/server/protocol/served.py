@@ -26,7 +26,7 @@ _DONE = "done"
 
 
 class ServedWorkers:
-    """The workers of one server."""
+    """The workers of one server, and the replies for their runs."""
 
     def __init__(self, worker_service: WorkerService, store: Store, clock: Clock, limits: Limits) -> None:
         self.worker_service = worker_service
@@ -35,13 +35,14 @@ class ServedWorkers:
         self.limits = limits
 
     def estimates(self) -> Estimates:
-        """What runs of these workers may cost."""
+        """Makes estimates of what runs of these workers may cost."""
         found = self.worker_service.estimates
         assert isinstance(found, Estimates), "the runtime that serves workers sets the estimates"
         return found
 
     async def watched(self, request: Request, header: Execution, accepted: AcceptedRequest, seconds: float) -> Response | None:
-        """The response of a run, or its state after `seconds`. None if too many requests wait already: then the caller must ask again."""
+        """Wait at most `seconds` until a run has ended or needs a person, and return its response. If the run has not ended by then, or if
+        the server shuts down, the response describes its state at that time. Returns None at once if too many requests wait already."""
         try:
             with request.waiting():
                 return await self._watched(request.closing, header, accepted, seconds)
@@ -59,8 +60,8 @@ class ServedWorkers:
             closing.cancel()
 
     async def reply(self, run_id: str, accepted: AcceptedRequest, response: Response | None = None, *, look: bool = False) -> Reply:
-        """The reply for a run: its response, or its state if it is not over. A request that only reads gets a success status, also if the
-        run failed."""
+        """The reply for a run: its response, or its state if it has not ended. `response` is its response, if the caller has it; None:
+        it is read from the store. With `look`, the status of a response is 200 even if the run failed."""
         if response is None or _may_be_open(response):
             header = self._header(run_id)
             state = state_of(header)
@@ -70,7 +71,7 @@ class ServedWorkers:
         return response_reply(response, 200 if look else None)
 
     async def begun(self, header: Execution, accepted: AcceptedRequest) -> Reply:
-        """The reply for a run whose caller does not wait."""
+        """The reply for a new run whose caller does not wait: its state now."""
         return open_reply(await self._with_rest(response_of(self.store, header, accepted)), state_of(header))
 
     async def _place(self, header: Execution) -> dict[str, Any] | None:
@@ -81,7 +82,7 @@ class ServedWorkers:
         return None if place is None else place_document(place)
 
     async def _with_rest(self, response: Response) -> Response:
-        """A person who is asked is told what the rest may cost, wherever the question is read."""
+        """The response, with what the rest of the run may cost in each approval that it waits for."""
         return await in_thread(Purpose.STORE, self.estimates().in_response, response) if response.approvals else response
 
     def _header(self, run_id: str) -> Execution:
@@ -92,5 +93,5 @@ class ServedWorkers:
 
 
 def _may_be_open(response: Response) -> bool:
-    """Whether a response may describe a run that is not over yet."""
+    """Whether a response may describe a run that has not ended."""
     return bool(response.approvals) or (response.error is not None and response.error.error_code == "overloaded")

@@ -43,12 +43,12 @@ class Workers:
         ]
 
     async def list(self, request: Request) -> Reply:
-        """All workers that are served, each in its newest version: the version of a request that names none."""
+        """All workers that are served, each in its newest version. A request that names no version runs this one."""
         told = [_brief(contracts[-1], contracts) for contracts in map(self._contracts, self._served.worker_service.served)]
         return document_reply({"workers": told})
 
     async def show(self, request: Request) -> Reply:
-        """The contract of a worker; `?version=` names a version that is not the newest."""
+        """The contract of a worker, in the version that `?version=` names, else in the newest."""
         contracts = self._contracts(request.label)
         if not contracts:
             raise not_served(request.label, self._served.worker_service.served)
@@ -60,12 +60,13 @@ class Workers:
         return document_reply({**_brief(found, contracts), **_whole(found)})
 
     async def invoke(self, request: Request) -> Reply:
-        """Run a worker. The reply waits for its response; with `Prefer: respond-async` only until the run is on disk."""
+        """Run a worker. The reply waits for the response of the run, at most `?wait=` seconds, or as long as the server allows. With
+        `Prefer: respond-async` it waits only until the run is on disk."""
         most = self._served.limits.wait_seconds
         wait = 0.0 if is_async(request) else patience(request, most, most)
         order = _addressed(request)
         if len(request.content) > _LARGE:
-            await asyncio.sleep(0)  # reading a large body takes a while: other requests get a turn before this one is checked
+            await asyncio.sleep(0)  # reading a large body took a while: other requests get a turn before this one is checked
         trace = trace_of(request)
         begun = await self._served.worker_service.begin(order, asker_of(request), sampled=None if trace is None else trace.sampled)
         if isinstance(begun, Response):
@@ -80,7 +81,8 @@ class Workers:
 
 
 def _addressed(request: Request) -> WorkerRequest:
-    """The request in the body. If it has no trace or no key, those of the headers are used."""
+    """The request in the body. If it has no trace or no idempotency key, those of the headers are used. Raises InvalidRequest if body and
+    headers have different keys."""
     order = request_from(request.content, worker_id=request.label)
     parent, key = trace_of(request), request.header(b"idempotency-key")
     if parent is not None and order.trace.trace_id is None:

@@ -1,4 +1,4 @@
-"""Addresses: which database, which schema in it, and how both are shown to people without the password."""
+"""Addresses: which database, which schema in it, and how both are shown in messages without the password."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _DEFAULTS: Final = {
     "application_name": "holdfast",
     "connect_timeout": "5",
-    # After a failover the next connection finds the server that takes writes.
+    # After a failover the next connection finds the server that accepts writes.
     "target_session_attrs": "read-write",
-    # A server that vanished without closing its connections is noticed in half a minute, not in two hours.
+    # If a server vanishes without closing its connections, that is noticed after half a minute, not after two hours.
     "keepalives_idle": "10",
     "keepalives_interval": "5",
     "keepalives_count": "3",
@@ -26,16 +26,17 @@ _DEFAULTS: Final = {
 
 
 class Address(NamedTuple):
-    """Where a store is."""
+    """The database and the schema of a store. `shown` is the address without its password, for messages."""
 
     parameters: dict[str, str]
-    """The parameters of libpq."""
+    """The connection parameters of libpq, by name."""
     schema: str
     shown: str
 
 
 def parsed(where: str) -> Address:
-    """Read `postgresql://user:password@host:port/database?schema=…`; any parameter of libpq may follow the question mark."""
+    """Read `postgresql://user:password@host:port/database?schema=…`. Any parameter of libpq may follow the question mark. Without `schema`
+    it is `holdfast`. Raises InvalidParameter if the address is not valid."""
     scheme, host, path, query, fragment = urlsplit(where)
     asked = parse_qsl(query, keep_blank_values=True)
     schemas = [value for name, value in asked if name == "schema"] or ["holdfast"]
@@ -53,13 +54,13 @@ def parsed(where: str) -> Address:
 
 
 def _without_password(host: str) -> str:
-    """The part of the address with user and host, or with several hosts."""
+    """The user and the host, or several hosts, of an address, without the password."""
     user, at, hosts = host.rpartition("@")
     return f"{user.partition(':')[0]}{at}{hosts}"
 
 
 def without_password(where: str) -> str:
-    """The same address for Postgres's own tools: without the parameters that only Holdfast reads, and without the password."""
+    """The same address for Postgres's own tools: without the parameter `schema`, which only Holdfast reads, and without the password."""
     scheme, host, path, query, fragment = urlsplit(where)
     rest = [(name, value) for name, value in parse_qsl(query, keep_blank_values=True) if name not in ("schema", "password")]
     return urlunsplit((scheme, _without_password(host), path, urlencode(rest, quote_via=quote), fragment))

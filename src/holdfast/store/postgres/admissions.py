@@ -1,7 +1,6 @@
 """Admission on a database that other processes write at the same time.
 
-An admission waits for no lock while it holds a lock that others may wait for. It passes over the lanes and executions that another process
-has
+An admission waits for no lock while it holds a lock that others may wait for. It skips the lanes and executions that another process has
 locked, so it may lock executions after lanes, which no other writer does. Every writer of a queue locks the lane of the queue first; so an
 admission that has locked nothing yet may wait for that lane, and no two processes wait for each other.
 """
@@ -19,7 +18,8 @@ from holdfast.model.errors import HoldfastError, LeaseLost, StoreBusy
 from holdfast.model.execution import Claimant, Execution, State
 from holdfast.model.places import path
 from holdfast.model.verbs import Admit, Answer
-from holdfast.store.lanes import LaneRow, Walk
+from holdfast.store.lane_rows import LaneRow
+from holdfast.store.lanes import Walk
 from holdfast.store.postgres.batch_statement import Written
 from holdfast.store.postgres.columns import texts
 from holdfast.store.postgres.decisions import PostgresBatch
@@ -45,7 +45,7 @@ class Admissions(Doubts):
 
     _foreign: bool
     _inputs: Mapping[str, str] = {}
-    """Inputs that the last admission read, as they are stored: its caller asks for them next."""
+    """By id: inputs that the last admission read, as they are stored. Its caller asks for them next."""
 
     @abstractmethod
     def _put(self, done: PostgresBatch, now: int, walked: Sequence[LaneRow] | None = None) -> Written:
@@ -63,8 +63,8 @@ class Admissions(Doubts):
         """Admit queued executions and claim them, in a transaction of their own. Without an open lane nothing is written: `has_open_lane`
         is the question that needs no transaction.
 
-        If other processes had locked all open queues, the call waits a moment for one of them. A queue that it still could not have counts
-        as a change by another process (`changed`), so that the engine tries again.
+        If other processes had locked all open queues, the call waits a moment for one of them. If it could not lock a queue, `changed`
+        returns True, so that the engine tries again.
 
         If the connection is lost, it may be unknown whether something was claimed. Then the error is raised, and `held` finds it out.
         """
@@ -87,8 +87,9 @@ class Admissions(Doubts):
                 raise
 
     def _admit(self, asked: Asked, first: str | None) -> tuple[Committed, str | None]:
-        """Admit once. Returns also an open queue that another process had locked, if there is room left."""
-        done, taken, passed, signalled, now = PostgresBatch(locking=True), list[Execution](), None, False, asked.now
+        """Admit once. If `first` is given, wait for the lock of this queue first. Returns the result, and an open queue that another
+        process had locked; None if there is none, or if every claimant has an execution."""
+        done, walk, taken, passed, signalled, now = PostgresBatch(locking=True), None, list[Execution](), None, False, asked.now
         try:
             with self._writer.transaction():
                 if first is not None:
@@ -98,6 +99,7 @@ class Admissions(Doubts):
                 walk = Walk(reads.begun(now), asked.targets, now, lambda write: self._admitted(write, now, done, reads.locked))
                 taken = walk.take(asked.by)
                 self._inputs = reads.inputs
+                self._foreign |= reads.is_hindered
                 if reads.may_pass and len(taken) < len(asked.by):
                     found = self._writer.run(self._sql["passed_queue"], {**hosted(asked.targets), "locked": texts(reads.locked)})
                     passed = found[0][0] if found else None
@@ -118,7 +120,9 @@ class Admissions(Doubts):
             signalled = True
         else:
             self._remember(done)
-        return (Walk.committed(taken, done.changes, done.followed, signalled=signalled) if done.changes else _NOTHING), passed
+        if walk is None or not done.changes:
+            return _NOTHING, passed
+        return walk.committed(taken, done.changes, done.followed, signalled=signalled), passed
 
     def _admitted(self, write: Admit, now: int, done: PostgresBatch, locked: set[str]) -> Answer | HoldfastError:
         """Decide an admission. If its execution turns out to be over, the admission changes other executions. If another process has locked

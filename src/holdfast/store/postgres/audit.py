@@ -19,12 +19,13 @@ class PostgresAuditLog(PostgresReads):
     _writer: Session
 
     def note(self, notes: Sequence[Note]) -> None:
-        """Add notes with one statement. If the connection is lost, a note may be written twice, which is better than not at all."""
+        """Add notes to the audit log, in order, all or none. If the connection is lost, a note may be written twice, which is better than
+        not at all."""
         if notes:
             self._side.ask(self._sql["put_notes"], _arguments(notes))
 
     def audit(self, wanted: NoteFilter) -> Sequence[Noted]:
-        """Notes, newest first."""
+        """The notes that match the filter, newest first."""
         asked = {
             key: value.replace("\0", "\ufffd") if isinstance(value, str) else value for key, value in rows.note_question(wanted).items()
         }
@@ -38,7 +39,7 @@ class PostgresAuditLog(PostgresReads):
 
 
 def has_notes(batch: Iterable[Write]) -> bool:
-    """Whether a batch may have notes. Such a batch needs a transaction of several statements."""
+    """Whether a write of a batch brings notes. Such a batch needs a transaction of several statements."""
     return any(getattr(write, "notes", ()) for write in batch)
 
 

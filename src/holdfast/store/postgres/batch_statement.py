@@ -6,24 +6,21 @@ parts that a batch needs. Rows come as arrays, so there are few different statem
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from holdfast.model.rates import MAX_SPAN_NS, NS_PER_MS
 from holdfast.store import rows
 from holdfast.store.postgres.columns import arguments, numbers
 from holdfast.store.postgres.reads import PostgresReads
-from holdfast.store.postgres.session import Session
+from holdfast.store.postgres.session import Session, Statement
 
 _PARTS = ("changes", "executions", "touches", "operations", "events", "lanes", "rates", "cooled", "signals")
 
 
-_NAMED: Final = re.compile(r"%\((\w+)\)s")
-
-
 class Written(NamedTuple):
-    """What the statement answered."""
+    """The result of the statement: whether all executions had the expected revisions (if not, nothing was written), and whether signals
+    were written."""
 
     agreed: bool
     signalled: bool
@@ -33,17 +30,16 @@ class BatchStatement(PostgresReads):
     """The part of a store that writes batches."""
 
     _writer: Session
-    _statements: dict[tuple[str, ...], tuple[bytes, Sequence[str]]]
-    """By its parts: the statement, and the names of its parameters in the order of their numbers."""
+    _statements: dict[tuple[str, ...], Statement]
+    """The statement by its parts."""
     _channel: str
     _member: str
 
     def _write(
         self, put: Mapping[str, Sequence[rows.Row]], decided_on: Mapping[int, int], *, news: bool, clock: int | None = None, now: int = 0
     ) -> Written:
-        """Write rows into tables, if the executions of these keys still have these revisions. `news` notifies the other processes, and
-        `clock` is that of the lane above all queues, if it has moved.
-        """
+        """Write rows into tables, if the executions of these keys still have these revisions. If `news` is True, the other processes are
+        notified. `clock` is the new clock of the lane above all queues; None if it has not changed."""
         values: dict[str, object] = {"news": news, "channel": self._channel, "member": self._member}
         if decided_on:
             keys = sorted(decided_on)
@@ -58,23 +54,19 @@ class BatchStatement(PostgresReads):
         if clock is not None:
             values["clock"] = clock
         parts = _parts(put, decides=bool(decided_on), moves_clock=clock is not None)
-        statement, names = self._statement(parts)
-        ((agreed, signalled, _),) = self._writer.run(statement, [values[name] for name in names], numbered=True)
+        ((agreed, signalled, _),) = self._writer.run(self._statement(parts), values)
         return Written(agreed, signalled)
 
-    def _statement(self, parts: tuple[str, ...]) -> tuple[bytes, Sequence[str]]:
+    def _statement(self, parts: tuple[str, ...]) -> Statement:
         made = self._statements.get(parts)
         if made is None:
             tables = ",\n".join(self._texts[f"write_{part}"] for part in parts)
-            text = f"{self._texts['write_start']} {tables}\n{self._texts['write_end']}"
-            names = list(dict.fromkeys(_NAMED.findall(text)))
-            numbered = _NAMED.sub(lambda found: f"${names.index(found[1]) + 1}", text)
-            made = self._statements[parts] = (numbered.encode(), names)
+            made = self._statements[parts] = Statement(f"{self._texts['write_start']} {tables}\n{self._texts['write_end']}")
         return made
 
 
 def _parts(put: Mapping[str, Sequence[rows.Row]], *, decides: bool, moves_clock: bool) -> tuple[str, ...]:
-    """The parts of the statement. Where one part waits for another that the batch does not need, an empty part takes its place."""
+    """The parts of the statement. If a part refers to another part that the batch does not need, an empty part replaces that other part."""
     signals, lanes, born = bool(put.get("signals")), bool(put.get("lanes")), bool(put.get("executions"))
     return (
         "agreed" if decides else "unopposed",

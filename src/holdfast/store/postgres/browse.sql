@@ -1,7 +1,7 @@
--- What people look at. A look (store/browse_query.py) is put together from these: `{part}` is a range of one index, newest first,
--- `{filter}` has the lines whose parameters are asked for, and `{standing}` is the word for how an execution stands.
--- A part compares and orders by both columns of its index, because then no other index has that order: with one value and the order of ids
--- alone, Postgres might walk all ids and pass over those of other values.
+-- The reads for people. A search (store/browse_query.py) is put together from these statements: `{part}` is a range of one index, newest
+-- first, `{filter}` has the lines whose parameters have values, and `{status}` is the word for how an execution stands. A part compares
+-- and orders by both columns of its index, because no other index has that order. If it compared one value and ordered by id alone,
+-- Postgres might read all ids and filter out those of other values.
 
 -- name: part_id
 WHERE id >= %(lower)s AND id < %(upper)s ORDER BY id DESC
@@ -29,14 +29,14 @@ WHERE outcome IS NOT NULL AND outcome <> 'ok' AND (outcome, id) >= (%(value)s, %
 ORDER BY outcome DESC, id DESC
 
 -- name: part_named
--- Sorted by id, which is hidden from the planner: it is used only where few have such a name.
+-- `|| ''` hides the id from the planner. The rows must be sorted by id, so this part is used only if few executions have such a name.
 WHERE superseded_by IS NULL AND name >= %(text)s AND name < %(text_end)s AND id || '' >= %(lower)s AND id || '' < %(upper)s ORDER BY id || '' DESC
 
 -- name: part_former
 WHERE superseded_by IS NOT NULL AND name >= %(text)s AND name < %(text_end)s AND id || '' >= %(lower)s AND id || '' < %(upper)s ORDER BY id || '' DESC
 
 -- name: read_until
--- No statement of this transaction takes longer than so many milliseconds.
+-- The server ends each statement of this transaction after this many milliseconds.
 SELECT set_config('statement_timeout', %s, TRUE)
 
 -- name: browse_last
@@ -53,7 +53,7 @@ SELECT (SELECT count(*) FROM (SELECT 1 FROM executions
 SELECT DISTINCT name FROM functions WHERE kind = ANY(%(kinds)s) LIMIT 1000
 
 -- name: bad_outcomes
--- One look into the index for each outcome; there are few.
+-- One search in the index for each outcome. There are few outcomes.
 WITH RECURSIVE found (value) AS (
     (SELECT outcome FROM executions WHERE outcome IS NOT NULL AND outcome <> 'ok' ORDER BY outcome LIMIT 1)
     UNION ALL
@@ -63,7 +63,7 @@ WITH RECURSIVE found (value) AS (
 )
 SELECT value FROM found WHERE value IS NOT NULL LIMIT 100
 
--- name: browse_standing
+-- name: browse_status
 CASE x.status
 WHEN 'RUNNING' THEN
     CASE WHEN x.state = 'quarantined' THEN 'quarantined'
@@ -88,10 +88,10 @@ ELSE 'failed' END
   AND ((x.id >= %(text)s AND x.id < %(text_end)s) OR (x.name >= %(text)s AND x.name < %(text_end)s))
   AND x.parent IS NULL AND %(roots)s = 1
   AND coalesce(f.kind, 'function') = ANY(%(kinds)s)
-  AND {standing} = ANY(%(standings)s)
+  AND {status} = ANY(%(statuses)s)
 
 -- name: browse_rows
-SELECT x.id, {x.execution}, {standing}, coalesce(f.kind, 'function')
+SELECT x.id, {x.execution}, {status}, coalesce(f.kind, 'function')
 FROM (SELECT {execution} FROM executions {part} LIMIT %(most)s) AS x
 LEFT JOIN functions AS f ON f.name = x.function AND f.version = x.version
 WHERE TRUE
@@ -99,7 +99,7 @@ WHERE TRUE
 ORDER BY x.id DESC LIMIT %(limit)s
 
 -- name: browse_facets
-SELECT x.id, {standing}, coalesce(f.kind, 'function'), x.function, x.version, x.pipeline, x.queue, coalesce(x.tenant, 'default'), x.error_code
+SELECT x.id, {status}, coalesce(f.kind, 'function'), x.function, x.version, x.pipeline, x.queue, coalesce(x.tenant, 'default'), x.error_code
 FROM (SELECT {execution} FROM executions {part} LIMIT %(most)s) AS x
 LEFT JOIN functions AS f ON f.name = x.function AND f.version = x.version
 WHERE TRUE
@@ -119,17 +119,17 @@ JOIN events AS e ON e.execution = x.key AND e.number >= o.place AND e.number <= 
 WHERE x.id = %(id)s AND e.place = %(place)s
 ORDER BY e.number LIMIT %(limit)s
 
--- name: runner_standings
+-- name: runner_statuses
 SELECT r.id, r.lease_until, r.code, (SELECT count(*) FROM executions WHERE runner = r.id) FROM runners AS r ORDER BY r.id
 
 -- name: all_hosted
 SELECT name, version, timeout_seconds, retention_days, max_operations, max_bytes, kind FROM functions ORDER BY name, version LIMIT %s
 
--- name: subscriber_standings
+-- name: subscriber_positions
 SELECT name, cursor, greatest(cursor, (SELECT last FROM numbering)), (SELECT id FROM runners WHERE id = holder) FROM subscribers ORDER BY name
 
 -- name: values
--- One look into the index for each value.
+-- One search in the index for each value.
 WITH RECURSIVE found (value) AS (
     (SELECT {column} FROM executions WHERE {column} IS NOT NULL AND {column} >= %(prefix)s AND {column} < %(end)s ORDER BY {column} LIMIT 1)
     UNION ALL
@@ -147,7 +147,7 @@ SELECT DISTINCT {column} FROM (
 ) AS newest WHERE {column} >= %(prefix)s AND {column} < %(end)s ORDER BY 1 LIMIT %(limit)s
 
 -- name: values_default
--- Executions without a tenant are in no index of tenants.
+-- Executions without a tenant are not in the index of tenants, so the newest executions of all tenants are read.
 SELECT DISTINCT {column} FROM (
     SELECT {column}, tenant FROM executions WHERE id < %(upper)s ORDER BY id DESC LIMIT %(newest)s
 ) AS newest WHERE coalesce(tenant, 'default') = 'default' AND {column} >= %(prefix)s AND {column} < %(end)s ORDER BY 1 LIMIT %(limit)s
@@ -176,7 +176,7 @@ DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE expires_at <= %s
 SELECT {view} FROM views WHERE owner = %s ORDER BY name
 
 -- name: saving
--- One process at a time saves views of an owner, so that all count the same.
+-- Only one process at a time saves a view of an owner, so that the number of views is counted right.
 SELECT pg_advisory_xact_lock(5208276530112513 + hashtext(%s))
 
 -- name: put_view

@@ -7,7 +7,7 @@ FROM executions AS x LEFT JOIN events AS e ON e.execution = x.key AND e.number B
 GROUP BY x.key, x.id, x.events HAVING count(e.number) <> x.events LIMIT %(limit)s
 
 -- name: events_beyond
--- Only an execution that closes has an event that it does not show yet.
+-- Only an execution in the state `closing` has an event beyond those that its header counts.
 SELECT x.id, 'event ' || e.number || ' lies beyond the ' || x.events || ' that the header counts'
 FROM executions AS x JOIN events AS e ON e.execution = x.key AND e.number > x.events
 WHERE x.state <> 'closing' LIMIT %(limit)s
@@ -31,7 +31,7 @@ WHERE x.result_event IS NOT NULL
   AND NOT EXISTS (SELECT 1 FROM events AS e WHERE e.execution = x.key AND e.number = x.result_event) LIMIT %(limit)s
 
 -- name: orphaned_events
--- Rows without an execution have its key in `expired`: retention removes them later.
+-- If rows have no execution, its key must be in `expired`, so that retention removes them later.
 SELECT 'key ' || execution::text, count(*) || ' events of an execution that is not there' FROM events
 WHERE execution NOT IN (SELECT key FROM executions) AND execution NOT IN (SELECT key FROM expired)
 GROUP BY execution LIMIT %(limit)s
@@ -46,8 +46,8 @@ SELECT min(id), 'the name ' || function || '/' || name || ' belongs to ' || coun
 WHERE superseded_by IS NULL GROUP BY function, name HAVING count(*) > 1 LIMIT %(limit)s
 
 -- name: superseded_without_failure
--- A name is started again only after its execution failed, by itself or as the last of those it went on as; or a queue is behind it: an
--- enqueue may replace what has its name, and an execution that succeeded may be parked.
+-- A name is started again only after its execution failed, or after the last of the executions that continued it failed. Queues have two
+-- more cases. An enqueue may replace the execution that has its name, and an execution that succeeded may be parked.
 SELECT id, 'it is superseded by ' || superseded_by || ', but its status is ' || status FROM executions
 WHERE superseded_by IS NOT NULL AND (status = 'RUNNING' OR (
     status = 'SUCCEEDED' AND continued_as IS NULL AND queue IS NULL AND superseded_by IN (SELECT id FROM executions WHERE queue IS NULL)
@@ -61,8 +61,8 @@ WHERE quarantine NOT IN ('runner_died', 'payload_unreadable', 'replay_mismatch')
 SELECT id, count(*) || ' executions have this id' FROM executions GROUP BY id HAVING count(*) > 1 LIMIT %(limit)s
 
 -- name: states_contradict
--- A running execution has no end, a closed one has an end, only an execution with a live invocation has a runner, and one that waits in a
--- queue has a whole place there.
+-- A running execution has no end, a closed one has an end, an execution with a live invocation has a runner, and one that waits in a queue
+-- has all columns of its place there.
 SELECT id, 'status ' || status || ' and state ' || state || ', ended_at ' || coalesce(ended_at::text, '-') || ', runner ' || coalesce(runner, '-')
 FROM executions WHERE state <> 'imported' AND (
     (status = 'RUNNING') <> (state IN ('ready', 'queued', 'delayed', 'running', 'suspended', 'quarantined'))
@@ -84,13 +84,13 @@ SELECT id, 'it runs graph ' || graph || ', which is not there' FROM executions
 WHERE graph IS NOT NULL AND graph NOT IN (SELECT id FROM graphs) LIMIT %(limit)s
 
 -- name: graphs_unused
--- A graph goes with the last execution that names it, or retention would never remove it.
+-- A graph is removed together with the last execution that names it. Otherwise retention would never remove it.
 SELECT 'graph ' || id, 'no execution runs it' FROM graphs
 WHERE id NOT IN (SELECT graph FROM executions WHERE graph IS NOT NULL)
   AND id NOT IN (SELECT graph FROM expired WHERE graph IS NOT NULL) LIMIT %(limit)s
 
 -- name: lanes_miscounted
--- A lane counts the slots that are held and the executions that wait below it. A lane that is gone counts nothing.
+-- A lane counts the slots that are held and the executions that wait below it. A lane that does not exist counts as 0.
 SELECT 'lane ' || coalesce(l.key, x.key),
        'it counts ' || coalesce(l.held, 0) || ' held and ' || coalesce(l.waiting, 0) || ' waiting, there are '
        || coalesce(x.held, 0) || ' and ' || coalesce(x.waiting, 0)
@@ -117,7 +117,7 @@ SELECT 'lane ' || l.key, 'it counts ' || l.money || ' billionths of a dollar, th
 FROM lanes AS l LEFT JOIN counted AS c ON c.key = l.key WHERE l.money <> coalesce(c.money, 0) LIMIT %(limit)s
 
 -- name: lanes_lost
--- An execution that may come back to its lane finds it there, and every lane has the one above it.
+-- The lane of every open execution exists, and so does the lane above every lane.
 SELECT x.id, 'its lane ' || x.lane || ' is not there' FROM executions AS x
 WHERE x.lane IS NOT NULL AND x.status = 'RUNNING' AND NOT EXISTS (SELECT 1 FROM lanes AS l WHERE l.key = x.lane)
 UNION ALL
@@ -127,7 +127,8 @@ LIMIT %(limit)s
 
 -- name: rates_lost
 SELECT 'lane ' || r.lane, 'it is not there, and it has a rate' FROM rates AS r
-WHERE NOT EXISTS (SELECT 1 FROM lanes AS l WHERE l.key = r.lane) LIMIT %(limit)s
+WHERE NOT EXISTS (SELECT 1 FROM lanes AS l WHERE l.key = r.lane) AND NOT EXISTS (SELECT 1 FROM lanes AS l WHERE l.shared_rate = r.lane)
+LIMIT %(limit)s
 
 -- name: ledger_sums
 -- The daily sums are the sums of the ledger. What retention has removed, or is about to remove, is not compared.
@@ -158,13 +159,14 @@ WHERE (status = 'RUNNING' AND (error_code IS NOT NULL OR cost IS NOT NULL OR att
    OR (status <> 'SUCCEEDED' AND outcome IS NOT NULL) LIMIT %(limit)s
 
 -- name: signals_from_the_future
--- A subscriber whose cursor is beyond the last signal would miss the next signals; a number that is given twice is lost.
+-- A subscriber whose cursor is beyond the last signal would miss the next signals. A signal whose number is used a second time would be
+-- lost.
 SELECT told.name, 'the number ' || told.number || ' is beyond the last one, ' || n.last FROM numbering AS n, (
     SELECT name, cursor AS number FROM subscribers UNION ALL SELECT 'signals', max(number) FROM signals
 ) AS told WHERE told.number > n.last LIMIT %(limit)s
 
 -- name: numbering_missing
--- It has one row, or no signal can be numbered.
+-- The table `numbering` must have one row. Otherwise no signal can get a number.
 SELECT 'numbering', 'it has ' || count(last) || ' rows' FROM numbering HAVING count(last) <> 1 LIMIT %(limit)s
 
 -- name: keys_used_again

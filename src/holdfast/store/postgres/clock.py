@@ -1,4 +1,4 @@
-"""Time in a fleet is the database's time, because leases and timers of many machines are compared with each other."""
+"""The processes of a fleet use the database's time, because leases and timers of many machines are compared with each other."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from holdfast.model.clock import Clock
 
 
 class DatabaseClock:
-    """The database's time: the machine's own clock, corrected by a comparison with the database at each renewal of a lease."""
+    """The database's time: the machine's own clock, corrected each time it is compared with the database's clock, for example when a lease
+    is renewed."""
 
     virtual = False
 
@@ -19,8 +20,9 @@ class DatabaseClock:
         return self.machine.now() + self._ahead
 
     def skip_to(self, at: int) -> None:
-        """Do nothing: real time moves by itself."""
+        """Do nothing: only a virtual clock can be moved."""
 
     def compare(self, before: int, theirs: int, after: int) -> None:
-        """Correct the clock: the database's time was `theirs` at a moment between `before` and `after` on the machine's clock."""
+        """Correct the clock: the database's time was `theirs` at a moment between `before` and `after` on the machine's clock. All are
+        milliseconds."""
         self._ahead = 0 if before <= theirs <= after else theirs - (before + after) // 2

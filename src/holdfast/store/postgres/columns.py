@@ -1,6 +1,6 @@
-"""Rows as columns: Postgres takes many rows as a few arrays, so that a statement is the same for any number of them.
+"""Rows as columns: Postgres gets many rows as a few arrays, so that a statement is the same for any number of rows.
 
-This module writes arrays as text. The driver would inspect every value, and would have to guess the type of a column of NULLs.
+This module writes arrays as text. The driver would inspect every value, and would have to guess the type of a column that has only NULLs.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ KINDS: Final[Mapping[str, str]] = {
     "lanes": "tnnnn" + "nnnnfn",
     "rates": "ttnnn",
     "cooled": "tn",
-    "new_lanes": "ttttttnn",
+    "new_lanes": "ttttttnnt",
     "new_rates": "ttnn",
 }
-"""A letter for each column of a table: n is a number, f a number with a fraction, t a text, p a payload."""
+"""For each table, a letter for each column: n is a whole number, f a number with a fraction, t a text, p a payload."""
 
 _TYPES: Final = {"n": "bigint[]", "f": "double precision[]", "t": "text[]", "p": "text[]"}
 _MARK: Final = "\x01"
@@ -35,7 +35,7 @@ _NUL, _MARKED_NUL, _MARKED_MARK = "\0", _MARK + "0", _MARK + "1"
 
 
 def placeholders(table: str) -> str:
-    """The arguments of an `unnest` that gives the rows of a table."""
+    """The arguments of an `unnest` that returns the rows of a table."""
     return ", ".join(f"%({table}_{n})s::{_TYPES[kind]}" for n, kind in enumerate(KINDS[table]))
 
 
@@ -46,7 +46,8 @@ def arguments(table: str, rows: Sequence[Row]) -> dict[str, str]:
 
 
 def numbers(values: Iterable[Any]) -> str:
-    """An array of numbers. A value that is no number is an error here: as text it could become two values, and shift other rows."""
+    """The text of a Postgres array of integers; None becomes NULL. Any other value raises TypeError: written as text it could become two
+    values, and the rows after it would get wrong values."""
     return "{" + ",".join(["NULL" if value is None else int.__repr__(value) for value in values]) + "}"
 
 
@@ -55,7 +56,7 @@ def _fractions(values: Iterable[Any]) -> str:
 
 
 def texts(values: Iterable[Any]) -> str:
-    """An array of texts."""
+    """The text of a Postgres array of texts; None becomes NULL."""
     return "{" + ",".join(["NULL" if value is None else _quoted(value) for value in values]) + "}"
 
 
@@ -70,8 +71,8 @@ def _quoted(text: str) -> str:
 
 
 def _marked(payload: str) -> str:
-    """A payload in which each NUL is replaced by a mark, because no text in Postgres may hold one. JSON never has a NUL, but the text of an
-    author's serdes may."""
+    """The payload, in which each NUL is replaced by a mark, because Postgres cannot store a NUL in a text. JSON never has a NUL, but the
+    text that an author's serdes writes may have one."""
     if _NUL in payload or _MARK in payload:
         return payload.replace(_MARK, _MARKED_MARK).replace(_NUL, _MARKED_NUL)
     return payload

@@ -15,20 +15,20 @@ from holdfast.model.errors import StoreBroken, StoreNotFound, StoreNotMigrated, 
 from holdfast.model.payloads import PayloadCodec, check_text
 from holdfast.store.browse_values import with_values
 from holdfast.store.connection import check_codec, named_statements, together
-from holdfast.store.migrating import MigrationStep, SchemaStanding
 from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.columns import placeholders
 from holdfast.store.postgres.errors import explained
-from holdfast.store.postgres.migrating import LINEAGE, SCHEMA_VERSION, migrate, numbers_of
+from holdfast.store.postgres.schema_migrations import LINEAGE, SCHEMA_VERSION, migrate, numbers_of
 from holdfast.store.postgres.session import Session
 from holdfast.store.rows import with_columns
+from holdfast.store.schema_migrations import MigrationStep, SchemaStatus
 
 _LEAST_SERVER: Final = 140_000
 _COMMENT: Final = re.compile(r"^--.*\n", re.M)
 
 
 def load_statements(file: str) -> dict[str, str]:
-    """The statements of a file by name."""
+    """The statements of an SQL file by name, without their comments."""
     return {name: _COMMENT.sub("", body).strip() for name, body in named_statements("holdfast.store.postgres", file).items()}
 
 
@@ -46,9 +46,10 @@ def load_queries(schema: str) -> Mapping[str, str]:
 
 
 def prepare(session: Session, address: Address, sql: Mapping[str, str], codec: PayloadCodec | None, *, migrating: bool = False) -> bytes:
-    """Make the tables if they are not there; refuse a database that cannot be used. Answers with the key of the store's seal.
+    """Make the tables if the schema has none. Returns the key with which the store seals tokens. Raises StoreUnsuitable for a database or a
+    schema that cannot be used.
 
-    Tables of an older release are migrated with `migrating`, else refused.
+    Tables of an older release are migrated if `migrating` is True; otherwise StoreNotMigrated is raised.
     """
     _check_server(session.connection, address)
     with _refusals(address):
@@ -58,7 +59,7 @@ def prepare(session: Session, address: Address, sql: Mapping[str, str], codec: P
                 session.run(sql["making"].encode(), (address.schema,))
                 found = _found(session, address, sql) or _made(session, sql, codec, there=_is_there(session, address, sql))
     check_codec(address.shown, codec, found.get("codec"), found.get("codec_check"))
-    if LINEAGE.standing(address.shown, numbers_of(found)) is SchemaStanding.BEHIND:
+    if LINEAGE.status(address.shown, numbers_of(found)) is SchemaStatus.BEHIND:
         if not migrating:
             raise StoreNotMigrated(
                 f"{address.shown} has schema version {found['schema']}; this Holdfast needs version {SCHEMA_VERSION}. "
@@ -68,17 +69,19 @@ def prepare(session: Session, address: Address, sql: Mapping[str, str], codec: P
     try:
         return bytes.fromhex(found["seal"])
     except ValueError:
-        raise StoreBroken(f"{address.shown} is damaged: it has no seal. Put a good copy in its place.") from None
+        raise StoreBroken(f"{address.shown} is damaged: it has no seal, the key for its tokens. Put a good copy in its place.") from None
 
 
 def look(session: Session, address: Address, sql: Mapping[str, str]) -> dict[str, str] | None:
-    """The `meta` rows of the store that is there; None when there is none yet."""
+    """The rows of the table `meta`, by key; None if there is no store in the schema. Raises StoreUnsuitable if another program uses the
+    schema."""
     with _refusals(address):
         return _found(session, address, sql)
 
 
 def apply(session: Session, address: Address, sql: Mapping[str, str], *, after: bool) -> Sequence[MigrationStep]:
-    """Apply the pending halves of steps. One process at a time does so, and the next process finds nothing pending."""
+    """Apply the halves of steps that are not applied yet, and return them. Only one process at a time does this, and the next one finds
+    nothing left to apply. Raises StoreNotFound if there is no store."""
     with _refusals(address), session.transaction():
         session.run(sql["patience"].encode(), prepare=False)
         session.run(sql["making"].encode(), (address.schema,))
@@ -86,7 +89,7 @@ def apply(session: Session, address: Address, sql: Mapping[str, str], *, after: 
         found = _found(session, address, sql)
         if found is None:
             raise StoreNotFound(f"There is no store at {address.shown}. The first process that opens it makes it.")
-        LINEAGE.standing(address.shown, numbers_of(found))
+        LINEAGE.status(address.shown, numbers_of(found))
         return migrate(session, address, sql, numbers_of(found), after=after)
 
 
@@ -98,7 +101,8 @@ def _refusals(address: Address) -> Iterator[None]:
     except psycopg.errors.InsufficientPrivilege as error:
         said = " ".join(str(error).split())
         raise StoreUnsuitable(
-            f"{address.shown} cannot be used by this user: {said}. Let its owner create the schema {address.schema!r} and grant it."
+            f"{address.shown} cannot be used by this user: {said}. "
+            f"Let its owner create the schema {address.schema!r} and grant it to this user."
         ) from error
     except psycopg.Error as error:
         raise explained(error, address.shown) from error
@@ -109,7 +113,7 @@ def _check_server(connection: psycopg.Connection, address: Address) -> None:
         raise StoreUnsuitable(f"{address.shown} is Postgres {connection.info.server_version // 10_000}; 14 or newer is needed.")
     encoding = connection.info.parameter_status("server_encoding")
     if encoding != "UTF8":
-        raise StoreUnsuitable(f"{address.shown} is a database of encoding {encoding}; only UTF8 can hold every text.")
+        raise StoreUnsuitable(f"{address.shown} is a database of encoding {encoding}; a store needs UTF8. Use another database.")
 
 
 def _is_there(session: Session, address: Address, sql: Mapping[str, str]) -> bool:
@@ -118,7 +122,8 @@ def _is_there(session: Session, address: Address, sql: Mapping[str, str]) -> boo
 
 
 def _found(session: Session, address: Address, sql: Mapping[str, str]) -> dict[str, str] | None:
-    """The `meta` rows of the store that is there; None when there is none yet."""
+    """The rows of the table `meta`, by key; None if there is no store in the schema. Raises StoreUnsuitable if another program uses the
+    schema."""
     ((_, ours, used),) = session.run(sql["schema_state"].encode(), {"schema": address.schema}, prepare=False)
     foreign = f"{address.shown} has a schema {address.schema!r} that is not a Holdfast store. Choose another with `?schema=…`."
     if not ours and used:

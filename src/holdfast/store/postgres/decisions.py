@@ -1,7 +1,8 @@
 """How a batch is decided on a database that other processes write at the same time.
 
-Nothing is locked while a batch is decided for the first time. The batch remembers the executions that it was decided on (`bases`), and the
-statement that writes it (batch_statement.py) writes only if all of them still have the same revision.
+Most batches lock nothing while they are decided for the first time (store.py says which batches do). The batch remembers the executions
+that it was decided on (`bases`), and the statement that writes it (batch_statement.py) writes only if all of them still have the same
+revision.
 """
 
 from __future__ import annotations
@@ -37,21 +38,23 @@ class PostgresBatch(Batch):
     def __init__(self, *, locking: bool) -> None:
         super().__init__()
         self.locking = locking
-        """Whether rows are locked when they are read, and views in memory are not used."""
+        """Whether rows are locked when they are read. Then views in memory are used only if they have the revision of the row."""
         self.answers: list[Answer | HoldfastError] = []
         self.remembered: set[str] = set()
         """The executions of `bases` that come from memory."""
         self.unsure: set[str] = set()
-        """The remembered executions that no change of this batch will compare with the database."""
+        """Executions of `remembered` that the statement which writes the batch will not compare with their rows, because the batch does not
+        change them."""
         self.born: set[str] = set()
         """The executions that this batch makes."""
         self.made = Made(set(), set())
-        """The lanes and queues that were not there before."""
+        """The lanes and queues that this batch has made."""
         self.sent = False
         """Whether the batch may be in the database already."""
 
     def undo(self, mark: Mark) -> set[str]:
-        """Take back everything decided since a mark. Returns the executions from memory that are unsure again."""
+        """Take back everything that was decided since a mark. Returns the ids of executions whose view in memory must be compared with the
+        row again."""
         undone = {change.header.id for change in self.changes[mark[0] :]}
         super().undo(mark)
         self.born &= self.bases.keys()
@@ -64,20 +67,21 @@ class PostgresBatch(Batch):
 
 
 class PostgresDecisions(OperationReads, PostgresLanes, Decisions[PostgresBatch]):
-    """The part of a store that decides on memory first, and on locked rows if the memory was behind."""
+    """The part of a store that decides batches: first on views in memory, and on locked rows if a view was not current."""
 
     _keys = range(0)
     _places: Mapping[str, tuple[int, int]]
-    """The revisions and cursors of the schedules that the batch moves, locked."""
+    """By name: the revision and the cursor of each schedule that the batch moves. These rows are locked."""
 
     def _decide(self, batch: Sequence[Write], now: int, done: PostgresBatch, known: Mapping[int, Answer | HoldfastError]) -> None:
-        """Answer every entry. An entry whose answer is known already is not decided again."""
+        """Answer every entry. `known` has answers by the `id()` of an entry; an entry that has one there is not decided again."""
         for write in batch:
             answer = known.get(id(write))
             done.answers.append(self._entry(write, now, done) if answer is None else answer)
 
     def _fetch(self, batch: Sequence[Write], now: int, also: Collection[str], done: PostgresBatch) -> None:
-        """Read the headers that are not in memory: one statement for all ids, and one for all names."""
+        """Read what the entries of a batch need: headers that are not in memory, counters, schedules, names and lanes. Counters and
+        schedules are always locked, headers and lanes only if the batch is `locking`; then the headers in `also` are read, too."""
         wanted = {write.execution for write in batch if not isinstance(write, Start)}
         if done.locking:
             wanted |= set(also)
@@ -87,7 +91,7 @@ class PostgresDecisions(OperationReads, PostgresLanes, Decisions[PostgresBatch])
             statement = "headers"
         if wanted:
             for row in self._writer.run(self._sql[statement], (texts(sorted(wanted)),)):
-                with suppress(RowDamaged):  # the entry that needs this row reads it alone, and fails alone
+                with suppress(RowDamaged):  # the entry that needs a damaged row reads it again, and only that entry fails
                     self._based(row, done)
         keys = charged_keys(batch)
         while len(done.counters) < len(keys):  # `expire` may remove a counter before it is locked
@@ -108,7 +112,8 @@ class PostgresDecisions(OperationReads, PostgresLanes, Decisions[PostgresBatch])
         self._ask_ahead(batch, done.bases, now)
 
     def _decided(self, write: Write, now: int, done: PostgresBatch) -> Answer | HoldfastError:
-        """Decide a write. One that changes nothing is not compared with the database when the batch is written, so it is compared here."""
+        """Decide a write. If the write changes nothing, the batch statement does not compare its execution with the database, so it is
+        compared here."""
         before = len(done.changes)
         answer = super()._decided(write, now, done)
         if done.unsure and len(done.changes) == before:
@@ -125,20 +130,21 @@ class PostgresDecisions(OperationReads, PostgresLanes, Decisions[PostgresBatch])
         done.unsure.discard(change.header.id)
 
     def _counter(self, key: str) -> Counter | None:
-        """None: `_fetch` has read all counters that the batch charges."""
+        """Always None: `_fetch` has put all counters that the batch charges into `done.counters`."""
         return None
 
     def _schedule_place(self, name: str) -> tuple[int, int] | None:
-        """What `_fetch` has locked."""
+        """The revision and the cursor that `_fetch` has read and locked; None if there is no such schedule."""
         return self._places.get(name)
 
     def _is_shared(self, error: Exception) -> bool:
         return isinstance(error, psycopg.Error) or is_shared(error)  # after an error the server answers nothing more in this transaction
 
     def _children(self, parent: str, done: PostgresBatch) -> list[str]:
-        """The open executions that an execution invoked, as this batch leaves them.
+        """The ids of open executions that an execution invoked, as this batch leaves them.
 
-        The batch reads new ones with this very statement: if one of them changes before the batch is written, the batch is decided again.
+        Those that the batch does not know yet are added to `done.bases`: if one of them changes before the batch is written, the batch is
+        decided again.
         """
         known = set()
         for row in self._writer.run(self._sql["children"], (parent,)):
@@ -188,7 +194,7 @@ class PostgresDecisions(OperationReads, PostgresLanes, Decisions[PostgresBatch])
         return self._based(found[0], done)
 
     def _based(self, row: rows.Row, done: PostgresBatch) -> RowView:
-        """The view of a row just read: the one in memory if it has the same revision, else a new one."""
+        """The view of a row that was just read: the view in memory if it has the same revision, else a new one."""
         header = rows.execution_from(row)
         view = self._views.get(header.id)
         if view is None or view.header.revision != header.revision:
@@ -211,7 +217,7 @@ class PostgresDecisions(OperationReads, PostgresLanes, Decisions[PostgresBatch])
 
 
 def charged_keys(batch: Sequence[Write]) -> list[str]:
-    """The counters that a batch charges, in order; those of the executions that it starts, too."""
+    """The keys of the counters that a batch charges, in order, also for the executions that its checkpoints start."""
     charges = [charge for write in batch if isinstance(write, Start | Checkpoint) for charge in write.charges]
     for write in batch:
         if isinstance(write, Checkpoint) and write.children:
@@ -220,7 +226,7 @@ def charged_keys(batch: Sequence[Write]) -> list[str]:
 
 
 def has_graphs(batch: Sequence[Write]) -> bool:
-    """Whether a batch brings graphs."""
+    """Whether a batch brings the text of a graph."""
     for write in batch:
         if isinstance(write, Start) and write.graph is not None:
             return True
@@ -232,7 +238,8 @@ def has_graphs(batch: Sequence[Write]) -> bool:
 
 
 def _check_texts(change: Change) -> None:
-    """Refuse a NUL in any text but a payload: Postgres cannot keep it. Payloads may hold one (columns.py)."""
+    """Raise InvalidParameter for a NUL in a text of an operation or a header, because Postgres cannot store it. Payloads may have one
+    (columns.py)."""
     for operation in change.operations.values():
         _check(operation.id, operation.name, operation.sub_type, operation.parent_id)
     for header in (change.header, *(birth.header for birth in change.births)):
@@ -242,7 +249,7 @@ def _check_texts(change: Change) -> None:
 def _check(*given: str | None) -> None:
     for text in given:
         if text is not None and "\0" in text:
-            raise InvalidParameter(f"{text!r} has a NUL character. A Postgres store keeps them in payloads only.")
+            raise InvalidParameter(f"{text!r} has a NUL character. A Postgres store can keep a NUL only in payloads.")
 
 
 def last_headers(changes: Iterable[Change]) -> dict[str, Execution]:

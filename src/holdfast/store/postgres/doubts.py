@@ -33,7 +33,7 @@ class Doubts(PostgresDecisions):
 
     _doubt: Doubt | None = None
     _landed: Sequence[Doubt] = ()
-    """Batches that were in doubt and are in the database; the next commit answers their entries."""
+    """Batches that were in doubt and are in the database. The next commit gives their entries the first answers."""
     _backend: tuple[int, str]
 
     def _whoami(self) -> tuple[int, str]:
@@ -41,7 +41,7 @@ class Doubts(PostgresDecisions):
         return pid, since
 
     def _is_landed(self, batch: Sequence[Write], done: PostgresBatch) -> bool:
-        """Open a new connection in place of the lost one. Answers whether the last batch on the lost one was written."""
+        """Open a new connection in place of the lost one. Returns whether the last batch on the lost connection was written."""
         if done.sent:
             self._doubt = Doubt(batch, done, self._backend)
         self._writer.reopen()
@@ -49,17 +49,18 @@ class Doubts(PostgresDecisions):
         return self._doubt is not None and self._is_there(self._doubt)
 
     def _is_there(self, doubt: Doubt) -> bool:
-        """Whether a batch is in the database after all. First the server must end its connection, or it might still write the batch."""
+        """Whether a batch in doubt is in the database. First the server must end its lost connection, or it might still write the batch.
+        Raises DiskFailed if the server has not ended it yet."""
         gone = self._writer.run(self._sql["outlive"], doubt.backend, prepare=False)
         if gone and not gone[0][0]:
-            raise DiskFailed(f"{self._shown} is still at work on a lost connection; it is not known yet what it writes.")
+            raise DiskFailed(f"{self._shown} still works on a lost connection, so it is not known yet whether a batch was written.")
         headers = last_headers(doubt.done.changes)
         found = self._writer.run(self._sql["headers"], (list(headers),), prepare=False)
         self._doubt = None
         return any(_is_ours(rows.execution_from(row), headers, doubt.done) for row in found)
 
     def _resolve(self) -> None:
-        """Find out about a batch in doubt. A batch that was written is kept for the next commit."""
+        """Find out whether a batch in doubt was written. If it was, keep it for the next commit."""
         doubt = self._doubt
         if doubt is None:
             return
@@ -70,15 +71,16 @@ class Doubts(PostgresDecisions):
             self._landed = (*self._landed, doubt)
 
     def _resolved(self) -> tuple[Mapping[int, Answer | HoldfastError], Sequence[Change]]:
-        """The answers of entries that were written when the connection was lost, and whose callers were told to try again."""
+        """The answers of entries that were written although the connection was lost, by the `id()` of the entry; and the changes that their
+        follow-ups made. Their callers were told to try again."""
         self._resolve()
         landed, self._landed = self._landed, ()
         known = {id(write): answer for doubt in landed for write, answer in zip(doubt.batch, doubt.done.answers, strict=True)}
         return known, [change for doubt in landed for change in doubt.done.followed]
 
     def held(self, runner: str) -> frozenset[str]:
-        """The executions whose live invocation is this runner's. First the store finds out about a claim in doubt, which the server might
-        still write."""
+        """The ids of executions that have a live invocation of this runner. First the store finds out about a claim in doubt, which the
+        server might still write. Raises DiskFailed if that is not possible now."""
         if self._doubt is not None:
             if not self._writer.lock.acquire(blocking=False):
                 raise DiskFailed(f"{self._shown}: it is not known yet whether a claim was written.")
@@ -92,9 +94,8 @@ class Doubts(PostgresDecisions):
 
 
 def _is_ours(found: Execution, headers: dict[str, Execution], done: PostgresBatch) -> bool:
-    """Whether a row shows that a batch was written: the row is as the batch leaves it, the batch made it, or it has the invocation that the
-    batch began.
-    """
+    """Whether a row shows that the batch was written: the row is as the batch leaves it, the batch made it, or it has an invocation that
+    the batch began."""
     left = headers[found.id]
     claimed = left.invocation is not None and left.epoch != done.bases[found.id].header.epoch
     return found == left or found.id in done.born or (claimed and (found.epoch, found.invocation) == (left.epoch, left.invocation))

@@ -13,22 +13,23 @@ _BUSY: Final = frozenset({"55P03", "40P01", "40001", "25P03", "25P04"})
 """A lock was not free in time, two transactions waited for each other, or a transaction was idle for too long."""
 _FULL: Final = "53100"
 _DOWN: Final = ("08", "53", "57P", "58", "25006")
-"""The connection is lost, the server lacks resources, stops or starts, its disk fails, or it is a standby that takes no writes."""
+"""The connection is lost, the server lacks resources, stops or starts, its disk fails, or it is a standby that accepts no writes."""
 
 _OF_A_ROW: Final = ("22", "23", "42804", "42883", "54", "XX001", "XX002")
 """A value has the wrong type, breaks a constraint, or is too large; or the row or its index is damaged."""
 
 
 def explained(error: psycopg.Error, shown: str) -> HoldfastError:
-    """An error of Postgres as Holdfast's error. A lost connection is like a failing disk: the engine waits until it is back."""
+    """The error of Holdfast for an error of Postgres. A lost connection becomes DiskFailed, like a failing disk: the engine waits until the
+    database can be reached again."""
     state = error.sqlstate or ""
     said = " ".join(str(error).split())
     if state in _BUSY:
         return StoreBusy(f"{shown} is locked by another process: {said}")
     if state == _FULL:
-        return DiskFull(f"The disk under {shown} is full: {said}. Make room on the database's machine; work goes on by itself.")
+        return DiskFull(f"The disk under {shown} is full: {said}. Make room on the database's machine; then Holdfast continues by itself.")
     if state.startswith(_DOWN) or (not state and isinstance(error, psycopg.OperationalError)):
-        return DiskFailed(f"{shown} cannot be reached, or does not take writes: {said}. Work goes on by itself when it does.")
+        return DiskFailed(f"{shown} cannot be reached, or accepts no writes: {said}. Holdfast continues by itself when it does.")
     return StoreBroken(f"{shown} could not be read or written: {said}")
 
 
@@ -44,6 +45,5 @@ def is_shared(error: Exception) -> bool:
 
 
 def is_moved(error: psycopg.Error) -> bool:
-    """Whether the batch must be decided again because another process wrote first: it took a name, or two batches waited for each other's
-    locks."""
+    """Whether the batch must be decided again because another process wrote first: it took a name, or the two transactions conflicted."""
     return isinstance(error, psycopg.errors.UniqueViolation | psycopg.errors.DeadlockDetected | psycopg.errors.SerializationFailure)

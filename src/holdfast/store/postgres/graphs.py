@@ -1,7 +1,8 @@
-"""Graphs: a graph is written with the first execution that names it, and cannot be removed while another execution that names it is being
+"""Graphs: a graph is written with the first execution that names it, and cannot be removed while an execution that names it is being
 written.
 
-A writer locks the row of a graph so that other writers may do the same, but `expire` may not remove it (retention.py).
+A writer locks the row of a graph with a lock that other writers can hold at the same time, but that `expire` must wait for or skip
+(retention.py).
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ class PostgresGraphs(OlderCode):
     """The part of a store that writes graphs."""
 
     def _put_graphs(self, graphs: Mapping[str, str | None], stale: Mapping[str, str] | None = None) -> None:
-        """Add the graphs that are not there, and write those again that may be under an older key. Until the transaction ends, no other
-        process removes one of them.
-        """
+        """Add the graphs that the store does not have, and write those in `stale` again, because they may be encoded with an older key.
+        Until the transaction ends, no other process can remove these graphs. Raises InvalidParameter for a graph without a text that the
+        store does not have."""
         wanted = sorted(graphs)
         while True:
             there = {row[0] for row in self._writer.run(self._sql["kept_graphs"], (texts(wanted),))}

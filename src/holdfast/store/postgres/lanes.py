@@ -16,16 +16,18 @@ from holdfast.model.admission import Enqueue
 from holdfast.model.audit import Note
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import Birth, Execution
-from holdfast.model.places import Level, level_of, parent_of, path
+from holdfast.model.places import Level, level_of, parent_of, path, shared_rate_of
 from holdfast.model.queues import UNLIMITED, Mode, QueueRow
-from holdfast.model.rates import COOLING, NS_PER_MS, TOKENS, Rate
+from holdfast.model.rates import COOLING, NS_PER_MS, TOKENS, Rate, RateState
 from holdfast.model.verbs import Checkpoint, Start, Write
 from holdfast.store import rows
 from holdfast.store.lane_book import LaneBook
-from holdfast.store.lanes import ROOT, LaneRow, new_lane
+from holdfast.store.lane_rows import LaneRow, charged_rates, new_lane
+from holdfast.store.lanes import ROOT
 from holdfast.store.postgres.audit import PostgresAuditLog
 from holdfast.store.postgres.columns import arguments, texts
-from holdfast.store.postgres.older_code import QUEUES, OlderCode
+from holdfast.store.postgres.older_code import QUEUES, SHARED_RATES, OlderCode
+from holdfast.store.postgres.rates import Rates, kept_under
 from holdfast.store.postgres.reads import hosted
 from holdfast.store.queue_reads import QueueReads, lane_from, queue_from
 from holdfast.store.seam import Target
@@ -63,13 +65,13 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
     """Lanes that are there, as far as this process knows."""
 
     def has_open_lane(self, targets: Sequence[Target], now: int) -> bool:
-        """Whether a lane is open, or one whose time has come may be opened."""
+        """Whether `admit` may find an execution of these functions. If this returns False, `admit` would find none."""
         return bool(self._read("has_open_lane", {**hosted(targets), "now": now})[0][0])
 
     # --- settings of the operator and of the code
 
     def declare(self, queues: Sequence[QueueRow]) -> None:
-        """Write what the code declares. A queue that has the same declaration already is not locked."""
+        """Write what the code declares for these queues. A queue that has the same declaration already is not locked."""
         for row in queues:
             declared = codec.dumps(row.declared)
             if self._read("is_declared", (row.name, declared)):
@@ -79,7 +81,8 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
                     self._set_limits(row.name)
 
     def set_queue(self, row: QueueRow, notes: Sequence[Note] = ()) -> bool:
-        """Keep what an operator sets, if no other change came between."""
+        """Write what an operator sets: `operator` and `mode` of the row. Returns False, and writes nothing, if the row's revision is not
+        the one in the store."""
         row.settings()
         asked = (codec.dumps(row.operator), row.mode.value, row.name, row.revision)
         with self._side.explained_transaction():
@@ -91,21 +94,29 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
         return changed
 
     def set_rate(self, function: str, rate: Rate | None) -> bool:
-        """Give every last lane of a function this rate of runs, or none, and tell the other processes."""
+        """Let all leaf lanes of a function share this rate of runs, or none, and tell the other processes. While older code may use the
+        store, every lane keeps the rate that it was made with.
+        """
         asked = {"function": function, "step": None if rate is None else rate.step_ns, "burst": None if rate is None else rate.burst}
-        found = self._read("other_rates", asked)
-        if not found:
+        lanes = sorted(key for (key,) in self._read("other_rates", asked))
+        if not lanes or self._read("least")[0][0] < SHARED_RATES:
             return False
-        lanes = texts(sorted(key for (key,) in found))
+        keys = {"lanes": texts(lanes)}
         with self._side.explained_transaction():
-            self._read("locked_lanes", (lanes,))
-            self._read("drop_rate" if rate is None else "set_rate", {**asked, "lanes": lanes})
-            self._read("open_lanes_again", {"lanes": lanes})
+            self._read("locked_lanes", (texts(lanes),))
+            self._read("drop_own_rate", keys)
+            if rate is None:
+                self._read("drop_shared_rate", keys)
+            else:
+                self._read("share_rate", {**keys, "shared": texts(shared_rate_of(lane) for lane in lanes)})
+                self._read("set_shared_rate", {**keys, "step": rate.step_ns, "burst": rate.burst})
+            self._read("open_lanes_again", keys)
             self._read("notify", (self._channel, self._member))
         return True
 
     def _set_limits(self, name: str) -> None:
-        """Give every lane of a queue its limits, and tell the other processes. What is used of a rate stays used."""
+        """Give every lane of a queue the limits of its settings, and notify the other processes. Units that were used up under an old rate
+        stay used up."""
         self._read("lock_lanes", (name,))
         (found,) = self._read("queue", (name,))
         row = queue_from(found)
@@ -125,12 +136,13 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
     # --- what a batch that enqueues reads and locks
 
     def _queue(self, queue: str) -> QueueRow:
-        """The settings cannot change before the transaction ends, if the transaction has locked lanes of the queue."""
+        """A queue as it is in the store. If the transaction has locked lanes of the queue, the settings cannot change before the
+        transaction ends."""
         found = self._writer.run(self._sql["queue"], (queue,))
         return queue_from(found[0]) if found else QueueRow(name=queue)
 
     def _lane(self, lane: str) -> LaneRow | None:
-        """None: `_lock_lanes` has read all lanes of a batch, but those of an entry that is refused."""
+        """Always None: `_lock_lanes` has put all lanes that the batch needs into its book, except those of an entry that is refused."""
         return None
 
     def _oldest(self, queue: str) -> int | None:
@@ -155,8 +167,10 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
         if len(found) < len(wanted):
             self._known -= wanted.keys()
             raise Moved  # `expire` has removed an empty lane before it was locked
-        rates = self._rates_of(found) if any(entrant.claims for entrant in entrants) else {}
-        book.rows = {key: lane_from(row, rates.get(key, ())) for key, row in found.items()}
+        rates = Rates(())
+        if any(entrant.claims for entrant in entrants):
+            rates = Rates(self._writer.run(self._sql["rates"], (texts(kept_under(found.values())),)))
+        book.rows = {key: lane_from(row[:-1], rates.of(row)) for key, row in found.items()}
 
     def _make_lanes(self, wanted: dict[str, Entrant], book: LaneBook, made: Made) -> None:
         """Lock the queues of lanes of which some may be missing, and make those as the settings of the queues say."""
@@ -171,11 +185,13 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
         for key in sorted(wanted.keys() - there):
             asked, header, _ = wanted[key]
             row, settings = book.queue(asked.queue, self._queue)
-            new.append(new_lane(key, settings, header, asked, paused=row.mode is Mode.PAUSED))
+            new.append(new_lane(key, settings, header, asked, paused=row.mode is Mode.PAUSED, shares=self._is_least(SHARED_RATES)))
         if new:
             ours = {key for (key,) in self._writer.run(self._sql["make_lanes"], arguments("new_lanes", [_new_row(x) for x in new]))}
             made.lanes.update(ours)
-            rates = [(lane.key, rate.kind, rate.step_ns, rate.burst) for lane in new if lane.key in ours for rate in lane.rates]
+            rates = [
+                (rate.shared or lane.key, rate.kind, rate.step_ns, rate.burst) for lane in new if lane.key in ours for rate in lane.rates
+            ]
             if rates:
                 self._writer.run(self._sql["make_rates"], arguments("new_rates", rates))
 
@@ -185,7 +201,7 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
         return queue_from(self._writer.run(self._sql["kept_queue"], (name,))[0])
 
     def _know_lanes(self, book: LaneBook) -> None:
-        """The lanes of a batch that was written are there, so the next batch need not make them."""
+        """Remember that the lanes of a batch exist, so that the next batch need not make them."""
         if len(self._known) > _MOST_KNOWN:
             self._known.clear()
         self._known.update(book.rows)
@@ -201,12 +217,9 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
         if queues:
             self._writer.run(self._sql["unmake_queues"], (texts(sorted(queues)),))
 
-    def _rates_of(self, lanes: Iterable[str]) -> dict[str, list[rows.Row]]:
-        """The rates of lanes that this transaction has locked."""
-        found: dict[str, list[rows.Row]] = {}
-        for lane, *rate in self._writer.run(self._sql["rates"], (texts(lanes),)):
-            found.setdefault(lane, []).append(tuple(rate))
-        return found
+    def _rates_under(self, shared: str | None) -> Sequence[RateState]:
+        """None: `_lock_lanes` has made all lanes of a batch."""
+        return ()
 
 
 def entrants(batch: Iterable[Write]) -> Iterator[Entrant]:
@@ -242,7 +255,7 @@ def lane_writes(book: LaneBook, walked: Sequence[LaneRow]) -> dict[str, Sequence
         if (lane := changed.get(key)) is not None:
             drain = (lane.admitted, lane.drain, lane.drained_at)
         lanes.append((key, *moves.get(key, (0, 0, 0)), cooled.get(key, 0), *turns, *drain))
-    tats = {(lane.key, rate.kind): rate.tat_ns for lane in changed.values() for rate in lane.rates}
+    tats: dict[tuple[str, str], int] = charged_rates(changed.values())
     colds = [(leaf, max(until * NS_PER_MS, tats.pop((leaf, COOLING), 0))) for leaf, until in sorted(cooled.items())]
     used = {(key, TOKENS): units for key, units in settled.items()}
     rates = [(*key, tats.get(key), *used.get(key, (None, None))) for key in sorted({*tats, *used})]
@@ -263,4 +276,4 @@ def _settled(settled: Iterable[tuple[str, int]]) -> dict[str, tuple[int, int]]:
 
 def _new_row(lane: LaneRow) -> rows.Row:
     key = lane.key
-    return (key, path(key)[0], parent_of(key), level_of(key), lane.function, lane.version, lane.at_once, int(lane.paused))
+    return (key, path(key)[0], parent_of(key), level_of(key), lane.function, lane.version, lane.at_once, int(lane.paused), lane.shared_rate)

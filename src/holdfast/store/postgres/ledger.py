@@ -18,8 +18,11 @@ class PostgresLedger(PostgresReads, LedgerReads):
     _writer: Session
 
     def _put_ledger(self, changes: Sequence[Change]) -> None:
-        """Write the entries of a batch, end calls that closed executions left open, and add to the daily sums, inside its transaction and
-        after everything else: sums are locked in the order of their keys, and a batch that has locked one waits for nothing else.
+        """Write the entries of a batch, and entries that end the open calls of executions which the batch closes; add all to the daily
+        sums.
+
+        Called inside the batch's transaction, after all other writes: sums are locked in the order of their keys, and a batch that has
+        locked a sum waits for no other row.
         """
         entries = entries_of(changes)
         self._put_entries(entries)

@@ -1,4 +1,4 @@
-"""What an operator does with a store in a Postgres schema. Postgres's own tools make and restore copies."""
+"""What an operator does with a store in a Postgres schema. To back up and to restore, use Postgres's own tools."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Final, NoReturn
 
 from holdfast.model.clock import Clock
 from holdfast.model.errors import InvalidParameter, StoreNotFound
-from holdfast.store.maintenance import CheckReport, Finding, Migrated, Removable, Sizes, StoreLook, Table
-from holdfast.store.migrating import Numbers, SchemaStanding, known
+from holdfast.store.maintenance import CheckReport, Finding, Migrated, Removable, Sizes, StoreReport, Table
 from holdfast.store.postgres.address import parsed, without_password
 from holdfast.store.postgres.connection import apply, load_queries, load_statements, look
-from holdfast.store.postgres.migrating import CHECKED_SINCE, LINEAGE, SINCE, numbers_of
+from holdfast.store.postgres.schema_migrations import CHECKED_SINCE, LINEAGE, SINCE, numbers_of
 from holdfast.store.postgres.session import Session
+from holdfast.store.schema_migrations import Numbers, SchemaStatus, known
 
 _FEW: Final = 20
-"""The most findings of one name in a report."""
+"""A report has at most this many findings of one check."""
 _ONE_MOMENT: Final = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
@@ -32,7 +32,7 @@ class PostgresMaintenance:
 
     @contextmanager
     def _session(self) -> Iterator[tuple[Session, Numbers]]:
-        """A connection to a store that is there, and the numbers of its schema."""
+        """A connection to the store, and the numbers of its schema. Raises StoreNotFound if there is no store."""
         with closing(Session(self._address, self._texts["session"].encode())) as session:
             yield session, self._numbers(session)
 
@@ -42,29 +42,30 @@ class PostgresMaintenance:
             raise StoreNotFound(f"There is no store at {self._address.shown}. The first process that opens it makes it.")
         return numbers_of(found)
 
-    def look(self, machine: Clock) -> StoreLook:
-        """Read the numbers of the schema, Postgres's own sizes, and its time."""
+    def look(self, machine: Clock) -> StoreReport:
+        """Read the numbers of the schema, the sizes as Postgres counts them, and the database's time."""
         with self._session() as (session, numbers):
-            behind = LINEAGE.standing(self._address.shown, numbers) is SchemaStanding.BEHIND
+            behind = LINEAGE.status(self._address.shown, numbers) is SchemaStatus.BEHIND
             with session.explained_transaction(begin=_ONE_MOMENT):
                 sizes = session.run(load_statements("sizes.sql")["tables"].encode(), prepare=False)
                 before = machine.now()
                 ((theirs,),) = session.run(self._texts["time"].encode(), prepare=False)
                 ahead = theirs - (before + machine.now()) // 2
-        return StoreLook(numbers, LINEAGE.newest, behind, sum(used for _, used in sizes), ahead)
+        return StoreReport(numbers, LINEAGE.newest, behind, sum(used for _, used in sizes), ahead)
 
     def migrate(self, *, after: bool) -> Migrated:
-        """Apply the pending halves of steps."""
+        """Apply the before-halves of steps that are not applied yet; if `after` is True, the after-halves instead."""
         with self._session() as (session, before):
             steps = apply(session, self._address, self._texts, after=after)
             now = self._numbers(session)
         return Migrated(before, now, steps, LINEAGE.pending(now, after=True))
 
     def check(self, *, quick: bool) -> CheckReport:
-        """Check that the rows agree with each other, at one moment. `pg_amcheck` checks pages, so a quick check does the same."""
+        """Check that the rows agree with each other, in the state of one moment. It does not check pages, which `pg_amcheck` does, so
+        `quick` makes no difference."""
         findings = []
         with self._session() as (session, numbers):
-            standing = LINEAGE.standing(self._address.shown, numbers)
+            status = LINEAGE.status(self._address.shown, numbers)
             with session.explained_transaction(begin=_ONE_MOMENT):
                 session.run(load_statements("sizes.sql")["whole_plans"].encode(), prepare=False)
                 for name, question in load_statements("checks.sql").items():
@@ -72,10 +73,10 @@ class PostgresMaintenance:
                         continue
                     found = session.run(known(question, SINCE, numbers.version).encode(), {"limit": _FEW}, prepare=False)
                     findings += [Finding(name, *row) for row in found]
-        return CheckReport(numbers, standing is SchemaStanding.BEHIND, findings)
+        return CheckReport(numbers, status is SchemaStatus.BEHIND, findings)
 
     def size(self, now: int) -> Sizes:
-        """Tables with their indexes, as Postgres counts them."""
+        """The sizes of tables with their indexes, as Postgres counts them, and how much retention can remove."""
         sql = load_statements("sizes.sql")
         with self._session() as (session, _), session.explained_transaction(begin=_ONE_MOMENT):
             session.run(sql["whole_plans"].encode(), prepare=False)
@@ -88,11 +89,13 @@ class PostgresMaintenance:
         return Sizes(tables, total, None, None, Removable(over, over_bytes), Removable(kept, kept_bytes))
 
     def backup(self, target: Path, *, replace: bool) -> NoReturn:
-        """Refuse: Postgres's own tools do this. The error has the command."""
+        """Always raises InvalidParameter, because Postgres's own tools do this. The message has the command."""
         words = ["pg_dump", "--format=custom", f"--schema={self._address.schema}", f"--file={target}", without_password(self._where)]
-        raise InvalidParameter(f"A Postgres store is backed up by Postgres, while it runs: {shlex.join(words)}")
+        raise InvalidParameter(
+            f"Use Postgres's own tool to back up a Postgres store; processes may use the store meanwhile: {shlex.join(words)}"
+        )
 
     def restore(self, source: Path) -> NoReturn:
-        """Refuse: Postgres's own tools do this. The error has the command."""
+        """Always raises InvalidParameter, because Postgres's own tools do this. The message has the command."""
         words = ["pg_restore", "--clean", "--if-exists", "--single-transaction", f"--dbname={without_password(self._where)}", str(source)]
-        raise InvalidParameter(f"A Postgres store is restored by Postgres, while no process has it open: {shlex.join(words)}")
+        raise InvalidParameter(f"Use Postgres's own tool to restore a Postgres store, while no process has it open: {shlex.join(words)}")

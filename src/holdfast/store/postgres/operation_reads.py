@@ -25,7 +25,8 @@ _UNREADABLE: Final = (CodecFailed, StoreBroken)
 
 
 class Timers:
-    """The timers of some executions, by key: what is due at a time, and what comes next."""
+    """The timers of some executions, by the key of the execution: operations that are due at `now`, and the time of the next timer after
+    it."""
 
     def __init__(self, now: int) -> None:
         self.now = now
@@ -40,7 +41,8 @@ class OperationReads(PostgresReads):
     _timers = Timers(0)
 
     def _ask_ahead(self, batch: Sequence[Write], bases: Mapping[str, RowView], now: int) -> None:
-        """Make the reads that several entries need. An entry that is alone makes its own."""
+        """If several entries of a batch need the same kind of read, make it once for all of them. A single entry makes its own read
+        later."""
         self._timers = Timers(now)
         woken = [bases[write.execution] for write in batch if isinstance(write, Claim | Fire) and write.execution in bases]
         if len(woken) > 1:
@@ -56,7 +58,7 @@ class OperationReads(PostgresReads):
             found[row[0]].append(row)
         nexts: dict[int, int] = dict(self._writer.run(self._sql["all_next_due_operations"], (keys, now)))
         for view in views:
-            with suppress(*_UNREADABLE):  # the entry that needs an unreadable row reads it alone, and fails alone
+            with suppress(*_UNREADABLE):  # the entry that needs an unreadable row reads it again, and only that entry fails
                 self._timers.due[view.key] = self._operations(found[view.key], view.header.id)
                 self._timers.next[view.key] = nexts.get(view.key)
 
@@ -81,17 +83,17 @@ class OperationReads(PostgresReads):
         return found[0] if found else None
 
     def read_newer(self, view: RowView, revision: int) -> list[Operation]:
-        """Operations changed after a revision."""
+        """The operations of an execution that changed after a revision."""
         return self._operations(self._writer.run(self._sql["newer_operations"], (view.key, revision)), view.header.id)
 
     def read_due(self, view: RowView, now: int) -> list[Operation]:
-        """Operations whose timer is due."""
+        """The operations of an execution whose timer is due."""
         if now == self._timers.now and view.key in self._timers.due:
             return self._timers.due[view.key]
         return self._operations(self._writer.run(self._sql["due_operations"], (view.key, now)), view.header.id)
 
     def read_next_due(self, view: RowView, after: int) -> int | None:
-        """The next timer of an execution."""
+        """The time of the execution's next timer after a time; None if there is none."""
         if after == self._timers.now and view.key in self._timers.next:
             return self._timers.next[view.key]
         ((at,),) = self._writer.run(self._sql["next_due_operation"], (view.key, after))

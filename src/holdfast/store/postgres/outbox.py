@@ -1,7 +1,7 @@
-"""The outbox: signals lie in the database with the changes that they tell of, until every subscriber has had them.
+"""The outbox: signals are written in the transaction of the changes that they report, and are kept until every subscriber has got them.
 
-Numbers are given out from one row, which a batch locks last of all and holds until its COMMIT (`write_signals`): so the order of numbers
-is the order of commits, and a reader that has seen a number never finds a smaller one later.
+The numbers of signals come from one row, which a batch locks last of all and holds until its COMMIT (`write_signals`). So the order of
+numbers is the order of commits, and a reader that has seen a number never finds a smaller one later.
 """
 
 from __future__ import annotations
@@ -14,22 +14,25 @@ class PostgresOutbox(PostgresReads, OutboxReads):
     """The part of a store that keeps signals for subscribers."""
 
     def subscribe(self, subscriber: str) -> None:
-        """Register a subscriber, from now on: batches that began before it was there have ended when this returns."""
+        """Register a subscriber, which gets every signal from now on. If it is registered already, nothing changes. When this returns, all
+        batches that began without this subscriber have ended."""
         if self._side.change(self._sql["subscribe"], (subscriber,)):
             with self._side.explained_transaction():
                 self._side.run(self._sql["outwait_writers"], prepare=False)
 
     def unsubscribe(self, subscriber: str) -> None:
-        """Forget a subscriber."""
+        """Remove a subscriber. It gets none of the signals that were not delivered to it."""
         self._side.change(self._sql["unsubscribe"], (subscriber,))
 
     def take_delivery(self, subscriber: str, runner: str) -> int | None:
-        """Become the runner that delivers, or stay it."""
+        """Make this runner the only one that delivers to a subscriber. Returns the number of the last signal that was delivered to it; None
+        if another runner delivers to it, or if there is no such subscriber."""
         if not self._may_deliver(subscriber, runner):
             return None
         taken = self._read("take_delivery", {"name": subscriber, "runner": runner})
         return int(taken[0][0]) if taken else None
 
     def delivered(self, subscriber: str, runner: str, number: int) -> bool:
-        """Move the subscriber's cursor, if the delivery is still this runner's."""
+        """Note that every signal up to this number was delivered to the subscriber. Returns False, and changes nothing, if this runner is
+        not the one that delivers to it."""
         return self._side.change(self._sql["delivered"], (number, subscriber, runner)) == 1

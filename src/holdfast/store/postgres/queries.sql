@@ -1,6 +1,7 @@
 -- name: session
--- Every query here has an index and is planned once, perhaps while its table is empty: no plan may depend on that. JIT takes longer than
--- any of them runs. A lock is waited for as long as SQLite's. A process that stands still in a transaction loses it, and its locks.
+-- Every query here has an index and is planned once, perhaps while its table is empty, so no plan may depend on the size of a table. JIT
+-- compilation takes longer than any of these queries runs. A statement waits for a lock at most 10 seconds, as with SQLite. If a process
+-- stops inside a transaction, the server ends the transaction and releases its locks.
 SET search_path = "{schema}";
 SET jit = off;
 SET enable_seqscan = off;
@@ -18,11 +19,11 @@ SELECT set_config('synchronous_commit', 'on', FALSE) WHERE current_setting('sync
 SELECT pg_advisory_xact_lock(5208276530112512 + hashtext(%s))
 
 -- name: patience
--- Waits for a process that migrates, for any time; nothing is locked yet.
+-- The next statements wait without a limit for a process that migrates. This transaction has locked nothing yet.
 SET LOCAL lock_timeout = 0
 
 -- name: impatience
--- Waits for a table only for a short time: behind a process that waits for a table, all other processes wait.
+-- The next statements wait at most 10 seconds for a lock: all other processes wait behind a process that waits for a table.
 SET LOCAL lock_timeout = '10s'
 
 -- name: short_patience
@@ -43,7 +44,7 @@ SELECT id, (lease_until - extract(epoch FROM clock_timestamp()) * 1000)::bigint 
 WHERE lease_until > extract(epoch FROM clock_timestamp()) * 1000 AND coalesce(code, 0) < %s ORDER BY id
 
 -- name: schema_state
--- Whether the schema is there, whether our `meta` is in it, and whether anything is.
+-- Whether the schema exists, whether it has a table `meta`, and whether it has any table.
 SELECT to_regnamespace(quote_ident(%(schema)s)) IS NOT NULL,
        to_regclass(quote_ident(%(schema)s) || '.meta') IS NOT NULL,
        EXISTS (SELECT 1 FROM pg_class WHERE relnamespace = to_regnamespace(quote_ident(%(schema)s)))
@@ -73,7 +74,7 @@ SELECT {execution} FROM executions WHERE id = %s
 SELECT {execution} FROM executions WHERE id = ANY(%s::text[])
 
 -- name: named
--- The function is hidden from the planner here and below: by its index all executions of the function would be read.
+-- `|| ''` hides the function from the planner, here and below: by the index of functions it would read all executions of the function.
 SELECT {execution} FROM executions WHERE function || '' = %s AND name = %s AND superseded_by IS NULL
 
 -- name: all_named
@@ -110,7 +111,7 @@ SELECT id FROM (
 ORDER BY ready_at LIMIT %(limit)s
 
 -- name: claimable_only
--- The same for a runner that takes from some queues only, or from some tenants.
+-- The same for a runner that takes executions only from some queues or of some tenants.
 SELECT id FROM (
     (SELECT ready.id, ready.ready_at FROM unnest(%(functions)s::text[], %(versions)s::text[]) AS hosted (function, version)
      CROSS JOIN LATERAL (
@@ -146,7 +147,7 @@ ORDER BY ready_at LIMIT 1
 SELECT id FROM executions WHERE due_at <= %s ORDER BY due_at LIMIT %s
 
 -- name: next_due
--- The next timer, the next delayed retry, or the next time at which a lane opens. Only a runner that can take something opens lanes.
+-- The next timer, the next delayed retry, or the next time at which a lane opens. Without functions, lanes are left out.
 SELECT least(
     (SELECT due_at FROM executions WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1),
     (SELECT min(ready.ready_at) FROM unnest(%(functions)s::text[], %(versions)s::text[]) AS hosted (function, version)
@@ -247,7 +248,7 @@ SELECT min(due_at) FROM operations WHERE execution = %s AND due_at > %s
 SELECT 1 FROM operations WHERE execution = %s AND status = 'READY' AND revision > %s LIMIT 1
 
 -- name: history
--- A closing execution's terminal event lies beyond `events` until its invocation is told of as completed.
+-- The terminal event of a closing execution has a number larger than `events` until the completion of its invocation is written.
 SELECT number, type, at, place, payload, detail FROM events
 WHERE execution = (SELECT key FROM executions WHERE id = %(id)s)
   AND number > %(after)s AND number <= (SELECT events FROM executions WHERE id = %(id)s)
@@ -257,9 +258,9 @@ ORDER BY number LIMIT %(limit)s
 SELECT number, type, at, place, payload, detail FROM events WHERE execution = %s ORDER BY number
 
 -- name: list
--- Only the lines whose parameter is asked for are kept, so that each question finds its index. A question for several statuses that
--- have one is asked once for each of them, a page each, and the answers are merged. So is a question for a name: who has it, and who had
--- it before.
+-- Only the lines whose parameters have values are kept (store/list_query.py), so that each query finds its index. Statuses other than
+-- SUCCEEDED are looked up one by one, a page each, and the results are merged. A name is looked up twice, for the execution that has it
+-- and for executions that had it before.
 SELECT {execution} FROM executions WHERE TRUE
   AND function = %(function)s
   AND version = %(version)s
@@ -293,14 +294,14 @@ ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until
 RETURNING id
 
 -- name: renew
--- Answers with the database's time, which is compared with the machine's.
+-- Returns the database's time, which is compared with the machine's.
 UPDATE runners SET lease_until = %s WHERE id = %s RETURNING (extract(epoch FROM clock_timestamp()) * 1000)::bigint
 
 -- name: leave
 DELETE FROM runners WHERE id = %s
 
 -- name: bury
--- A lease renewed meanwhile is looked at again, and stays.
+-- If a lease is renewed at the same time, Postgres checks the new row, which is not removed.
 DELETE FROM runners WHERE lease_until <= %s
 
 -- name: runners
@@ -356,7 +357,8 @@ DELETE FROM operations WHERE execution = %(key)s AND place <= (
 SELECT text FROM graphs WHERE id = %s
 
 -- name: kept_graphs
--- Those that are there. Until the transaction ends, no other process removes them; several processes may keep one at the same time.
+-- The graphs that exist. Until the transaction ends, no other process can remove them. Several processes can hold this lock at the same
+-- time.
 SELECT id FROM graphs WHERE id = ANY(%s::text[]) ORDER BY id FOR KEY SHARE
 
 -- name: put_graphs
@@ -369,15 +371,15 @@ UPDATE graphs AS g SET text = v.text FROM unnest({rows}) AS v (id, text) WHERE g
 SELECT EXISTS (SELECT 1 FROM executions WHERE graph = %s)
 
 -- name: free_graph
--- No row if it is gone, or if a writer keeps it at this moment.
+-- Returns no row if the graph was removed, or if a writer has locked it.
 SELECT id FROM graphs WHERE id = %s FOR UPDATE SKIP LOCKED
 
 -- name: drop_graph
--- After `free_graph`, in a statement of its own: this one sees what every writer that kept the graph before has committed.
+-- It runs after `free_graph`, as a statement of its own, so that it sees what every writer that had locked the graph before has committed.
 DELETE FROM graphs WHERE id = %(graph)s AND NOT EXISTS (SELECT 1 FROM executions WHERE graph = %(graph)s)
 
 -- name: drop_signals
--- Signals that every subscriber has had; without subscribers, all signals.
+-- Signals that were delivered to every subscriber. Without subscribers, all signals.
 DELETE FROM signals WHERE number IN (
     SELECT number FROM signals
     WHERE number <= (SELECT coalesce(min(cursor), 9223372036854775807) FROM subscribers) ORDER BY number LIMIT %s
@@ -387,14 +389,14 @@ DELETE FROM signals WHERE number IN (
 INSERT INTO subscribers (name, cursor) SELECT %s, last FROM numbering ON CONFLICT (name) DO NOTHING
 
 -- name: outwait_writers
--- Returns when every batch has ended that began before.
+-- Returns when every batch that began before has ended.
 LOCK TABLE executions IN SHARE MODE
 
 -- name: unsubscribe
 DELETE FROM subscribers WHERE name = %s
 
 -- name: delivery
--- The runner that delivers to a subscriber; NULL when that runner has left or was declared dead.
+-- The runner that delivers to a subscriber. NULL if there is none, or if that runner has left or was declared dead.
 SELECT (SELECT id FROM runners WHERE id = holder) FROM subscribers WHERE name = %s
 
 -- name: take_delivery
@@ -413,11 +415,11 @@ SELECT number, execution, function, version, name, status, started_at, ended_at,
 WHERE number > %s ORDER BY number LIMIT %s
 
 -- name: make_counters
--- A row for each, so that there is something to lock.
+-- Makes a row for each counter, so that it can be locked.
 INSERT INTO counters (key, amount, until) SELECT unnest(%s::text[]), 0, 0 ON CONFLICT DO NOTHING
 
 -- name: locked_counters
--- In one order for all processes.
+-- All processes lock these rows in this order, so that they never wait for each other.
 SELECT key, amount, until, reserved FROM counters WHERE key = ANY(%s::text[]) ORDER BY key FOR UPDATE
 
 -- name: counters
@@ -464,7 +466,8 @@ agreed AS MATERIALIZED (
 )
 
 -- name: write_unopposed
--- Nothing but new executions: there is nothing to agree with. A name that another process took meanwhile is an error of the index.
+-- The batch has only new executions, so there are no revisions to compare. If another process took a name meanwhile, the unique index
+-- raises an error.
 agreed AS (SELECT TRUE AS yes)
 
 -- name: write_changes
@@ -491,7 +494,7 @@ changed AS (
 changed AS (SELECT 1 WHERE FALSE)
 
 -- name: write_executions
--- New executions, after the changes: one of these may give up the name that a new one takes.
+-- New executions, after the changes, because a changed execution may give up the name that a new one takes.
 put AS (
     INSERT INTO executions ({execution}) SELECT {v.execution} FROM unnest({rows}) AS v ({execution})
     WHERE (SELECT yes FROM agreed) AND (SELECT count(*) FROM changed) >= 0
@@ -502,7 +505,7 @@ put AS (
 put AS (SELECT 1 WHERE FALSE)
 
 -- name: write_touches
--- What an ordinary checkpoint changes, and nothing more: the statement of the hot path.
+-- Only the columns that an ordinary checkpoint changes. This part runs more often than any other.
 touched AS (
     UPDATE executions AS x SET
         revision = v.revision, sequence = v.sequence, events = v.events, pending = v.pending, due_at = v.due_at,
@@ -550,8 +553,9 @@ moved AS (
 slots AS (SELECT 1 WHERE FALSE)
 
 -- name: write_rates
--- What a rate is after admissions, and then after executions have told what they really used: `units` beyond their estimates in all, and
--- `peak` as if each were told after the other. No rate lies before now, or so far ahead that it could not be kept.
+-- The state of a rate after admissions, and then after ended executions have reported the tokens that they really used: `units` is the sum
+-- beyond their estimates, and `peak` the amount if they are counted one after the other. `tat_ns` is never before now, nor so far ahead
+-- that it could not be stored.
 rated AS (
     UPDATE rates AS r SET tat_ns = CASE
         WHEN v.units IS NULL THEN v.tat_ns
@@ -572,7 +576,7 @@ cooled AS (
 )
 
 -- name: write_root
--- Every admission moves this clock. While another one does, this one leaves it.
+-- Every admission moves this clock. If another admission has locked it, this one does not move it.
 rooted AS (
     UPDATE lanes SET clock = greatest(clock, %(clock)s)
     WHERE key = ANY(ARRAY(SELECT key FROM lanes WHERE key = '' FOR UPDATE SKIP LOCKED))
@@ -604,15 +608,16 @@ SELECT yes, EXISTS (SELECT 1 FROM told),
        CASE WHEN yes AND (%(news)s OR EXISTS (SELECT 1 FROM told)) THEN pg_notify(%(channel)s, %(member)s) END FROM agreed
 
 -- name: least
--- The oldest code that may use the store: whether a step that code from before cannot bear was applied.
+-- The oldest code that may use the store (older_code.py).
 SELECT value::bigint FROM meta WHERE key = 'least'
 
 -- name: whoami
--- Names this connection for all time: a process number alone is used again.
+-- Identifies this connection. A process id alone is not enough, because the system uses it again later.
 SELECT pid, backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()
 
 -- name: outlive
--- Ends a connection of ours that the server may still be at work for; no row when it is gone, else whether it is gone now.
+-- Ends a connection of this process for which the server may still work. Returns no row if it had ended before, else whether it has ended
+-- now.
 SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE pid = %s AND backend_start::text = %s
 
 -- name: put_notes
@@ -642,7 +647,8 @@ SELECT name, declared, operator, mode, revision FROM queues WHERE name = %s
 SELECT name, declared, operator, mode, revision FROM queues ORDER BY name
 
 -- name: kept_queue
--- Until the transaction ends, nothing changes the settings of the queue: they are those of the lanes that the transaction makes.
+-- Until the transaction ends, no other process can change the settings of the queue, so the lanes that the transaction makes get the right
+-- limits.
 SELECT name, declared, operator, mode, revision FROM queues WHERE name = %s FOR SHARE
 
 -- name: make_queue
@@ -663,7 +669,7 @@ UPDATE queues SET operator = %s, mode = %s, revision = revision + 1 WHERE name =
 SELECT count(*) FROM (SELECT key FROM lanes WHERE queue = %s ORDER BY key FOR UPDATE) AS locked
 
 -- name: set_lanes
--- Whether a rate still closes a lane is found out at the next admission.
+-- The lanes are opened. If a rate is still used up, the next admission closes its lane again.
 UPDATE lanes SET at_once = %(at_once)s, paused = %(paused)s, closed_until = 0
 WHERE queue = %(queue)s AND level = %(level)s AND (at_once <> %(at_once)s OR paused <> %(paused)s OR closed_until > 0)
 
@@ -674,7 +680,7 @@ DELETE FROM rates WHERE lane = ANY(ARRAY(SELECT key FROM lanes WHERE queue = %s 
 INSERT INTO rates (lane, kind, step_ns, burst)
 SELECT key, %(kind)s, %(step)s, %(burst)s FROM lanes WHERE queue = %(queue)s AND level = %(level)s
 ON CONFLICT (lane, kind) DO UPDATE SET step_ns = excluded.step_ns, burst = excluded.burst, tat_ns = (
-    -- The units that were used at the last admission are used up at the new rate from then on.
+    -- Units that were used up at the last admission become free again at the new rate from that time on.
     SELECT least(rates.tat_ns, l.drained_at * 1000000) + trunc(least(
         greatest(rates.tat_ns - l.drained_at * 1000000, 0) * (excluded.step_ns::double precision / rates.step_ns), 1e18
     ))::bigint
@@ -682,43 +688,53 @@ ON CONFLICT (lane, kind) DO UPDATE SET step_ns = excluded.step_ns, burst = exclu
 )
 
 -- name: other_rates
--- The last lanes of a function that have another rate of runs than this one.
-SELECT l.key FROM lanes AS l LEFT JOIN rates AS r ON r.lane = l.key AND r.kind = 'runs'
-WHERE l.function = %(function)s AND (r.step_ns IS DISTINCT FROM %(step)s::bigint OR r.burst IS DISTINCT FROM %(burst)s::bigint)
+-- The leaf lanes of a function that share another rate of runs than this one, or have one of their own from before rates were shared.
+SELECT l.key FROM lanes AS l
+LEFT JOIN rates AS r ON r.lane = l.shared_rate AND r.kind = 'runs'
+LEFT JOIN rates AS own ON own.lane = l.key AND own.kind = 'runs'
+WHERE l.function = %(function)s AND (r.step_ns IS DISTINCT FROM %(step)s::bigint OR r.burst IS DISTINCT FROM %(burst)s::bigint OR own.lane IS NOT NULL)
 
--- name: drop_rate
+-- name: drop_own_rate
 DELETE FROM rates WHERE kind = 'runs' AND lane = ANY(%(lanes)s::text[])
 
--- name: set_rate
-INSERT INTO rates (lane, kind, step_ns, burst) SELECT key, 'runs', %(step)s, %(burst)s FROM lanes WHERE key = ANY(%(lanes)s::text[])
+-- name: drop_shared_rate
+DELETE FROM rates WHERE kind = 'runs' AND lane = ANY(ARRAY(SELECT DISTINCT shared_rate FROM lanes WHERE key = ANY(%(lanes)s::text[])))
+
+-- name: share_rate
+UPDATE lanes AS l SET shared_rate = v.shared FROM unnest(%(lanes)s::text[], %(shared)s::text[]) AS v (key, shared) WHERE l.key = v.key
+
+-- name: set_shared_rate
+INSERT INTO rates (lane, kind, step_ns, burst)
+SELECT DISTINCT shared_rate, 'runs', %(step)s, %(burst)s FROM lanes WHERE key = ANY(%(lanes)s::text[]) ORDER BY shared_rate
 ON CONFLICT (lane, kind) DO UPDATE SET step_ns = excluded.step_ns, burst = excluded.burst, tat_ns = (
     -- As in set_rates.
-    SELECT least(rates.tat_ns, l.drained_at * 1000000) + trunc(least(
-        greatest(rates.tat_ns - l.drained_at * 1000000, 0) * (excluded.step_ns::double precision / rates.step_ns), 1e18
+    SELECT least(rates.tat_ns, l.last * 1000000) + trunc(least(
+        greatest(rates.tat_ns - l.last * 1000000, 0) * (excluded.step_ns::double precision / rates.step_ns), 1e18
     ))::bigint
-    FROM lanes AS l WHERE l.key = rates.lane
+    FROM (SELECT max(drained_at) AS last FROM lanes WHERE shared_rate = rates.lane) AS l
 )
 
 -- name: open_lanes_again
--- Whether a rate still closes a lane is found out at the next admission.
+-- The lanes are opened. If a rate is still used up, the next admission closes its lane again.
 UPDATE lanes SET closed_until = 0 WHERE closed_until > 0 AND key = ANY(%(lanes)s::text[])
 
 -- name: locked_lanes
--- In one order for all processes.
-SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version FROM lanes WHERE key = ANY(%s::text[]) ORDER BY key FOR UPDATE
+-- All processes lock these rows in this order, so that they never wait for each other.
+SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version, shared_rate
+FROM lanes WHERE key = ANY(%s::text[]) ORDER BY key FOR UPDATE
 
 -- name: lanes_there
 SELECT key FROM lanes WHERE key = ANY(%s::text[])
 
 -- name: make_lanes
-INSERT INTO lanes (key, queue, parent, level, function, version, at_once, paused)
-SELECT v.key, v.queue, v.parent, v.level, v.function, v.version, v.at_once, v.paused
-FROM unnest({rows}) AS v (key, queue, parent, level, function, version, at_once, paused)
+INSERT INTO lanes (key, queue, parent, level, function, version, at_once, paused, shared_rate)
+SELECT v.key, v.queue, v.parent, v.level, v.function, v.version, v.at_once, v.paused, v.shared_rate
+FROM unnest({rows}) AS v (key, queue, parent, level, function, version, at_once, paused, shared_rate)
 ORDER BY v.key ON CONFLICT (key) DO NOTHING RETURNING key
 
 -- name: make_rates
 INSERT INTO rates (lane, kind, step_ns, burst) SELECT v.lane, v.kind, v.step_ns, v.burst FROM unnest({rows}) AS v (lane, kind, step_ns, burst)
-ON CONFLICT (lane, kind) DO NOTHING
+ORDER BY v.lane, v.kind ON CONFLICT (lane, kind) DO NOTHING
 
 -- name: unmake_lanes
 DELETE FROM lanes WHERE key = ANY(%s::text[])
@@ -730,13 +746,19 @@ DELETE FROM rates WHERE lane = ANY(%s::text[])
 DELETE FROM queues WHERE name = ANY(%s::text[])
 
 -- name: rates
-SELECT lane, kind, step_ns, burst, tat_ns FROM rates WHERE lane = ANY(%s::text[]) ORDER BY lane, kind
+-- Lanes are locked before their rates, and rates in one order for all processes: lanes that different processes have locked may share one.
+SELECT lane, kind, step_ns, burst, tat_ns FROM rates WHERE lane = ANY(%s::text[]) ORDER BY lane, kind FOR UPDATE
+
+-- name: free_rates
+-- Those that no other process has locked.
+SELECT lane, kind, step_ns, burst, tat_ns FROM rates WHERE lane = ANY(%s::text[]) ORDER BY lane, kind FOR UPDATE SKIP LOCKED
 
 -- name: oldest
 SELECT ready_at FROM executions WHERE queue = %s AND state = 'queued' ORDER BY ready_at LIMIT 1
 
 -- name: has_open_lane
--- Whether a queue is open and something waits for these functions, or a closed lane may open: only then is admission worth a transaction.
+-- Whether a queue is open and executions of these functions wait, or the time of a closed lane has come. Otherwise an admission would find
+-- nothing.
 SELECT EXISTS (SELECT 1 FROM lanes WHERE parent = '' AND waiting > 0 AND held < at_once AND closed_until = 0 AND paused = 0)
        AND EXISTS (SELECT 1 FROM unnest(%(functions)s::text[], %(versions)s::text[]) AS hosted (function, version), LATERAL (
            SELECT 1 FROM lanes AS l WHERE l.function = hosted.function AND l.version = hosted.version AND l.waiting > 0 LIMIT 1
@@ -751,61 +773,61 @@ UPDATE lanes SET closed_until = 0 WHERE key = ANY(ARRAY(
 
 -- name: open_queues
 -- What an admission begins with: the clock above all queues, whether a closed lane may open, how many queues are open, and the first of
--- them. A lane that is alone at its level is followed down, so that most walks need no other read of lanes.
+-- them. A lane that is alone at its level is followed down, so that most walks need no other read of lanes. The last column is the rate
+-- that a lane shares with others; '' if it has only rates of its own, NULL if it has none.
 WITH queue AS MATERIALIZED (
-    SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version FROM lanes
+    SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version, shared_rate FROM lanes
     WHERE parent = '' AND waiting > 0 AND held < at_once AND closed_until = 0 AND paused = 0 ORDER BY turn, key LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 ), second AS MATERIALIZED (
-    SELECT l.key, l.held, l.waiting, l.at_once, l.closed_until, l.paused, l.turn, l.clock, l.admitted, l.drain, l.drained_at, l.function, l.version
+    SELECT l.key, l.held, l.waiting, l.at_once, l.closed_until, l.paused, l.turn, l.clock, l.admitted, l.drain, l.drained_at, l.function, l.version, l.shared_rate
     FROM (SELECT min(key) AS key FROM queue HAVING count(*) = 1) AS above
     CROSS JOIN LATERAL (
-        SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version FROM lanes
+        SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version, shared_rate FROM lanes
         WHERE parent = above.key AND waiting > 0 AND held < at_once AND closed_until = 0 AND paused = 0 ORDER BY turn, key LIMIT %(limit)s FOR UPDATE SKIP LOCKED
     ) AS l
 ), third AS MATERIALIZED (
-    SELECT l.key, l.held, l.waiting, l.at_once, l.closed_until, l.paused, l.turn, l.clock, l.admitted, l.drain, l.drained_at, l.function, l.version
+    SELECT l.key, l.held, l.waiting, l.at_once, l.closed_until, l.paused, l.turn, l.clock, l.admitted, l.drain, l.drained_at, l.function, l.version, l.shared_rate
     FROM (SELECT min(key) AS key FROM second HAVING count(*) = 1) AS above
     CROSS JOIN LATERAL (
-        SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version FROM lanes
+        SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version, shared_rate FROM lanes
         WHERE parent = above.key AND waiting > 0 AND held < at_once AND closed_until = 0 AND paused = 0 ORDER BY turn, key LIMIT %(limit)s FOR UPDATE SKIP LOCKED
     ) AS l
 ), fourth AS MATERIALIZED (
-    SELECT l.key, l.held, l.waiting, l.at_once, l.closed_until, l.paused, l.turn, l.clock, l.admitted, l.drain, l.drained_at, l.function, l.version
+    SELECT l.key, l.held, l.waiting, l.at_once, l.closed_until, l.paused, l.turn, l.clock, l.admitted, l.drain, l.drained_at, l.function, l.version, l.shared_rate
     FROM (SELECT min(key) AS key FROM third HAVING count(*) = 1) AS above
     CROSS JOIN LATERAL (
-        SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version FROM lanes
+        SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version, shared_rate FROM lanes
         WHERE parent = above.key AND waiting > 0 AND held < at_once AND closed_until = 0 AND paused = 0 ORDER BY turn, key LIMIT %(limit)s FOR UPDATE SKIP LOCKED
     ) AS l
 )
 SELECT root.clock, EXISTS (SELECT 1 FROM lanes WHERE closed_until > 0 AND waiting > 0 AND closed_until <= %(now)s),
        (SELECT count(*) FROM (SELECT 1 FROM lanes WHERE parent = '' AND waiting > 0 AND held < at_once AND closed_until = 0 AND paused = 0 LIMIT %(limit)s) AS few),
-       l.key, l.held, l.waiting, l.at_once, l.closed_until, l.paused, l.turn, l.clock, l.admitted, l.drain, l.drained_at, l.function, l.version, EXISTS (SELECT 1 FROM rates WHERE lane = l.key)
+       l.key, l.held, l.waiting, l.at_once, l.closed_until, l.paused, l.turn, l.clock, l.admitted, l.drain, l.drained_at, l.function, l.version, coalesce(l.shared_rate, CASE WHEN EXISTS (SELECT 1 FROM rates WHERE lane = l.key) THEN '' END)
 FROM lanes AS root
 LEFT JOIN (
-    SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version FROM queue
-    UNION ALL SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version FROM second
-    UNION ALL SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version FROM third
-    UNION ALL SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version FROM fourth
+    SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version, shared_rate FROM queue
+    UNION ALL SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version, shared_rate FROM second
+    UNION ALL SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version, shared_rate FROM third
+    UNION ALL SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version, shared_rate FROM fourth
 ) AS l ON TRUE
 WHERE root.key = ''
 
 -- name: open_lanes
--- The lanes that another process has locked are passed over: admission waits for nothing.
-SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version, EXISTS (SELECT 1 FROM rates WHERE lane = key) FROM lanes
+-- Lanes that another process has locked are skipped, so that an admission does not wait.
+SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version, coalesce(shared_rate, CASE WHEN EXISTS (SELECT 1 FROM rates WHERE lane = key) THEN '' END) FROM lanes
 WHERE parent = %s AND (turn, key) > (%s, %s) AND waiting > 0 AND held < at_once AND closed_until = 0 AND paused = 0
 ORDER BY turn, key LIMIT %s FOR UPDATE SKIP LOCKED
 
 -- name: open_below
--- The first open lanes below each of several.
-SELECT l.key, l.held, l.waiting, l.at_once, l.closed_until, l.paused, l.turn, l.clock, l.admitted, l.drain, l.drained_at, l.function, l.version,
-       EXISTS (SELECT 1 FROM rates WHERE lane = l.key)
+-- The first open lanes below each of several lanes.
+SELECT l.key, l.held, l.waiting, l.at_once, l.closed_until, l.paused, l.turn, l.clock, l.admitted, l.drain, l.drained_at, l.function, l.version, coalesce(l.shared_rate, CASE WHEN EXISTS (SELECT 1 FROM rates WHERE lane = l.key) THEN '' END)
 FROM unnest(%s::text[]) AS above (key)
 CROSS JOIN LATERAL (
-    SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version FROM lanes WHERE parent = above.key AND waiting > 0 AND held < at_once AND closed_until = 0 AND paused = 0 ORDER BY turn, key LIMIT %s FOR UPDATE SKIP LOCKED
+    SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version, shared_rate FROM lanes WHERE parent = above.key AND waiting > 0 AND held < at_once AND closed_until = 0 AND paused = 0 ORDER BY turn, key LIMIT %s FOR UPDATE SKIP LOCKED
 ) AS l
 
 -- name: passed_queue
--- An open queue in which something waits for these functions, and that an admission has not locked: another process had.
+-- An open queue in which executions of these functions wait, and that the admission could not lock, because another process had locked it.
 SELECT q.key FROM lanes AS q
 WHERE q.parent = '' AND q.waiting > 0 AND q.held < q.at_once AND q.closed_until = 0 AND q.paused = 0 AND q.key <> ALL(%(locked)s::text[])
   AND EXISTS (SELECT 1 FROM unnest(%(functions)s::text[], %(versions)s::text[]) AS hosted (function, version), LATERAL (
@@ -814,7 +836,7 @@ WHERE q.parent = '' AND q.waiting > 0 AND q.held < q.at_once AND q.closed_until 
 ORDER BY q.turn, q.key LIMIT 1
 
 -- name: heads
--- With the input of each that begins for the first time, if it is small.
+-- An execution that has never run comes with its input, if that has at most 64 KiB.
 SELECT {x.execution}, (SELECT payload FROM events WHERE execution = x.key AND number = 1 AND x.epoch = 0 AND x.stored <= 65536) FROM (
     SELECT {execution} FROM executions
     WHERE lane = %s AND state = 'queued' AND (order_at, id) > (%s, %s) ORDER BY order_at, id LIMIT %s FOR UPDATE SKIP LOCKED
@@ -829,14 +851,14 @@ CROSS JOIN LATERAL (
 ) AS x
 
 -- name: free_headers
--- Those of executions that no other process has locked; now they are locked.
+-- Locks those of the executions that no other process has locked, and returns their revisions.
 SELECT id, revision FROM executions WHERE id = ANY(%s::text[]) FOR UPDATE SKIP LOCKED
 
 -- name: free_lanes
 SELECT key FROM lanes WHERE key = ANY(%s::text[]) FOR UPDATE SKIP LOCKED
 
 -- name: first_head
--- Whether another process has locked it or not.
+-- The first execution of a leaf, even if another process has locked it.
 SELECT id FROM executions WHERE lane = %s AND state = 'queued' ORDER BY order_at, id LIMIT 1
 
 -- name: next_of_key
@@ -850,28 +872,30 @@ SELECT key FROM lanes WHERE held = 0 AND waiting = 0 AND parent <> '' AND draine
 ORDER BY drained_at LIMIT %s FOR UPDATE SKIP LOCKED
 
 -- name: drop_lanes
--- Of idle lanes, those in which nothing stands that may come back, that have no lane below them, and of whose rates nothing is used. After
--- `idle_lanes`, in a statement of its own: this one sees what every writer that had locked a lane before has committed.
+-- Removes those of the idle lanes to which no execution may return, that have no lane below them, and of whose rates nothing is used. It
+-- runs after `idle_lanes`, as a statement of its own, so that it sees what every writer that had locked a lane before has committed.
 DELETE FROM lanes AS l WHERE l.key = ANY(%(lanes)s::text[])
   AND NOT EXISTS (SELECT 1 FROM lanes AS below WHERE below.key > l.key || '/' AND below.key < l.key || '0')
-  AND NOT EXISTS (SELECT 1 FROM rates AS r WHERE r.lane = l.key AND r.tat_ns > %(now)s * 1000000)
+  AND NOT EXISTS (SELECT 1 FROM rates AS r WHERE r.lane = ANY(ARRAY[l.key, l.shared_rate]) AND r.tat_ns > %(now)s * 1000000)
   AND NOT EXISTS (SELECT 1 FROM executions AS x WHERE x.lane = l.key AND x.state IN ('queued', 'delayed', 'suspended', 'quarantined'))
 
 -- name: drop_rates_of
-DELETE FROM rates AS r WHERE r.lane = ANY(%(lanes)s::text[]) AND NOT EXISTS (SELECT 1 FROM lanes AS l WHERE l.key = r.lane)
+-- Also those that the removed lanes shared, if no lane shares them any more.
+DELETE FROM rates AS r WHERE r.lane = ANY(%(lanes)s::text[] || %(shared)s::text[])
+  AND NOT EXISTS (SELECT 1 FROM lanes AS l WHERE l.key = r.lane) AND NOT EXISTS (SELECT 1 FROM lanes AS l WHERE l.shared_rate = r.lane)
 
 -- name: keep_lanes
--- Idle lanes that are still needed are looked at again after a while.
+-- The idle lanes that are still needed are checked again an hour later.
 UPDATE lanes SET drained_at = %(now)s, drain = 0 WHERE key = ANY(%(lanes)s::text[])
 
--- name: standing
+-- name: queue_state
 SELECT coalesce(l.waiting, 0), (SELECT count(*) FROM executions WHERE queue = %(queue)s AND state = 'delayed'), coalesce(l.held, 0),
        (SELECT ready_at FROM executions WHERE queue = %(queue)s AND state = 'queued' ORDER BY ready_at LIMIT 1),
        (SELECT count(*) FROM executions WHERE queue = %(queue)s AND parked = 1 AND superseded_by IS NULL),
        coalesce(l.admitted, 0), coalesce(l.drain, 0), coalesce(l.drained_at, 0), coalesce(l.money, 0)
 FROM (SELECT 1) AS one LEFT JOIN lanes AS l ON l.key = %(queue)s
 
--- name: standing_of
+-- name: queue_state_of
 -- The same for one tenant, whose lane has its counts. No index has the oldest of a tenant, and a lane that is forgotten loses its total.
 SELECT coalesce(l.waiting, 0),
        (SELECT count(*) FROM executions WHERE queue = %(queue)s AND state = 'delayed' AND coalesce(tenant, 'default') = %(tenant)s),
@@ -891,7 +915,7 @@ SELECT count(*) FROM (
 ) AS before
 
 -- name: parked
--- The id is hidden from the planner: by its index all executions would be read.
+-- `|| ''` hides the id from the planner: by the index of ids it would read all executions.
 SELECT {execution} FROM executions WHERE parked = 1 AND superseded_by IS NULL AND id || '' > %(beyond)s
   AND (%(tenant)s::text IS NULL OR coalesce(tenant, 'default') = %(tenant)s)
 ORDER BY id || '' LIMIT %(limit)s
@@ -925,7 +949,7 @@ SELECT min((
 )) FROM unnest(%(functions)s::text[]) AS f (name)
 
 -- name: locked_schedules
--- In one order for all processes.
+-- All processes lock these rows in this order, so that they never wait for each other.
 SELECT name, revision, cursor FROM schedules WHERE name = ANY(%s::text[]) ORDER BY name FOR UPDATE
 
 -- name: add_schedule
@@ -953,7 +977,7 @@ FROM unnest({rows}) AS v (
 )
 
 -- name: put_ledger_days
--- In one order for all processes, and after every other row of a batch.
+-- All processes write these rows in the order of their keys, and after every other row of a batch.
 INSERT INTO ledger_days (day, tenant, pipeline, node, worker, model, state, expires_at, calls, input, output, cached, reasoning, nanos, held_tokens, held_nanos)
 SELECT v.day, v.tenant, v.pipeline, v.node, v.worker, v.model, v.state, v.expires_at, v.calls, v.input, v.output, v.cached, v.reasoning, v.nanos, v.held_tokens, v.held_nanos
 FROM unnest({rows}) AS v (day, tenant, pipeline, node, worker, model, state, expires_at, calls, input, output, cached, reasoning, nanos, held_tokens, held_nanos)
@@ -995,7 +1019,7 @@ SELECT at, day, tenant, pipeline, node, worker, run, root, path, owner, call, mo
 FROM ledger WHERE run = %(run)s::text ORDER BY number LIMIT %(limit)s::bigint
 
 -- name: open_calls
--- The first entries of calls of some runs that have no second one.
+-- The first entries of calls of these runs that have not ended, so that they have no second entry.
 SELECT at, day, tenant, pipeline, node, worker, run, root, path, owner, call, model, state, input, output, cached, reasoning, nanos,
     held_tokens, held_nanos, price_source, price_date, expires_at
 FROM ledger AS begun
@@ -1004,7 +1028,7 @@ WHERE run = ANY(%s::text[]) AND state = 'reserved'
 ORDER BY number
 
 -- name: cost_samples
--- What runs spent for each node of a pipeline, by the newest calls.
+-- What each run spent for a node of a pipeline, computed from the pipeline's newest calls.
 SELECT node, owner, run, sum(input + output)::bigint, sum(nanos)::bigint FROM (
     SELECT node, owner, run, input, output, nanos FROM ledger
     WHERE pipeline = %(pipeline)s::text AND pipeline <> '' AND state <> 'reserved' AND tenant = coalesce(%(tenant)s::text, tenant)
@@ -1012,7 +1036,7 @@ SELECT node, owner, run, sum(input + output)::bigint, sum(nanos)::bigint FROM (
 ) AS newest GROUP BY node, owner, run
 
 -- name: cost_samples_of_worker
--- What runs of a worker spent that no pipeline asked for, by the newest calls.
+-- What each run of a worker spent, computed from the newest calls of runs that no pipeline asked for.
 SELECT node, owner, run, sum(input + output)::bigint, sum(nanos)::bigint FROM (
     SELECT node, owner, run, input, output, nanos FROM ledger
     WHERE worker = %(worker)s::text AND pipeline = '' AND state <> 'reserved' AND tenant = coalesce(%(tenant)s::text, tenant)

@@ -1,4 +1,4 @@
-"""What a store answers outside a batch, from a connection of its own: a question never waits for a batch."""
+"""What a store answers outside a batch. These reads have a connection of their own, so that they never wait for a batch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from holdfast.model.operations import Operation
 from holdfast.store import rows
 from holdfast.store.list_query import Dialect
 from holdfast.store.postgres.columns import texts, unmarked
-from holdfast.store.postgres.session import Parameters, Session
+from holdfast.store.postgres.session import Parameters, Session, Statement
 from holdfast.store.reads import Reads, only_of
 from holdfast.store.seam import Filter, HistoryEntry, Target
 
@@ -24,15 +24,17 @@ class PostgresReads(Reads):
 
     _shown: str
     _texts: Mapping[str, str]
-    _sql: Mapping[str, bytes]
+    _sql: Mapping[str, Statement]
     _side: Session
-    """For everything but batches: a question or a lease never waits for a batch that waits for a lock."""
+    """The connection for everything except batches and reads for people: a read, or the renewal of a lease, does not wait for a batch that
+    waits for a lock."""
 
     def _read(self, name: str, parameters: Parameters = None) -> list[rows.Row]:
         return self._side.ask(self._sql[name], parameters)
 
     def _text(self, asked: str) -> str:
-        """The text without NUL and lone surrogates: Postgres refuses those, and no stored text has them, so no row is missed."""
+        """The text, in which NUL and lone surrogates are replaced: Postgres refuses these, and no stored text has them, so no row is
+        missed."""
         return asked.replace("\0", "\ufffd").encode(errors="replace").decode()
 
     def _array(self, values: Sequence[object]) -> object:
@@ -42,7 +44,8 @@ class PostgresReads(Reads):
         return unmarked(payload)
 
     def operations(self, execution: str, newer_than: int = 0, *, after: int = 0, limit: int | None = None) -> Sequence[Operation]:
-        """The operations of an execution in the order they began."""
+        """The execution's operations in the order they began: those that changed after the revision `newer_than` and whose `place` is
+        larger than `after`."""
         return self._operations(self._read("operations", (self._text(execution), newer_than, after, limit)), execution)
 
     def _operations(self, found: Sequence[rows.Row], execution: str) -> list[Operation]:
@@ -62,7 +65,8 @@ class PostgresReads(Reads):
         return super()._line((number, kind, at, place, unmarked(payload), detail), operations, execution)
 
     def claimable(self, targets: Sequence[Target], dead: Collection[str], now: int, limit: int) -> Sequence[str]:
-        """Ready executions of these functions, and the executions that dead runners left."""
+        """The ids of at most `limit` executions that a runner may claim: ready executions of these functions, and executions that the
+        runners in `dead` held."""
         asked = {**hosted(targets), "targets": self._target_keys(targets), "dead": sorted(dead), "now": now, "limit": limit}
         only = only_of(targets)
         if only is None:
@@ -70,13 +74,14 @@ class PostgresReads(Reads):
         return [row[0] for row in self._read("claimable_only", asked | self._taken(only))]
 
     def next_due(self, targets: Sequence[Target]) -> int | None:
-        """The time of the next timer or delayed retry, or at which a lane opens."""
+        """The earliest of these times: a timer of any execution is due, an execution of these functions becomes ready, a lane in which
+        executions wait opens. None if there is no such time."""
         only, asked = only_of(targets), hosted(targets)
         ((at,),) = self._read("next_due", asked) if only is None else self._read("next_due_only", asked | self._taken(only))
         return None if at is None else int(at)
 
     def counters(self, keys: Collection[str]) -> Sequence[Counter]:
-        """The counters of these keys that there are."""
+        """The existing counters of these keys. A counter that has passed its `until`, and so counts as 0, may be among them."""
         return [Counter(*row) for row in self._read("counters", (texts(sorted(keys)),))]
 
     def _page(self, wanted: Filter) -> Sequence[rows.Row]:
@@ -85,5 +90,5 @@ class PostgresReads(Reads):
 
 
 def hosted(targets: Sequence[Target]) -> dict[str, object]:
-    """The parameters of a question about functions and versions."""
+    """The parameters of a query that asks for functions and versions."""
     return {"functions": [target.function for target in targets], "versions": [target.version for target in targets]}

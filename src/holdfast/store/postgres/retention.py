@@ -1,7 +1,8 @@
 """Retention: expired rows are removed a few at a time, by any number of processes at once.
 
-An execution's header goes first, and with it its name. Its key stays in `expired` until nothing of the execution is left. A crash between
-two chunks leaves keys in `expired`, and the next call goes on with them. Rows that another process has locked are passed over.
+An execution's header is removed first, and its name becomes free. Its key stays in `expired` until all its rows are removed. After a crash
+between two transactions, keys are still in `expired`, and the next call continues with them. Rows that another process has locked are
+skipped.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ from collections.abc import Iterable
 from holdfast.store.postgres.columns import texts
 from holdfast.store.postgres.reads import PostgresReads
 from holdfast.store.reads import Parameters
-from holdfast.store.retention import IDLE_MS, Leftovers
+from holdfast.store.retention import IDLE_MS, Leftovers, shared_rates
 from holdfast.store.rows import Row
 
 
 class PostgresRetention(PostgresReads, Leftovers):
-    """The part of a store that removes what is over."""
+    """The part of a store that removes rows whose time is over."""
 
     def expire(self, now: int, limit: int) -> bool:
-        """Remove up to `limit` rows; nothing is written when there is nothing to remove."""
+        """Remove about `limit` rows whose time is over, in one transaction. Returns False if nothing was removed."""
         ((over,),) = self._read("is_over", (*[now] * 6, now - IDLE_MS))
         if not over:
             return False
@@ -40,7 +41,8 @@ class PostgresRetention(PostgresReads, Leftovers):
         return room < limit
 
     def _drop_ledger(self, now: int, limit: int) -> int:
-        """Remove daily sums whose time is over, and their entries. A check compares only what lies beyond the time that is noted here."""
+        """Remove daily sums and ledger entries whose time is over; entries at most `limit`. The time is noted in `meta` (`forgotten`), and
+        a check of the store compares only what expires after it. Returns how many entries were removed."""
         sums = self._removed("drop_ledger_days", (now,))
         entries = self._removed("drop_ledger", (now, limit))
         if sums or entries:
@@ -48,18 +50,17 @@ class PostgresRetention(PostgresReads, Leftovers):
         return entries
 
     def _drop_lanes(self, now: int, limit: int) -> int:
-        """Remove lanes that were idle for long. Lanes that are still needed are checked again after a while. A lane that a writer has
-        locked is not idle.
-        """
+        """Remove lanes that have been idle for an hour. Those that are still needed are checked again an hour later, and those that a
+        writer has locked are skipped. Returns how many idle lanes there were."""
         idle = [row[0] for row in self._read("idle_lanes", (now - IDLE_MS, limit))]
         if idle:
             for name in ("drop_lanes", "drop_rates_of", "keep_lanes"):
-                self._removed(name, {"lanes": texts(idle), "now": now})
+                self._removed(name, {"lanes": texts(idle), "shared": texts(shared_rates(idle)), "now": now})
         return len(idle)
 
     def _remove_graph(self, graph: str) -> bool:
-        """Remove a graph without waiting for a writer: this transaction has locked executions, and the writer may be waiting for the name
-        of one of them."""
+        """Remove a graph, if no execution names it. Returns False if a writer has locked it. This does not wait for the writer, which may
+        be waiting for the name of an execution that this transaction has locked."""
         ((named,),) = self._read("is_graph_named", (graph,))
         if not named and self._read("free_graph", (graph,)):
             self._removed("drop_graph", {"graph": graph})

@@ -9,6 +9,7 @@ from holdfast.model.schedules import ScheduleState
 from holdfast.model.verbs import Start, Write
 from holdfast.store import rows
 from holdfast.store.postgres.audit import PostgresAuditLog
+from holdfast.store.postgres.session import Statement
 
 
 class PostgresSchedules(PostgresAuditLog):
@@ -18,7 +19,9 @@ class PostgresSchedules(PostgresAuditLog):
     _member: str
 
     def put_schedule(self, schedule: ScheduleState, notes: Sequence[Note] = ()) -> bool:
-        """Keep a new schedule, or another revision of one."""
+        """Write a new schedule (revision 1) or the next revision of one, together with these notes, and notify the other processes. Returns
+        False, and writes nothing, if the schedule exists already (revision 1), or if the stored revision is not the one before or the
+        stored cursor is later."""
         row = rows.schedule_row(schedule, self._codec)
         with self._side.explained_transaction():
             if schedule.revision == 1:
@@ -32,12 +35,14 @@ class PostgresSchedules(PostgresAuditLog):
         return written
 
     def move_schedule(self, schedule: ScheduleState) -> bool:
-        """Write the changes that a runner makes to a schedule. Other runners find its next time themselves, so they are not notified."""
+        """Write the next revision of a schedule, for a runner. Other runners read its next time themselves, so they are not notified.
+        Returns False, and writes nothing, if the stored revision is not the one before, or the stored cursor is later."""
         with self._side.explained_transaction():
             return self._side.change(*self._moved(schedule)) == 1
 
     def remove_schedule(self, name: str, revision: int, notes: Sequence[Note] = ()) -> bool:
-        """Remove a schedule."""
+        """Remove a schedule that has this revision, together with writing these notes. Returns False, and writes no note, if there is no
+        schedule with this name and revision."""
         with self._side.explained_transaction():
             removed = self._side.change(self._sql["remove_schedule"], (self._text(name), revision)) == 1
             if removed:
@@ -49,13 +54,14 @@ class PostgresSchedules(PostgresAuditLog):
         for schedule in schedules:
             self._writer.run(*self._moved(schedule))
 
-    def _moved(self, schedule: ScheduleState) -> tuple[bytes, rows.Row]:
-        """The statement that moves a schedule. With a codec it writes the input again, so that the input is under the current key."""
+    def _moved(self, schedule: ScheduleState) -> tuple[Statement, rows.Row]:
+        """The statement, and its parameters, that writes what a runner changes in a schedule. If the store has a codec, the input is
+        written again, so that it is encoded with the current key."""
         if self._codec is not None:
             return self._sql["put_schedule"], (*rows.schedule_row(schedule, self._codec)[1:], *rows.guard(schedule))
         return self._sql["move_schedule"], (*rows.moved_row(schedule, None)[3:], *rows.guard(schedule))
 
 
 def moved_names(batch: Iterable[Write]) -> list[str]:
-    """The schedules that a batch moves, in order."""
+    """The names of schedules that a batch moves, in order."""
     return sorted({write.moved.name for write in batch if isinstance(write, Start) and write.moved is not None})

@@ -10,9 +10,9 @@ CREATE TABLE meta (
 -- A process takes a thousand keys at a time, so that a start need not ask for its own.
 CREATE SEQUENCE execution_keys INCREMENT BY 1000;
 
--- One row per execution: what a write is fenced by, and nothing large (payloads live in events).
--- `key` stands for `id` in the other tables, and is never used again. Every write rewrites a row here: the room left in each page keeps
--- the new version beside the old one, where no index has to know of it.
+-- One row for each execution: the values that a write is checked against, and nothing large (payloads are in `events`). The other tables
+-- have `key` instead of `id`. A key is never used again. Every write makes a new version of a row here. Free room in each page lets the
+-- new version lie beside the old one, so that no index must be changed.
 CREATE TABLE executions (
     key              BIGINT PRIMARY KEY,
     id               TEXT COLLATE "C" NOT NULL,
@@ -77,20 +77,20 @@ CREATE TABLE executions (
 ) WITH (fillfactor = 70);
 
 CREATE UNIQUE INDEX executions_by_id ON executions (id);
--- A name belongs to one execution of a function until retention removes it, or until it failed and its name is started again: then the
--- old one is superseded. The name comes first: people ask for a name alone, too.
+-- A name belongs to one execution of a function until retention removes the execution, or until the name is started again. Then the old
+-- execution is superseded. The name is the first column, because people also search for a name alone.
 CREATE UNIQUE INDEX executions_by_name ON executions (name, function) WHERE superseded_by IS NULL;
 CREATE INDEX executions_superseded ON executions (name, function) WHERE superseded_by IS NOT NULL;
--- For the lists that people ask for, newest first. Most executions have succeeded, so these need no index of their own.
+-- For the lists that people ask for, newest first. Most executions have succeeded, so the index of statuses does not contain these.
 CREATE INDEX executions_by_function ON executions (function, id);
 CREATE INDEX executions_by_status ON executions (status, id) WHERE status <> 'SUCCEEDED';
 CREATE INDEX executions_by_parent ON executions (parent, id) WHERE parent IS NOT NULL;
 CREATE INDEX executions_by_tenant ON executions (tenant, id) WHERE tenant IS NOT NULL;
 CREATE INDEX executions_by_error ON executions (error_code, id) WHERE error_code IS NOT NULL;
 CREATE INDEX executions_by_pipeline ON executions (pipeline, id) WHERE pipeline IS NOT NULL;
--- Runs that ended badly: their executions have succeeded, with a response that says so.
+-- Runs that failed or gave only a part: their executions have succeeded, with a response that says so.
 CREATE INDEX executions_by_outcome ON executions (outcome, id) WHERE outcome IS NOT NULL AND outcome <> 'ok';
--- For the queries that a runner asks all day; each index holds only the rows that such a query can find.
+-- For the queries that runners repeat all the time. Each index contains only the rows that such a query can find.
 CREATE INDEX executions_ready_of ON executions (function, version, ready_at) WHERE state = 'ready' AND deaths < 2;
 CREATE INDEX executions_suspect ON executions (ready_at) WHERE state = 'ready' AND deaths >= 2;
 CREATE INDEX executions_due ON executions (due_at) WHERE due_at IS NOT NULL;
@@ -99,20 +99,20 @@ CREATE INDEX executions_invoked ON executions (parent) WHERE parent IS NOT NULL 
 CREATE INDEX executions_expiring ON executions (expires_at) WHERE expires_at IS NOT NULL;
 -- For retention: whether an execution still names a graph.
 CREATE INDEX executions_by_graph ON executions (graph) WHERE graph IS NOT NULL;
--- For queues: what waits in a lane or may come back to it, how long something has waited, what is parked, and the list of a queue.
+-- For queues: executions that wait in a lane or may return to it, how long one has waited, parked executions, and the list of a queue.
 CREATE INDEX executions_in_lane ON executions (lane, state, order_at, id) WHERE state IN ('queued', 'delayed', 'suspended', 'quarantined') AND lane IS NOT NULL;
 CREATE INDEX executions_waiting ON executions (queue, ready_at) WHERE state = 'queued';
 CREATE INDEX executions_delayed ON executions (queue) WHERE state = 'delayed';
 CREATE INDEX executions_parked ON executions (queue, id) WHERE parked = 1 AND superseded_by IS NULL;
 CREATE INDEX executions_by_queue ON executions (queue, id) WHERE queue IS NOT NULL;
 
--- The graphs of pipelines. The id is the sha256 of the plain text; the text is stored as payloads are.
+-- The graphs of pipelines. The id is the SHA-256 of the plain text. The text is encoded like a payload.
 CREATE TABLE graphs (
     id   TEXT COLLATE "C" PRIMARY KEY,
     text TEXT COLLATE "C" NOT NULL
 );
 
--- Queues: what the code declares, what an operator has set, and whether it is open, paused or draining.
+-- Queues: what the code declares, what an operator has set, and whether the queue is open, paused or draining.
 CREATE TABLE queues (
     name     TEXT COLLATE "C" PRIMARY KEY,
     declared TEXT COLLATE "C" NOT NULL DEFAULT '{}',
@@ -140,16 +140,19 @@ CREATE TABLE lanes (
     admitted     BIGINT NOT NULL DEFAULT 0,
     drain        DOUBLE PRECISION NOT NULL DEFAULT 0,
     drained_at   BIGINT NOT NULL DEFAULT 0,
-    money        BIGINT NOT NULL DEFAULT 0
+    money        BIGINT NOT NULL DEFAULT 0,
+    shared_rate  TEXT COLLATE "C"
 ) WITH (fillfactor = 50);
 CREATE INDEX lanes_open ON lanes (parent, turn, key) WHERE waiting > 0 AND held < at_once AND closed_until = 0 AND paused = 0;
 CREATE INDEX lanes_closed ON lanes (closed_until) WHERE closed_until > 0 AND waiting > 0;
 CREATE INDEX lanes_of_function ON lanes (function, version, queue) WHERE waiting > 0 AND function IS NOT NULL;
 CREATE INDEX lanes_of_queue ON lanes (queue, key);
 CREATE INDEX lanes_idle ON lanes (drained_at) WHERE held = 0 AND waiting = 0 AND parent <> '';
+CREATE INDEX lanes_sharing ON lanes (shared_rate) WHERE shared_rate IS NOT NULL;
 INSERT INTO lanes (key, queue, level, at_once) VALUES ('', '', 'root', 0);
 
--- Rates of lanes: the step of one unit, the burst, and the time at which all that was admitted would be used up (model/rates.py).
+-- Rates: the step of one unit, the burst, and the time at which all that was admitted would be used up (model/rates.py). `lane` is the key
+-- of a lane, or the `shared_rate` of several.
 CREATE TABLE rates (
     lane    TEXT COLLATE "C" NOT NULL,
     kind    TEXT COLLATE "C" NOT NULL,
@@ -185,8 +188,8 @@ CREATE INDEX operations_due ON operations (execution, due_at) WHERE due_at IS NO
 CREATE INDEX operations_ready ON operations (execution) WHERE status = 'READY';
 CREATE INDEX operations_undecided ON operations (execution) WHERE sub_type = 'Approval' AND status = 'STARTED';
 
--- Append-only history, and the only home of payloads. `place` says which operation an event tells of: the number of the event that
--- began that operation.
+-- The history of executions, to which rows are only added, and the only table with payloads. `place` says which operation an event is
+-- about: it is the number of the event that began the operation.
 CREATE TABLE events (
     execution BIGINT NOT NULL,
     number    BIGINT NOT NULL,
@@ -198,7 +201,7 @@ CREATE TABLE events (
     PRIMARY KEY (execution, number)
 );
 
--- The functions that a runner has hosted, with their terms, so that one process can invoke a function that another hosts.
+-- The functions that runners have hosted, with their terms, so that one process can invoke a function that another process hosts.
 CREATE TABLE functions (
     name            TEXT COLLATE "C" NOT NULL,
     version         TEXT COLLATE "C" NOT NULL,
@@ -211,13 +214,13 @@ CREATE TABLE functions (
 );
 
 -- The keys of executions whose retention is over and whose rows in operations and events are still being removed, a few at a time. The
--- graph that an execution named is looked at last.
+-- graph that an execution named is removed last, if no other execution names it.
 CREATE TABLE expired (
     key   BIGINT PRIMARY KEY,
     graph TEXT COLLATE "C"
 );
 
--- The outbox: each change of an execution's status, in the order of commits, as long as a subscriber has not had it.
+-- The outbox: each change of an execution's status, in the order of commits, until it was delivered to every subscriber.
 CREATE TABLE signals (
     number     BIGINT PRIMARY KEY,
     execution  TEXT COLLATE "C" NOT NULL,
@@ -238,7 +241,7 @@ CREATE TABLE numbering (
 );
 INSERT INTO numbering (last) VALUES (0);
 
--- Subscribers of signals: the number of the last signal each has had, and the runner that delivers the next ones.
+-- Subscribers of signals: the number of the last signal that was delivered to each, and the runner that delivers the next ones.
 CREATE TABLE subscribers (
     name   TEXT COLLATE "C" PRIMARY KEY,
     cursor BIGINT NOT NULL,
@@ -258,7 +261,8 @@ CREATE TABLE credentials (
     person     TEXT COLLATE "C"
 );
 
--- Counters that executions share: a number, and what is reserved beside it, that start again from zero at a certain time (model.charges).
+-- Counters that executions share: a number, and what is reserved beside it. Both start again from zero at the time `until`
+-- (model.charges).
 CREATE TABLE counters (
     key      TEXT COLLATE "C" PRIMARY KEY,
     amount   BIGINT NOT NULL,
@@ -267,7 +271,7 @@ CREATE TABLE counters (
 );
 CREATE INDEX counters_by_end ON counters (until);
 
--- One row, one heartbeat per runner. `code` is the schema number of the code it runs.
+-- One row for each runner, with the end of its lease. `code` is the schema number of the code that it runs.
 CREATE TABLE runners (
     id          TEXT COLLATE "C" PRIMARY KEY,
     lease_until BIGINT NOT NULL,
@@ -290,8 +294,9 @@ CREATE TABLE audit (
 );
 CREATE INDEX audit_expiring ON audit (expires_at);
 
--- Schedules. `body` is JSON, and is stored as payloads are, and so is `input`. `next_at` is when a runner looks at it next; `waits` is 1 if
--- an occurrence waits for the end of an execution. `cursor` is the moment up to which its occurrences are handled; it never goes back.
+-- Schedules. `body` and `input` are JSON and encoded like payloads. `next_at` is the time at which a runner must look at the schedule
+-- next. `waits` is 1 if an occurrence waits for the end of an execution. All occurrences up to the time `cursor` are handled. The cursor
+-- never goes back.
 CREATE TABLE schedules (
     name     TEXT COLLATE "C" PRIMARY KEY,
     tenant   TEXT COLLATE "C",
@@ -374,7 +379,7 @@ CREATE TABLE sessions (
 CREATE INDEX sessions_of ON sessions (credential);
 CREATE INDEX sessions_expiring ON sessions (expires_at);
 
--- Views of the console: questions that people keep under a name.
+-- Saved views of the console: searches that people keep under a name.
 CREATE TABLE views (
     owner   TEXT COLLATE "C" NOT NULL,
     name    TEXT COLLATE "C" NOT NULL,

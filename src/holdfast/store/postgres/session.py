@@ -6,9 +6,11 @@ transaction that finds its connection lost runs once more on a new one. A batch 
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any, Final
 
 import psycopg
 
@@ -18,6 +20,23 @@ from holdfast.store.postgres.errors import explained
 from holdfast.store.rows import Row
 
 Parameters = Sequence[object] | Mapping[str, object] | None
+_NAMED: Final = re.compile(r"%\((\w+)\)s|%s")
+
+
+class Statement:
+    """A statement whose parameters have become $1, $2 and so on. The driver would look for names in a long statement at each run."""
+
+    __slots__ = ("_names", "text")
+
+    def __init__(self, text: str) -> None:
+        names = [name or str(place) for place, name in enumerate(_NAMED.findall(text))]
+        self._names = list(dict.fromkeys(names))
+        numbers = iter(names)
+        self.text = _NAMED.sub(lambda _: f"${self._names.index(next(numbers)) + 1}", text).encode()
+
+    def arguments(self, parameters: Parameters) -> Sequence[object] | None:
+        """The parameters in the order of their numbers."""
+        return [parameters[name] for name in self._names] if isinstance(parameters, Mapping) else parameters
 
 
 class Session:
@@ -50,6 +69,7 @@ class Session:
         self.connection = connection
         self._cursor = connection.cursor()
         self._numbered = psycopg.RawCursor(connection)
+        self._last: psycopg.Cursor[Any] = self._cursor
 
     @property
     def is_lost(self) -> bool:
@@ -57,21 +77,19 @@ class Session:
         return self.connection.closed
 
     def reopen(self) -> None:
-        """A new connection in place of a lost one; the error is psycopg's."""
+        """Open a new connection if this one is lost. Raises psycopg's errors."""
         if self.is_lost:
             self._open()
 
-    def run(self, statement: bytes, parameters: Parameters = None, *, prepare: bool = True, numbered: bool = False) -> list[Row]:
-        """Run one statement, once. If it fails, the caller gets psycopg's error.
+    def run(self, statement: bytes | Statement, parameters: Parameters = None, *, prepare: bool = True) -> list[Row]:
+        """Run one statement, once. If it fails, the caller gets psycopg's error."""
+        if isinstance(statement, Statement):
+            self._last = self._numbered.execute(statement.text, statement.arguments(parameters), prepare=prepare)
+        else:
+            self._last = self._cursor.execute(statement, parameters, prepare=prepare)
+        return self._last.fetchall() if self._last.description is not None else []
 
-        The parameters of a `numbered` statement are $1, $2 and so on. The driver need not parse it, which it does at each run of a long
-        statement with names.
-        """
-        cursor = self._numbered if numbered else self._cursor
-        cursor.execute(statement, parameters, prepare=prepare)
-        return cursor.fetchall() if cursor.description is not None else []
-
-    def ask(self, statement: bytes, parameters: Parameters = None, *, prepare: bool = True) -> list[Row]:
+    def ask(self, statement: bytes | Statement, parameters: Parameters = None, *, prepare: bool = True) -> list[Row]:
         """Run one statement. If the connection was lost, open another and run the statement again: so it must do no harm when it runs
         twice. If it fails, the caller gets Holdfast's error."""
         with self.lock:
@@ -86,11 +104,11 @@ class Session:
             except psycopg.Error as error:
                 raise explained(error, self._address.shown) from error
 
-    def change(self, statement: bytes, parameters: Parameters = None) -> int:
+    def change(self, statement: bytes | Statement, parameters: Parameters = None) -> int:
         """Run one statement that changes rows, as `ask` runs it. Returns how many rows it changed."""
         with self.lock:
             self.ask(statement, parameters)
-            return self._cursor.rowcount
+            return self._last.rowcount
 
     @contextmanager
     def transaction(self, *, begin: bytes = b"BEGIN") -> Iterator[None]:
@@ -125,7 +143,7 @@ class Session:
             raise explained(error, self._address.shown) from error
 
     def close(self) -> None:
-        """Close the connection; it is not opened again."""
+        """Close the connection. It is not opened again."""
         with self.lock:
             self._closed = True
             self.connection.close()

@@ -1,4 +1,4 @@
-"""Snapshots: all of one execution, read at one moment and written elsewhere as a copy."""
+"""Snapshots: all rows of one execution, read at one moment, or written into another store as a copy."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ _ONE_MOMENT = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
 class PostgresSnapshots(BatchStatement, PostgresGraphs):
-    """The part of a store that gives and takes whole executions."""
+    """The part of a store that reads and writes copies of whole executions."""
 
     def snapshot(self, execution: str) -> Snapshot | None:
-        """All of an execution; one transaction with one view of the database, so that no write comes between its rows."""
+        """All rows of an execution, read in one transaction, so that no write comes between them. None if there is no such execution."""
         with self._side.explained_transaction(begin=_ONE_MOMENT):
             return self._all_of(self._side, execution)
 
     def adopt(self, copy: Snapshot) -> bool:
-        """Write a copy, unless it is there. If another process was quicker, its execution is compared with the copy."""
+        """Write the copy of an execution of another store. Returns False, and writes nothing, if this store has the same execution already,
+        also if another process writes it at the same time. Raises ExecutionAlreadyStarted if another execution has its id or its name."""
         for last in (False, True):
             try:
                 with self._writer.transaction():

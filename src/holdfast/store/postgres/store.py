@@ -23,7 +23,8 @@ from holdfast.model.verbs import Answer, Write
 from holdfast.store import rows
 from holdfast.store.browse_query import BrowseQuery
 from holdfast.store.isolation import Spoilt, committed_apart, refused
-from holdfast.store.lanes import ROOT, LaneRow
+from holdfast.store.lane_rows import LaneRow
+from holdfast.store.lanes import ROOT
 from holdfast.store.ledger import has_ledger
 from holdfast.store.list_query import ListQuery
 from holdfast.store.outbox import signals_of
@@ -31,7 +32,7 @@ from holdfast.store.postgres.address import parsed
 from holdfast.store.postgres.admissions import Admissions, is_news
 from holdfast.store.postgres.audit import has_notes
 from holdfast.store.postgres.batch_statement import Written
-from holdfast.store.postgres.browsing import PostgresBrowsing
+from holdfast.store.postgres.browse_reads import PostgresBrowseReads
 from holdfast.store.postgres.clock import DatabaseClock
 from holdfast.store.postgres.columns import numbers, texts
 from holdfast.store.postgres.connection import load_queries, prepare
@@ -41,12 +42,12 @@ from holdfast.store.postgres.decisions import PostgresBatch, charged_keys, has_g
 from holdfast.store.postgres.errors import explained, is_moved, is_shared
 from holdfast.store.postgres.lanes import Moved, entrants, lane_writes
 from holdfast.store.postgres.ledger import PostgresLedger
-from holdfast.store.postgres.migrating import SCHEMA_VERSION
 from holdfast.store.postgres.outbox import PostgresOutbox
 from holdfast.store.postgres.reads import DIALECT
 from holdfast.store.postgres.retention import PostgresRetention
 from holdfast.store.postgres.schedules import PostgresSchedules, moved_names
-from holdfast.store.postgres.session import Session
+from holdfast.store.postgres.schema_migrations import SCHEMA_VERSION
+from holdfast.store.postgres.session import Session, Statement
 from holdfast.store.postgres.snapshots import PostgresSnapshots
 from holdfast.store.seam import Committed, Hosted
 
@@ -60,7 +61,7 @@ class PostgresStore(
     PostgresCredentials,
     PostgresSchedules,
     PostgresLedger,
-    PostgresBrowsing,
+    PostgresBrowseReads,
     PostgresConsole,
     Admissions,
 ):
@@ -78,7 +79,7 @@ class PostgresStore(
         self._looker = None
         self._address = address
         self._look_lock = threading.RLock()
-        self._sql = {name: text.encode() for name, text in self._texts.items()}
+        self._sql = {name: Statement(text) for name, text in self._texts.items()}
         self._statements = {}
         self._views = {}
         self._written_graphs = set()
@@ -86,13 +87,13 @@ class PostgresStore(
         self._runner = None
         self._time: DatabaseClock | None = None
         self._untold: list[Change] = []
-        """What follow-ups of a batch in doubt changed; the next answered batch reports it."""
+        """Changes by follow-ups of a batch that was in doubt and is written. The result of the next batch has them, too."""
         self._foreign = False
-        self._writer = Session(address, self._sql["session"])
+        self._writer = Session(address, self._texts["session"].encode())
         try:
             self.seal = Seal(prepare(self._writer, address, self._texts, codec, migrating=migrate))
             self._backend = self._whoami()
-            self._side = Session(address, self._sql["session"], self._listen)
+            self._side = Session(address, self._texts["session"].encode(), self._listen)
         except BaseException:
             self._writer.close()
             raise
@@ -101,7 +102,7 @@ class PostgresStore(
     # --- writing
 
     def commit(self, batch: Sequence[Write], now: int) -> Committed:
-        """Decide and write a batch in one transaction; when it returns, all it answered is on disk.
+        """Decide and write a batch in one transaction. When this returns, every entry that was accepted is on disk.
 
         If the database refuses a row, the batch is written in parts, each in a transaction of its own, without the entry of that row.
         """
@@ -159,7 +160,7 @@ class PostgresStore(
             read |= done.bases.keys() - done.born
         if crossed is not None:
             raise crossed
-        raise StoreBusy(f"{self._shown}: others changed the same executions {_ATTEMPTS} times before they could be written.")
+        raise StoreBusy(f"{self._shown}: other processes changed the same executions {_ATTEMPTS} times before they could be written.")
 
     def _attempt(
         self, batch: Sequence[Write], now: int, read: set[str], done: PostgresBatch, known: Mapping[int, Answer | HoldfastError]
@@ -256,22 +257,24 @@ class PostgresStore(
         return self._time
 
     def join(self, runner: str, lease_until: int) -> None:
-        """Register a runner; from now on the views of its executions stay in memory."""
+        """Register a runner with a lease until this time. From now on the views of its executions stay in memory."""
         if not self._read("join", {"runner": runner, "lease_until": lease_until, "code": SCHEMA_VERSION}):
             raise StoreUnsuitable(
-                f"{self._shown} was migrated meanwhile, and code of schema version {SCHEMA_VERSION} may not use it any more."
+                f"{self._shown} was migrated meanwhile, and code of schema version {SCHEMA_VERSION} may not use it any more. "
+                "Install the newer release."
             )
         if self._codec is not None:  # under the current key, so that an operator can drop the key the store was made with
             self._read("put_meta", ("codec_check", check_text(self._codec)))
         self._runner = runner
 
     def publish(self, functions: Sequence[Hosted]) -> None:
-        """Tell all processes which functions this process hosts, and on which terms."""
+        """Write which functions this process hosts, and on which terms, so that all other processes can read it."""
         for hosted in functions:
             self._read("publish", (hosted.function, hosted.version, *rows.terms_row(hosted.terms), hosted.kind.value))
 
     def renew(self, runner: str, lease_until: int) -> bool:
-        """Extend the lease; False when the runner was declared dead. Also compares the clocks."""
+        """Extend a runner's lease. Returns False, and writes nothing, if the runner is not registered any more. Also compares the
+        clocks."""
         time = self._time
         before = 0 if time is None else time.machine.now()
         said = self._read("renew", (lease_until, runner))
@@ -280,14 +283,14 @@ class PostgresStore(
         return bool(said)
 
     def leave(self, runner: str) -> None:
-        """Remove a runner from the list, and notify the others: one of them may take over its deliveries."""
+        """Remove the registration of a runner, and notify the other processes: one of them may take over its deliveries."""
         if self._side.change(self._sql["leave"], (runner,)):
             self._read("notify", (self._channel, self._member))
         if runner == self._runner:
             self._runner = None
 
     def dead(self, now: int) -> frozenset[str]:
-        """Runners that are silent past their lease, or that left work behind."""
+        """The dead runners that hold an execution (lease over, or left). Also removes the registrations of dead runners."""
         holders = {row[0] for row in self._read("holders")}  # read this first: a runner that joins later holds nothing yet
         self._side.change(self._sql["bury"], (now,))
         return frozenset(holders - {row[0] for row in self._read("runners")})
@@ -314,7 +317,7 @@ class PostgresStore(
             self._side.lock.release()
 
     def close(self) -> None:
-        """Leave, unless the runner has left already, and close the connections."""
+        """Remove the registration of the runner, if it has not left already, and close the connections."""
         self._close_looker()
         try:
             if self._runner is not None:

@@ -1,7 +1,8 @@
 """What an admission reads and locks: open lanes by their turns, and the executions at the heads of leaves.
 
-Each read is a round trip. So the walk begins with one statement that follows lanes down as long as each is alone at its level, and what
-stands below several lanes is read with one statement, before the walk asks for it. Rows that another process has locked are skipped.
+Each read is a round trip. So the walk begins with one statement that follows lanes down as long as each is alone at its level, and the
+lanes and executions below several lanes are read with one statement, before the walk asks for them. Rows that another process has locked
+are skipped.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from typing import Final
 from holdfast.model.errors import RowDamaged
 from holdfast.model.execution import Execution
 from holdfast.model.places import Level, level_of, parent_of, path
-from holdfast.store.lanes import PAGE, ROOT, Head, LaneReads, LaneRow
+from holdfast.store.lane_rows import LaneRow
+from holdfast.store.lanes import PAGE, ROOT, Head, LaneReads
 from holdfast.store.postgres.columns import texts
-from holdfast.store.postgres.session import Session
+from holdfast.store.postgres.rates import Rates, kept_under
+from holdfast.store.postgres.session import Session, Statement
 from holdfast.store.queue_reads import lane_from, queue_from
 from holdfast.store.rows import COLUMNS, Row
 from holdfast.store.seam import Target
@@ -33,15 +36,18 @@ class WalkReads:
     """The reads of one walk."""
 
     def __init__(
-        self, writer: Session, sql: Mapping[str, bytes], targets: Sequence[Target], wanted: int, based: Callable[[Row], Execution]
+        self, writer: Session, sql: Mapping[str, Statement], targets: Sequence[Target], wanted: int, based: Callable[[Row], Execution]
     ) -> None:
         self._run, self._sql, self._based = writer.run, sql, based
         self._targets = {(target.function, target.version) for target in targets}
         self._wanted = wanted
         self.locked: set[str] = set()
-        """The lanes that the walk has met."""
+        """The keys of the lanes that this walk has read, and so has locked."""
         self.may_pass = False
-        """Whether there may be an open queue that the walk does not meet."""
+        """Whether there may be an open queue that the walk has not read, because another process has locked it or because there are too
+        many."""
+        self.is_hindered = False
+        """Whether another process had locked a rate that a lane shares."""
         self._below: dict[str, list[LaneRow]] = {}
         """The first open lanes below a lane, read ahead: all of them, or a page."""
         self._ahead: dict[str, tuple[int, list[Row]]] = {}
@@ -53,7 +59,7 @@ class WalkReads:
         """The inputs that were read with executions, as they are stored."""
 
     def begun(self, now: int) -> LaneReads:
-        """The reads as a walk takes them. Closed lanes whose time has come are opened first."""
+        """The functions with which a walk reads. First opens closed lanes whose time has come."""
         asked = {"now": now, "limit": PAGE}
         found = self._run(self._sql["open_queues"], asked)
         if found[0][1]:
@@ -77,7 +83,7 @@ class WalkReads:
     # --- lanes
 
     def open_lanes(self, parent: str, after: tuple[int, str], limit: int) -> Sequence[LaneRow]:
-        """Open lanes below a lane, by turn."""
+        """At most `limit` open lanes below a lane: those after the turn and key `after`, in the order of turn and key."""
         if parent in self._below:
             return self._below.pop(parent)
         lanes: list[LaneRow] = []
@@ -96,16 +102,18 @@ class WalkReads:
         self._look_ahead(lanes[: self._wanted], 1 if len(lanes) >= limit else -(-self._wanted // len(lanes)))
 
     def _met(self, found: Sequence[Row]) -> list[LaneRow]:
-        """Lanes that are locked now, with their rates."""
+        """Lanes that are locked now, with their rates. A lane is left out if another process has locked the rate that it shares."""
         self.locked.update(row[0] for row in found)
-        rates: dict[str, list[Row]] = {}
-        if rated := [row[0] for row in found if row[-1]]:
-            for lane, *rate in self._run(self._sql["rates"], (texts(rated),)):
-                rates.setdefault(lane, []).append(tuple(rate))
-        return [lane_from(row[:-1], rates.get(row[0], ())) for row in found]
+        rates = Rates(())
+        if rated := [row for row in found if row[-1] is not None]:
+            rates = Rates(self._run(self._sql["free_rates"], (texts(kept_under(rated)),)))
+        free = [row for row in found if rates.has_shared(row)]
+        self.is_hindered |= len(free) < len(found)
+        return [lane_from(row[:-1], rates.of(row)) for row in free]
 
     def _look_ahead(self, lanes: Sequence[LaneRow], share: int) -> None:
-        """Read what stands below lanes that the walk will ask for, and of each leaf as many executions as it will probably take."""
+        """Read the lanes and executions below lanes for which the walk will ask; of each leaf as many executions as it will probably
+        take."""
         above = [lane.key for lane in lanes if not lane.is_leaf]
         leaves = [lane for lane in lanes if lane.is_leaf]
         if above:
@@ -127,9 +135,8 @@ class WalkReads:
     # --- executions
 
     def heads(self, lane: str, limit: int, skip: int) -> Sequence[Head | None]:
-        """The next executions of a leaf. In an ordered queue the first one is not passed over: if another process has locked it, there is
-        none.
-        """
+        """The next executions of a leaf. In an ordered queue the first execution must not be skipped: if another process has locked it,
+        nothing is returned."""
         most, ahead = self._ahead.pop(lane, (0, []))
         if len(ahead) < most or len(ahead) >= limit:
             return self._heads(lane, sorted(ahead, key=lambda row: (row[_ORDER_AT], row[_ID]))[:limit])

@@ -1,4 +1,4 @@
-"""The audit log: rows are added and read. Triggers of the schema refuse every other change."""
+"""The audit log: rows are added and read. Triggers of the schema refuse every change of a row, and its removal before its time is over."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class SqliteAuditLog(Transactions):
     """The part of a store that keeps the audit log."""
 
     def note(self, notes: Sequence[Note]) -> None:
-        """Add notes in one transaction."""
+        """Add notes to the audit log, in order, all or none."""
         with self._transaction() as writer:
             self._put_notes(writer, notes)
 
     def audit(self, wanted: NoteFilter) -> Sequence[Noted]:
-        """Notes, newest first."""
+        """The notes that match the filter, newest first."""
         return [rows.noted_from(row) for row in self._read("audit", rows.note_question(wanted))]
 
     def _put_changed_notes(self, changes: Iterable[Change]) -> None:

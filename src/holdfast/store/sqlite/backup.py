@@ -1,6 +1,5 @@
-"""Copies of a store's file, made by SQLite's own backup while other processes write. A copy is whole or not there, and only its owner can
-read it.
-"""
+"""Copies of a store's file, made by SQLite's own backup while other processes may write. A copy gets its name only when it is complete, and
+only its owner can read it."""
 
 from __future__ import annotations
 
@@ -14,10 +13,10 @@ from holdfast.files import private
 
 
 def copy_to(source: sqlite3.Connection, target: Path, *, replace: bool = False) -> None:
-    """Copy the committed state into a file. A file that is there already is an error (`FileExistsError`), unless `replace`."""
+    """Copy the committed state into a file. Raises FileExistsError if the file exists, unless `replace` is True."""
     if not replace and os.path.lexists(target):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
-    private.refuse_shared(target.absolute().parent)  # SQLite opens the copy by its name
+    private.refuse_shared(target.absolute().parent)  # SQLite opens the copy by its name, so no other user may replace it
     passing = target.with_name(f"{target.name}.part")
     try:
         _write(source, passing)
@@ -31,7 +30,8 @@ def copy_to(source: sqlite3.Connection, target: Path, *, replace: bool = False) 
 
 
 def _link(passing: Path, target: Path) -> None:
-    """Give a file its name. A link, unlike a rename, never replaces another file; some file systems have no links."""
+    """Give the finished file its name. A hard link, unlike a rename, never replaces another file. On a file system without hard links the
+    file is renamed."""
     try:
         os.link(passing, target)
     except FileExistsError:
@@ -46,7 +46,7 @@ def _write(source: sqlite3.Connection, passing: Path) -> None:
     try:
         os.fchmod(file, 0o600)
         with closing(sqlite3.connect(passing, isolation_level=None)) as copy:
-            copy.execute("PRAGMA journal_mode = OFF")  # the copy gets its name only when it is whole
+            copy.execute("PRAGMA journal_mode = OFF")  # no journal is needed: the copy gets its name only when it is complete
             copy.execute("PRAGMA synchronous = OFF")
             source.backup(copy)
         os.fsync(file)
@@ -55,7 +55,8 @@ def _write(source: sqlite3.Connection, passing: Path) -> None:
 
 
 def _sync(folder: Path) -> None:
-    """Sync a folder, so that a new name in it survives a power cut; a file system that cannot sync a folder does not need it."""
+    """Sync a folder, so that a new name in it survives a power cut. An error is ignored: a file system that cannot sync a folder does not
+    need it."""
     file = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         with suppress(OSError):
@@ -65,7 +66,7 @@ def _sync(folder: Path) -> None:
 
 
 def free_name(wanted: Path) -> Path:
-    """A name that no file has yet: this one, or the same with a number behind it."""
+    """This path, if nothing has it yet; else the same path with the first free number after it: `.2`, `.3` and so on."""
     name, number = wanted, 1
     while name.exists() or name.is_symlink():
         number += 1

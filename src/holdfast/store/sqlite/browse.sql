@@ -1,5 +1,5 @@
--- What people look at. A look (store/browse_query.py) is put together from these: `{part}` is a range of one index, newest first,
--- `{filter}` has the lines whose parameters are asked for, and `{standing}` is the word for how an execution stands.
+-- The reads for people. A search (store/browse_query.py) is put together from these statements: `{part}` is a range of one index, newest
+-- first, `{filter}` has the lines whose parameters have values, and `{status}` is the word for how an execution stands.
 
 -- name: part_id
 INDEXED BY executions_by_id WHERE id >= :lower AND id < :upper ORDER BY id DESC
@@ -27,7 +27,7 @@ INDEXED BY executions_by_outcome
 WHERE outcome = :value AND outcome IS NOT NULL AND outcome <> 'ok' AND id >= :lower AND id < :upper ORDER BY id DESC
 
 -- name: part_named
--- Sorted by id: it is used only where few have such a name.
+-- The rows must be sorted by id, so this part is used only if few executions have such a name.
 INDEXED BY executions_by_name
 WHERE superseded_by IS NULL AND name >= :text AND name < :text_end AND id >= :lower AND id < :upper ORDER BY id DESC
 
@@ -49,7 +49,7 @@ SELECT (SELECT count(*) FROM (SELECT 1 FROM executions INDEXED BY executions_by_
 SELECT DISTINCT name FROM functions WHERE kind IN (SELECT value FROM json_each(:kinds)) LIMIT 1000
 
 -- name: bad_outcomes
--- One look into the index for each outcome; there are few.
+-- One search in the index for each outcome. There are few outcomes.
 WITH RECURSIVE found (value) AS (
     SELECT min(outcome) FROM executions INDEXED BY executions_by_outcome WHERE outcome IS NOT NULL AND outcome <> 'ok'
     UNION ALL
@@ -59,7 +59,7 @@ WITH RECURSIVE found (value) AS (
 )
 SELECT value FROM found WHERE value IS NOT NULL LIMIT 100
 
--- name: browse_standing
+-- name: browse_status
 CASE x.status
 WHEN 'RUNNING' THEN
     CASE WHEN x.state = 'quarantined' THEN 'quarantined'
@@ -84,11 +84,11 @@ ELSE 'failed' END
   AND ((x.id >= :text AND x.id < :text_end) OR (x.name >= :text AND x.name < :text_end))
   AND x.parent IS NULL AND :roots = 1
   AND coalesce(f.kind, 'function') IN (SELECT value FROM json_each(:kinds))
-  AND {standing} IN (SELECT value FROM json_each(:standings))
+  AND {status} IN (SELECT value FROM json_each(:statuses))
 
 -- name: browse_rows
 -- The candidates come from an index alone; the row of each is looked up by its key.
-SELECT x.id, {x.execution}, {standing}, coalesce(f.kind, 'function')
+SELECT x.id, {x.execution}, {status}, coalesce(f.kind, 'function')
 FROM (SELECT key, id FROM executions {part} LIMIT :most) AS c CROSS JOIN executions AS x NOT INDEXED ON x.key = c.key
 LEFT JOIN functions AS f ON f.name = x.function AND f.version = x.version
 WHERE TRUE
@@ -96,7 +96,7 @@ WHERE TRUE
 ORDER BY x.id DESC LIMIT :limit
 
 -- name: browse_facets
-SELECT x.id, {standing}, coalesce(f.kind, 'function'), x.function, x.version, x.pipeline, x.queue, coalesce(x.tenant, 'default'), x.error_code
+SELECT x.id, {status}, coalesce(f.kind, 'function'), x.function, x.version, x.pipeline, x.queue, coalesce(x.tenant, 'default'), x.error_code
 FROM (SELECT key, id FROM executions {part} LIMIT :most) AS c CROSS JOIN executions AS x NOT INDEXED ON x.key = c.key
 LEFT JOIN functions AS f ON f.name = x.function AND f.version = x.version
 WHERE TRUE
@@ -116,18 +116,18 @@ JOIN events AS e ON e.execution = x.key AND e.number >= o.place AND e.number <= 
 WHERE x.id = :id AND e.place = :place
 ORDER BY e.number LIMIT :limit
 
--- name: runner_standings
+-- name: runner_statuses
 SELECT r.id, r.lease_until, r.code, (SELECT count(*) FROM executions WHERE runner = r.id) FROM runners AS r ORDER BY r.id
 
 -- name: all_hosted
 SELECT name, version, timeout_seconds, retention_days, max_operations, max_bytes, kind FROM functions ORDER BY name, version LIMIT ?
 
--- name: subscriber_standings
+-- name: subscriber_positions
 SELECT name, cursor, max(cursor, coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'signals'), 0)), (SELECT id FROM runners WHERE id = holder)
 FROM subscribers ORDER BY name
 
 -- name: values
--- One look into the index for each value.
+-- One search in the index for each value.
 WITH RECURSIVE found (value) AS (
     SELECT min({column}) FROM executions INDEXED BY {index} WHERE {column} IS NOT NULL AND {column} >= :prefix AND {column} < :end
     UNION ALL
@@ -144,7 +144,7 @@ SELECT DISTINCT {column} FROM (
 ) WHERE {column} >= :prefix AND {column} < :end ORDER BY 1 LIMIT :limit
 
 -- name: values_default
--- Executions without a tenant are in no index of tenants.
+-- Executions without a tenant are not in the index of tenants, so the newest executions of all tenants are read.
 SELECT DISTINCT {column} FROM (
     SELECT {column}, tenant FROM executions INDEXED BY executions_by_id WHERE id < :upper ORDER BY id DESC LIMIT :newest
 ) WHERE coalesce(tenant, 'default') = 'default' AND {column} >= :prefix AND {column} < :end ORDER BY 1 LIMIT :limit

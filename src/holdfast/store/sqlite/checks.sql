@@ -7,7 +7,7 @@ FROM executions AS x LEFT JOIN events AS e ON e.execution = x.key AND e.number B
 GROUP BY x.key HAVING count(e.number) <> x.events LIMIT :limit
 
 -- name: events_beyond
--- Only an execution that closes has an event that it does not show yet.
+-- Only an execution in the state `closing` has an event beyond those that its header counts.
 SELECT x.id, 'event ' || e.number || ' lies beyond the ' || x.events || ' that the header counts'
 FROM executions AS x JOIN events AS e ON e.execution = x.key AND e.number > x.events
 WHERE x.state <> 'closing' LIMIT :limit
@@ -31,7 +31,7 @@ WHERE x.result_event IS NOT NULL
   AND NOT EXISTS (SELECT 1 FROM events AS e WHERE e.execution = x.key AND e.number = x.result_event) LIMIT :limit
 
 -- name: orphaned_events
--- Rows without an execution have its key in `expired`: retention removes them later.
+-- If rows have no execution, its key must be in `expired`, so that retention removes them later.
 SELECT 'key ' || execution, count(*) || ' events of an execution that is not there' FROM events
 WHERE execution NOT IN (SELECT key FROM executions) AND execution NOT IN (SELECT key FROM expired)
 GROUP BY execution LIMIT :limit
@@ -42,13 +42,13 @@ WHERE execution NOT IN (SELECT key FROM executions) AND execution NOT IN (SELECT
 GROUP BY execution LIMIT :limit
 
 -- name: names_shared
--- Without an index, which might be what is damaged.
+-- The query uses no index, because the index may be what is damaged.
 SELECT min(id), 'the name ' || function || '/' || name || ' belongs to ' || count(*) || ' executions' FROM executions NOT INDEXED
 WHERE superseded_by IS NULL GROUP BY function, name HAVING count(*) > 1 LIMIT :limit
 
 -- name: superseded_without_failure
--- A name is started again only after its execution failed, by itself or as the last of those it went on as; or a queue is behind it: an
--- enqueue may replace what has its name, and an execution that succeeded may be parked.
+-- A name is started again only after its execution failed, or after the last of the executions that continued it failed. Queues have two
+-- more cases. An enqueue may replace the execution that has its name, and an execution that succeeded may be parked.
 SELECT id, 'it is superseded by ' || superseded_by || ', but its status is ' || status FROM executions NOT INDEXED
 WHERE superseded_by IS NOT NULL AND (status = 'RUNNING' OR (
     status = 'SUCCEEDED' AND continued_as IS NULL AND queue IS NULL AND superseded_by IN (SELECT id FROM executions WHERE queue IS NULL)
@@ -62,8 +62,8 @@ WHERE quarantine NOT IN ('runner_died', 'payload_unreadable', 'replay_mismatch')
 SELECT id, count(*) || ' executions have this id' FROM executions NOT INDEXED GROUP BY id HAVING count(*) > 1 LIMIT :limit
 
 -- name: states_contradict
--- A running execution has no end, a closed one has an end, only an execution with a live invocation has a runner, and one that waits in a
--- queue has a whole place there.
+-- A running execution has no end, a closed one has an end, an execution with a live invocation has a runner, and one that waits in a queue
+-- has all columns of its place there.
 SELECT id, 'status ' || status || ' and state ' || state || ', ended_at ' || coalesce(ended_at, '-') || ', runner ' || coalesce(runner, '-')
 FROM executions WHERE state <> 'imported' AND (
     (status = 'RUNNING') <> (state IN ('ready', 'queued', 'delayed', 'running', 'suspended', 'quarantined'))
@@ -85,7 +85,7 @@ SELECT id, 'it runs graph ' || graph || ', which is not there' FROM executions
 WHERE graph IS NOT NULL AND graph NOT IN (SELECT id FROM graphs) LIMIT :limit
 
 -- name: graphs_unused
--- A graph goes with the last execution that names it, or retention would never remove it.
+-- A graph is removed together with the last execution that names it. Otherwise retention would never remove it.
 SELECT 'graph ' || id, 'no execution runs it' FROM graphs
 WHERE id NOT IN (SELECT graph FROM executions WHERE graph IS NOT NULL)
   AND id NOT IN (SELECT graph FROM expired WHERE graph IS NOT NULL) LIMIT :limit
@@ -115,7 +115,7 @@ SELECT 'lane ' || l.key, 'it counts ' || l.money || ' billionths of a dollar, th
 FROM lanes AS l LEFT JOIN counted AS c ON c.key = l.key WHERE l.money <> coalesce(c.money, 0) LIMIT :limit
 
 -- name: lanes_lost
--- An execution that may come back to its lane finds it there, and every lane has the one above it.
+-- The lane of every open execution exists, and so does the lane above every lane.
 SELECT id, 'its lane ' || lane || ' is not there' FROM executions
 WHERE lane IS NOT NULL AND status = 'RUNNING' AND lane NOT IN (SELECT key FROM lanes)
 UNION ALL
@@ -123,7 +123,8 @@ SELECT 'lane ' || key, 'the lane above it is not there' FROM lanes WHERE key <> 
 LIMIT :limit
 
 -- name: rates_lost
-SELECT 'lane ' || lane, 'it is not there, and it has a rate' FROM rates WHERE lane NOT IN (SELECT key FROM lanes) LIMIT :limit
+SELECT 'lane ' || lane, 'it is not there, and it has a rate' FROM rates WHERE lane NOT IN (SELECT key FROM lanes)
+  AND lane NOT IN (SELECT shared_rate FROM lanes WHERE shared_rate IS NOT NULL) LIMIT :limit
 
 -- name: ledger_sums
 -- The daily sums are the sums of the ledger. What retention has removed, or is about to remove, is not compared.

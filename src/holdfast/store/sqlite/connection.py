@@ -16,11 +16,11 @@ from holdfast.model.errors import StoreBroken, StoreUnsuitable
 from holdfast.model.payloads import PayloadCodec, check_text
 from holdfast.store.browse_values import with_values
 from holdfast.store.connection import check_codec, named_statements, together
-from holdfast.store.migrating import SchemaStanding
 from holdfast.store.rows import with_columns
+from holdfast.store.schema_migrations import SchemaStatus
 from holdfast.store.sqlite.errors import explained, in_a_shut_folder, is_shut, read_only
-from holdfast.store.sqlite.migrating import LINEAGE, migrate, numbers_of
 from holdfast.store.sqlite.presence import Presence
+from holdfast.store.sqlite.schema_migrations import LINEAGE, migrate, numbers_of
 
 MEMORY = ":memory:"
 _APPLICATION_ID = 0x484F4C44
@@ -31,13 +31,14 @@ _SEAL_BYTES = 32
 _JOURNAL = "-journal"
 _BESIDE = ("-wal", "-shm", _JOURNAL)
 _PAGE_BYTES = 2_048
-"""The page size of the file. A single step writes five pages of any size, so smaller pages mean fewer bytes to sync."""
+"""The page size of a new file. The checkpoint of one step writes about five pages, whatever their size, so smaller pages mean fewer bytes
+to sync."""
 _CACHE_KIB = 65_536
 _WAL_PAGES = 8_000
-"""SQLite copies the WAL into the file at 16 MiB: a page that many batches change is copied once, and there is room for new writes while
-a reader keeps SQLite from starting the WAL again."""
+"""SQLite copies the WAL into the file (a checkpoint) when the WAL has this many pages, 16 MiB. A page that many batches have changed is
+then copied only once."""
 _WAL_BYTES = 32 * 1024 * 1024
-"""A WAL that had to grow larger is cut to this size when SQLite starts it again."""
+"""If the WAL file is larger than this, SQLite cuts it to this size after a checkpoint, when it writes the WAL from its beginning again."""
 _REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "fuse.glusterfs"})
 
 
@@ -48,25 +49,26 @@ def library_version() -> tuple[str, str]:
 
 @functools.cache
 def load_queries(file: str = "queries.sql") -> Mapping[str, str]:
-    """The statements of a file by name."""
+    """The statements of an SQL file by name. The file is read once."""
     return {name: with_columns(body) for name, body in named_statements("holdfast.store.sqlite", file).items()}
 
 
 @functools.cache
 def all_statements() -> Mapping[str, str]:
-    """The statements of an open store by name."""
+    """The statements of queries.sql and browse.sql by name."""
     return together(load_queries(), with_values(load_queries("browse.sql")))
 
 
 def connect(where: str, *, any_schema: bool = False) -> sqlite3.Connection:
-    """A connection with full durability: an acknowledged step is on disk. `any_schema` is for a caller that replaces the store."""
+    """Open a connection with full durability: a committed transaction is on disk. A missing file is made. Raises StoreUnsuitable for
+    another program's database, and for a store that this code can neither use nor migrate; with `any_schema` such a store is opened too."""
     if sqlite3.sqlite_version_info < _LEAST_SQLITE:
         wanted = ".".join(map(str, _LEAST_SQLITE))
-        raise StoreUnsuitable(f"SQLite {sqlite3.sqlite_version} is too old: {wanted} or newer is needed.")
+        raise StoreUnsuitable(f"SQLite {sqlite3.sqlite_version} is too old: {wanted} or newer is needed. Use a Python with a newer SQLite.")
     if where != MEMORY:
         _refuse_remote(Path(where))
-        private.reserve(where)  # the files that SQLite makes beside it get its mode
-        if os.path.exists(where) and not os.access(where, os.W_OK):  # SQLite would open it, and leave read-only files beside it
+        private.reserve(where)  # SQLite gives the files that it makes beside it the same mode
+        if os.path.exists(where) and not os.access(where, os.W_OK):  # SQLite would open it, and make read-only files beside it
             raise read_only(where)
         if is_shut(Path(where).absolute().parent):
             raise in_a_shut_folder(where)
@@ -105,7 +107,8 @@ def _connected(where: str, *, any_schema: bool) -> sqlite3.Connection:
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
-    """Switch to WAL. SQLite does not wait for its lock here, so this loop waits while several processes make the store."""
+    """Switch to WAL mode. SQLite does not wait for its lock here, so this loop tries again, for about 10 seconds, while other processes
+    make the store."""
     for _ in range(int(_BUSY_SECONDS / _BUSY_PAUSE)):
         try:
             connection.execute("PRAGMA journal_mode = WAL")
@@ -118,7 +121,7 @@ def _use_wal(connection: sqlite3.Connection) -> None:
 
 
 def present(where: str, member: str) -> Presence:
-    """This process's sign of life beside the file."""
+    """Make this process's sign of life beside the store: a locked file in the folder `STORE-holdfast`."""
     try:
         presence = Presence(Path(f"{where}-holdfast"), member)
         presence.living()
@@ -128,8 +131,8 @@ def present(where: str, member: str) -> Presence:
 
 
 def prepare(connection: sqlite3.Connection, where: str, member: str, codec: PayloadCodec | None) -> Presence | None:
-    """Make the tables in a new file, or migrate those of an older release. Refuse another program's file, a schema that this code may not
-    use, and a file made with another codec. Answers with this process's sign of life.
+    """Make the tables in a new file, or migrate those of an older release. Refuses another program's file, a schema that this code may not
+    use, and a file that was made with another codec. Returns this process's sign of life; None for a store in memory.
 
     All of it happens under the file's write lock, so a process that migrates sees every process that has already read the schema.
     """
@@ -152,27 +155,28 @@ def prepare(connection: sqlite3.Connection, where: str, member: str, codec: Payl
 
 
 def _refuse_foreign(connection: sqlite3.Connection, where: str, *, any_schema: bool) -> None:
-    """Refuse another program's file. The look is one transaction, because another process may be making the store right now."""
+    """Raise StoreUnsuitable for another program's database, and for a store that this code can neither use nor migrate; the latter not with
+    `any_schema`. All is read in one transaction, because another process may be making the store at the same time."""
     connection.execute("BEGIN")
     try:
         if not (any_schema and is_ours(connection)):
-            _standing(connection, where, load_queries())
+            _schema_status(connection, where, load_queries())
     finally:
         connection.execute("ROLLBACK")
 
 
 def is_ours(connection: sqlite3.Connection) -> bool:
-    """Whether a file says that it is a store."""
+    """Whether the file is marked as a Holdfast store, by SQLite's application_id."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     return bool(application == _APPLICATION_ID)
 
 
-def _standing(connection: sqlite3.Connection, where: str, sql: Mapping[str, str]) -> SchemaStanding | None:
-    """Whether the store must be migrated; None when there are no tables yet. A file that is not a store, or not for this code, is
-    refused."""
+def _schema_status(connection: sqlite3.Connection, where: str, sql: Mapping[str, str]) -> SchemaStatus | None:
+    """Whether the store must be migrated before it is used; None if the file has no tables yet. Raises StoreUnsuitable for a file that is
+    not a store, and for a store that this code can neither use nor migrate."""
     (tables,) = connection.execute("PRAGMA schema_version").fetchone()
     if is_ours(connection):
-        return LINEAGE.standing(where, numbers_of(connection, sql))
+        return LINEAGE.status(where, numbers_of(connection, sql))
     if tables:
         raise StoreUnsuitable(f"{where} is a SQLite database, but not a Holdfast store. Choose another path.")
     return None
@@ -180,26 +184,26 @@ def _standing(connection: sqlite3.Connection, where: str, sql: Mapping[str, str]
 
 def _prepare(connection: sqlite3.Connection, where: str, codec: PayloadCodec | None) -> None:
     queries = load_queries()
-    standing = _standing(connection, where, queries)
-    if standing is None:
+    status = _schema_status(connection, where, queries)
+    if status is None:
         _make(connection, queries, codec)
         return
     known = dict(connection.execute(queries["codec_meta"]))
     check_codec(where, codec, known.get("codec"), known.get("codec_check"))
-    match standing:
-        case SchemaStanding.USABLE:
+    match status:
+        case SchemaStatus.USABLE:
             pass
-        case SchemaStanding.BEHIND:
+        case SchemaStatus.BEHIND:
             migrate(connection, where, numbers_of(connection, queries), queries)
         case _:
-            assert_never(standing)
+            assert_never(status)
 
 
 def seal_of(connection: sqlite3.Connection, where: str) -> bytes:
-    """The key of the store's seal."""
+    """The key with which the store seals tokens. Raises StoreBroken if it is missing."""
     found = connection.execute(load_queries()["get_meta"], ("seal",)).fetchone()
     if found is None or not isinstance(found[0], bytes) or len(found[0]) < _SEAL_BYTES:
-        raise StoreBroken(f"{where} is damaged: it has no seal. Put a good copy in its place.")
+        raise StoreBroken(f"{where} is damaged: it has no seal, the key for its tokens. Put a good copy in its place.")
     return found[0]
 
 
@@ -218,7 +222,8 @@ def _make(connection: sqlite3.Connection, queries: Mapping[str, str], codec: Pay
 
 
 def _refuse_remote(path: Path) -> None:
-    """Refuse a network file system: neither SQLite's locks nor Holdfast's hold there."""
+    """Raise StoreUnsuitable if the file is on a network file system: neither SQLite's locks nor Holdfast's work there. Does nothing on a
+    system without /proc/mounts."""
     mounts = Path("/proc/mounts")
     if not mounts.exists():
         return
@@ -230,4 +235,4 @@ def _refuse_remote(path: Path) -> None:
         if inside and len(point) > len(best):
             best, kind = point, fstype
     if kind in _REMOTE:
-        raise StoreUnsuitable(f"{path} lies on a network file system ({kind}); a store needs a local disk.")
+        raise StoreUnsuitable(f"{path} is on a network file system ({kind}), and a store needs a local disk. Choose another path.")

@@ -17,25 +17,28 @@ class SqliteCredentials(SqliteAuditLog):
     """The part of a store that keeps the credentials of a server's callers."""
 
     def put_credential(self, credential: Credential, notes: Sequence[Note] = ()) -> None:
-        """Keep a credential, in place of one of the same id."""
+        """Write a credential, together with these notes. It replaces a credential with the same id."""
         with self._transaction() as writer:
             writer.execute(self._sql["put_credential"], rows.credential_row(credential))
             self._put_notes(writer, notes)
 
     def credentials(self) -> Sequence[Credential]:
-        """All credentials."""
+        """All credentials that can be read, in the order of their ids."""
         return readable_credentials(self._read("credentials", ()))
 
     def reseal_credential(self, credential: str, before: str, after: str) -> bool:
-        """Replace a sealed secret by another one."""
+        """Replace the sealed secret `before` by `after`. Returns False, and changes nothing, if the credential does not have the secret
+        `before`."""
         return self._write_over("reseal_credential", (after, credential, before))
 
     def remove_credential(self, credential: str, notes: Sequence[Note] = ()) -> bool:
-        """Remove a credential."""
+        """Remove a credential, together with writing these notes. Returns False, and writes no note, if there is no credential with this
+        id."""
         return self._write_over("remove_credential", (credential,), notes)
 
     def _write_over(self, name: str, parameters: Sequence[object], notes: Sequence[Note] = ()) -> bool:
-        """Write so that nothing is left of the old row: not in free space of the file and, once no process reads it, not in the WAL."""
+        """Run a statement so that nothing is left of the old row: neither in free space of the file nor, once no other process reads it, in
+        the WAL. Returns whether a row was changed."""
         with self._write_lock:
             self._writer.execute("PRAGMA secure_delete = ON")
             try:
@@ -46,6 +49,6 @@ class SqliteCredentials(SqliteAuditLog):
             finally:
                 self._writer.execute("PRAGMA secure_delete = OFF")
             if changed and self._wal_space is not None:
-                with contextlib.suppress(sqlite3.OperationalError):  # another process reads: the last one to close the file does it
+                with contextlib.suppress(sqlite3.OperationalError):  # another process reads it: the last one to close empties the WAL
                     self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return changed

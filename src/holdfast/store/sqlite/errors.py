@@ -1,6 +1,6 @@
 """Errors of SQLite, and of the files beside the store, in Holdfast's words: what is wrong, and what to do.
 
-It also decides whose error it is when a statement of a batch fails: that of one entry, or that of the whole batch.
+When a statement of a batch fails, this module also decides whether the error concerns one entry or the whole batch.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CLOSED: Final = "Cannot operate on a closed database"
 
 
 def explained(error: sqlite3.Error | OSError | UnicodeDecodeError, where: str) -> HoldfastError:
-    """An error of SQLite, or of the files beside the store, as Holdfast's error."""
+    """The error of Holdfast for an error of SQLite or of a file beside the store. `where` is the path of the store."""
     name = getattr(error, "sqlite_errorname", "") or ""
     number = error.errno if isinstance(error, OSError) else None
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
@@ -42,7 +42,7 @@ def explained(error: sqlite3.Error | OSError | UnicodeDecodeError, where: str) -
     if name == "SQLITE_FULL" or number in _FULL or (name.startswith(_MAY_BE_FULL) and _has_no_space(where)):
         return DiskFull(f"{where}: there is no space left on its disk. Free some.")
     if name.startswith("SQLITE_IOERR") or number in _FAILING:
-        return DiskFailed(f"{where}: its disk fails ({name or error}). Look after the disk.")
+        return DiskFailed(f"{where}: its disk fails ({name or error}). Check the disk.")
     if name.startswith("SQLITE_NOTADB"):
         return StoreUnsuitable(f"{where} is not a SQLite database. Choose another path.")
     if name.startswith("SQLITE_CORRUPT") or isinstance(error, UnicodeDecodeError):  # SQLite's message quotes the bytes it found
@@ -59,26 +59,26 @@ def explained(error: sqlite3.Error | OSError | UnicodeDecodeError, where: str) -
 
 
 def is_shut(folder: Path) -> bool:
-    """Whether this user may not write in a folder."""
+    """Whether this is a folder in which this user may not make files."""
     return folder.is_dir() and not os.access(folder, os.W_OK | os.X_OK)
 
 
 def in_a_shut_folder(where: str) -> StoreBroken:
-    """The error of a store whose folder this user may not write."""
+    """The error for a store in a folder in which this user may not make files."""
     folder = Path(where).absolute().parent
     return StoreBroken(
-        f"{where} is in a folder that this user may not write: {folder}. A store keeps files beside it, also for those who look. Let this "
-        f"user write there (chmod u+w {shlex.quote(str(folder))}), or choose another path."
+        f"{where} is in a folder that this user may not write: {folder}. Holdfast writes files beside a store, even if it "
+        f"only reads the store. Let this user write there (chmod u+w {shlex.quote(str(folder))}), or choose another path."
     )
 
 
 def read_only(where: str) -> StoreBroken:
-    """The error of a store that this user may only read."""
-    return StoreBroken(f"{where} may only be read. A store must be written, also by those who look: change its permissions.")
+    """The error for a store file that this user may not write."""
+    return StoreBroken(f"This user may not write {where}. Holdfast writes to a store even if it only reads it: change its permissions.")
 
 
 def _has_no_space(where: str) -> bool:
-    """Whether the disk is full, for an error that does not say so."""
+    """Whether the disk is full. For SQLite errors that do not tell the reason."""
     try:
         disk = os.statvfs(Path(where).parent)
     except OSError:

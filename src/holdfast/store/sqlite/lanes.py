@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 from holdfast.model import codec
 from holdfast.model.audit import Note
-from holdfast.model.places import level_of, parent_of, path
+from holdfast.model.places import level_of, parent_of, path, shared_rate_of
 from holdfast.model.queues import UNLIMITED, Mode, QueueRow
-from holdfast.model.rates import COOLING, MAX_SPAN_NS, NS_PER_MS, Rate
+from holdfast.model.rates import COOLING, MAX_SPAN_NS, NS_PER_MS, Rate, RateState
 from holdfast.store import rows
 from holdfast.store.lane_book import LaneBook
-from holdfast.store.lanes import ROOT, LaneRow
-from holdfast.store.queue_reads import QueueReads, lane_from, queue_from
+from holdfast.store.lane_rows import LaneRow, charged_rates
+from holdfast.store.lanes import ROOT
+from holdfast.store.queue_reads import QueueReads, lane_from, queue_from, rate_from
 from holdfast.store.seam import Target
 from holdfast.store.sqlite.transactions import Transactions
 
@@ -24,7 +25,7 @@ class SqliteLanes(Transactions, QueueReads):
     # --- settings of the operator and of the code
 
     def declare(self, queues: Sequence[QueueRow]) -> None:
-        """Write what the code declares."""
+        """Write what the code declares for these queues. An operator's settings stay as they are, and are used instead of declared ones."""
         with self._transaction() as writer:
             for row in queues:
                 declared = codec.dumps(row.declared)
@@ -32,7 +33,8 @@ class SqliteLanes(Transactions, QueueReads):
                     self._set_limits(self._queue(row.name))
 
     def set_queue(self, row: QueueRow, notes: Sequence[Note] = ()) -> bool:
-        """Keep what an operator sets, if no other change came between."""
+        """Write what an operator sets: `operator` and `mode` of the row. Returns False, and writes nothing, if the row's revision is not
+        the one in the store."""
         row.settings()
         with self._transaction() as writer:
             writer.execute(self._sql["make_queue"], (row.name,))
@@ -45,7 +47,7 @@ class SqliteLanes(Transactions, QueueReads):
         return True
 
     def _set_limits(self, row: QueueRow) -> None:
-        """Give every lane of a queue its limits. What is used of a rate stays used."""
+        """Give every lane of a queue the limits of its settings. Units that were used up under an old rate stay used up."""
         settings = row.settings()
         for level in ("queue", "tenant", "key"):
             limits = settings.at(level)
@@ -60,19 +62,24 @@ class SqliteLanes(Transactions, QueueReads):
                 self._writer.execute(self._sql["set_rates"], asked)
 
     def set_rate(self, function: str, rate: Rate | None) -> bool:
-        """Give every last lane of a function this rate of runs, or none."""
+        """Let all leaf lanes of a function share this rate of runs, or none."""
         asked = {"function": function, "step": None if rate is None else rate.step_ns, "burst": None if rate is None else rate.burst}
         if not self._read("other_rates", asked):
             return False
         with self._transaction() as writer:
             lanes = [key for (key,) in writer.execute(self._sql["other_rates"], asked)]
             asked["lanes"] = codec.dumps(lanes)
-            writer.execute(self._sql["drop_rate" if rate is None else "set_rate"], asked)
+            writer.execute(self._sql["drop_own_rate"], asked)
+            if rate is None:
+                writer.execute(self._sql["drop_shared_rate"], asked)
+            else:
+                writer.executemany(self._sql["share_rate"], [(shared_rate_of(lane), lane) for lane in lanes])
+                writer.execute(self._sql["set_shared_rate"], asked)
             writer.execute(self._sql["open_lanes_again"], asked)
         return bool(lanes)
 
     def has_open_lane(self, targets: Sequence[Target], now: int) -> bool:
-        """Whether a lane is open, or one whose time has come may be opened."""
+        """Whether `admit` may find an execution of these functions. If this returns False, `admit` would find none."""
         hosted = codec.dumps([[target.function, target.version] for target in targets])
         return bool(self._read("has_open_lane", {"targets": hosted, "now": now})[0][0])
 
@@ -84,10 +91,17 @@ class SqliteLanes(Transactions, QueueReads):
 
     def _lane(self, lane: str) -> LaneRow | None:
         found = self._writer.execute(self._sql["lane"], (lane,)).fetchone()
-        return None if found is None else lane_from(found, self._rates(lane))
+        return None if found is None else lane_from(found, self._rates([lane]).get(lane, ()))
 
-    def _rates(self, lane: str) -> Sequence[rows.Row]:
-        return self._writer.execute(self._sql["rates"], (lane,)).fetchall()
+    def _rates(self, lanes: Sequence[str]) -> dict[str, list[rows.Row]]:
+        """The rates of lanes, also those that they share."""
+        rates: dict[str, list[rows.Row]] = {}
+        for lane, *rate in self._writer.execute(self._sql["rates_of"], (codec.dumps(lanes),)):
+            rates.setdefault(lane, []).append(tuple(rate))
+        return rates
+
+    def _rates_under(self, shared: str | None) -> Sequence[RateState]:
+        return [] if shared is None else [rate_from(row) for row in self._writer.execute(self._sql["rates_under"], (shared,))]
 
     def _oldest(self, queue: str) -> int | None:
         (found,) = self._writer.execute(self._sql["oldest"], (queue,)).fetchone()
@@ -104,13 +118,11 @@ class SqliteLanes(Transactions, QueueReads):
         return found
 
     def _open_lanes(self, parent: str, after: tuple[int, str], limit: int) -> Sequence[LaneRow]:
-        """Open lanes below a lane, by turn."""
+        """At most `limit` open lanes below a lane: those after the turn and key `after`, in the order of turn and key."""
         found = self._writer.execute(self._sql["open_lanes"], (parent, *after, limit)).fetchall()
         if not found:
             return []
-        rates: dict[str, list[rows.Row]] = {}
-        for lane, *rate in self._writer.execute(self._sql["rates_of"], (codec.dumps([row[0] for row in found]),)):
-            rates.setdefault(lane, []).append(tuple(rate))
+        rates = self._rates([row[0] for row in found])
         return [lane_from(row, rates.get(row[0], ())) for row in found]
 
     def _is_ordered(self, queue: str) -> bool:
@@ -123,25 +135,23 @@ class SqliteLanes(Transactions, QueueReads):
     # --- what a batch writes
 
     def _put_lanes(self, book: LaneBook, walked: Sequence[LaneRow], now: int) -> None:
-        """Write what a batch changes in lanes, inside its transaction."""
+        """Write what a batch changes in lanes, inside its transaction. `walked` has the lanes that an admission has changed."""
         run = self._writer.executemany
         new = [lane for lane in book.rows.values() if lane.is_new]
         for lane in new:
             queue = path(lane.key)[0]
             if lane.key == queue:
                 self._writer.execute(self._sql["make_queue"], (queue,))
-            self._writer.execute(
-                self._sql["make_lane"],
-                (lane.key, queue, parent_of(lane.key), level_of(lane.key), lane.function, lane.version, lane.at_once, int(lane.paused)),
-            )
-            run(self._sql["make_rate"], [(lane.key, rate.kind, rate.step_ns, rate.burst) for rate in lane.rates])
+            which = (lane.key, queue, parent_of(lane.key), level_of(lane.key), lane.function, lane.version)
+            self._writer.execute(self._sql["make_lane"], (*which, lane.at_once, int(lane.paused), lane.shared_rate))
+            run(self._sql["make_rate"], [(rate.shared or lane.key, rate.kind, rate.step_ns, rate.burst) for rate in lane.rates])
         moves = [(*moved, key) for key, moved in book.moves.items() if any(moved)]
         run(self._sql["wake_lane"], [(key,) for _, waiting, _, key in moves if waiting > 0])
         run(self._sql["move_lane"], moves)
         changed = [*(lane for lane in book.rows.values() if lane.is_changed), *walked]
         run(self._sql["drain_lane"], [(x.admitted, x.drain, x.drained_at, x.key) for x in changed])
         run(self._sql["turn_lane"], [(x.turn, x.clock, x.closed_until, x.key) for x in walked])
-        run(self._sql["put_rate"], [(rate.tat_ns, lane.key, rate.kind) for lane in changed for rate in lane.rates])
+        run(self._sql["put_rate"], [(tat_ns, *at) for at, tat_ns in charged_rates(changed).items()])
         now_ns = now * NS_PER_MS
         run(self._sql["settle_rate"], [(now_ns, units, now_ns + MAX_SPAN_NS, key) for leaf, units in book.settled for key in path(leaf)])
         run(self._sql["reopen_lane"], [(key,) for leaf, units in book.settled if units < 0 for key in path(leaf)])

@@ -12,17 +12,17 @@ from typing import Final
 from holdfast.model.clock import Clock
 from holdfast.model.errors import InvalidParameter, StoreNotFound
 from holdfast.model.payloads import PayloadCodec
-from holdfast.store.maintenance import CheckReport, Finding, Migrated, Removable, Sizes, StoreLook, Table
-from holdfast.store.migrating import SchemaStanding, known
+from holdfast.store.maintenance import CheckReport, Finding, Migrated, Removable, Sizes, StoreReport, Table
 from holdfast.store.rows import Row
+from holdfast.store.schema_migrations import SchemaStatus, known
 from holdfast.store.sqlite.backup import copy_to
 from holdfast.store.sqlite.connection import connect, load_queries, prepare
 from holdfast.store.sqlite.errors import explained
-from holdfast.store.sqlite.migrating import CHECKED_SINCE, LINEAGE, SINCE, numbers_of
 from holdfast.store.sqlite.restore import restore
+from holdfast.store.sqlite.schema_migrations import CHECKED_SINCE, LINEAGE, SINCE, numbers_of
 
 _FEW: Final = 20
-"""The most findings of one name in a report."""
+"""A report has at most this many findings of one check."""
 _DAMAGED: Final = "file_damaged"
 
 
@@ -45,17 +45,17 @@ class SqliteMaintenance:
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise explained(error, self._where) from error
 
-    def look(self, machine: Clock) -> StoreLook:
-        """Read the numbers of the schema and SQLite's own count of pages. The file has no clock."""
+    def look(self, machine: Clock) -> StoreReport:
+        """Read the numbers of the schema and SQLite's own count of pages."""
         with self._connected() as connection:
             connection.execute("BEGIN")
             numbers = numbers_of(connection, self._sql)
             pages, page = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
-        behind = LINEAGE.standing(self._where, numbers) is SchemaStanding.BEHIND
-        return StoreLook(numbers, LINEAGE.newest, behind, pages * page, None)
+        behind = LINEAGE.status(self._where, numbers) is SchemaStatus.BEHIND
+        return StoreReport(numbers, LINEAGE.newest, behind, pages * page, None)
 
     def migrate(self, *, after: bool) -> Migrated:
-        """Migrate as opening the file does: both halves of each step at once, so `after` finds nothing left to do."""
+        """Migrate in the same way as opening the file does: both halves of each step at once, so `after` makes no difference."""
         with self._connected() as connection:
             before = numbers_of(connection, self._sql)
             presence = prepare(connection, self._where, self._member, self._codec)
@@ -66,7 +66,7 @@ class SqliteMaintenance:
         return Migrated(before, now, steps if now != before else (), ())
 
     def check(self, *, quick: bool) -> CheckReport:
-        """Let SQLite check its pages, and check that the rows agree with each other."""
+        """Let SQLite check its pages, and check that the rows agree with each other. A quick check uses SQLite's `quick_check`."""
         with self._connected() as connection:
             connection.execute("BEGIN")
             numbers = numbers_of(connection, self._sql)
@@ -77,17 +77,17 @@ class SqliteMaintenance:
                     continue
                 found = _asked(connection, name, known(question, SINCE, numbers.version))
                 findings += [row if isinstance(row, Finding) else Finding(name, *row) for row in found]
-        return CheckReport(numbers, LINEAGE.standing(self._where, numbers) is SchemaStanding.BEHIND, findings)
+        return CheckReport(numbers, LINEAGE.status(self._where, numbers) is SchemaStatus.BEHIND, findings)
 
     def size(self, now: int) -> Sizes:
-        """Sizes by SQLite's own count of pages."""
+        """Sizes by SQLite's own count of pages, and how much retention can remove."""
         sql = load_queries("sizes.sql")
         with self._connected() as connection:
             connection.execute("BEGIN")
             names = [row[0] for row in connection.execute(sql["tables"])]
             rows = {name: connection.execute(sql["rows_of"].replace("{table}", name)).fetchone()[0] for name in names}
             used: dict[str, int] = {}
-            with suppress(sqlite3.OperationalError):  # this build of SQLite does not tell
+            with suppress(sqlite3.OperationalError):  # this build of SQLite does not have dbstat
                 used = dict(connection.execute(sql["bytes"]))
             over, over_bytes, kept, kept_bytes = connection.execute(sql["removable"], {"now": now}).fetchone()
             pages, free, page = (
@@ -98,24 +98,26 @@ class SqliteMaintenance:
         return Sizes(tables, pages * page, log, free * page, Removable(over, over_bytes), Removable(kept, kept_bytes))
 
     def backup(self, target: Path, *, replace: bool) -> None:
-        """Copy with SQLite's own backup, which reads the write-ahead log, too."""
+        """Copy with SQLite's own backup, which includes the write-ahead log. Raises InvalidParameter if the file exists and `replace` is
+        False, if it is the store itself, or if it cannot be written."""
         with self._connected() as connection:
             if target.exists() and os.path.samefile(target, self._where):
                 raise InvalidParameter(f"{target} is the store itself. Name another file for its copy.")
             try:
                 copy_to(connection, target, replace=replace)
             except FileExistsError:
-                raise InvalidParameter(f"There is already a file {target}. Name another, or say --force to write over it.") from None
+                raise InvalidParameter(f"There is already a file {target}. Name another, or use --force to replace it.") from None
             except OSError as error:
                 raise InvalidParameter(f"{target} could not be written: {error.strerror}.") from error
 
     def restore(self, source: Path) -> Path | None:
-        """Restore with SQLite's own backup, into the file that is there."""
+        """Replace the store by a copy, with SQLite's own backup. Returns the path at which the replaced store is kept; None if there was
+        none."""
         return restore(self._where, source)
 
 
 def _asked(connection: sqlite3.Connection, name: str, question: str) -> Sequence[Row | Finding]:
-    """The answer to a query. If damage keeps SQLite from answering, the damage is a finding."""
+    """The rows of a query. If SQLite cannot answer because of damage, one finding about the damage."""
     try:
         return connection.execute(question, {"limit": _FEW}).fetchall()
     except sqlite3.DatabaseError as error:

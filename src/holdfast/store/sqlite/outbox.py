@@ -1,4 +1,4 @@
-"""The outbox: signals lie in the file with the changes that they tell of, until every subscriber has had them.
+"""The outbox: signals are written in the transaction of the changes that they report, and are kept until every subscriber has got them.
 
 SQLite has one writer at a time, so the order of numbers is the order of commits.
 """
@@ -20,29 +20,30 @@ class SqliteOutbox(Transactions, OutboxReads):
     _version: int
     _subscribed = False
     _subscribed_version: int | None = None
-    """The data version for which `_subscribed` is known to be true: without subscribers a batch pays for one comparison."""
+    """SQLite's data version when `_subscribed` was read. While it is the same, `_subscribed` is not read again."""
 
     def _new_signals(self, changes: Iterable[Change], bases: Mapping[str, RowView]) -> Sequence[rows.Row]:
-        """The signals of a batch, in order; called inside its transaction."""
+        """The rows of the signals of a batch, in order; none if there is no subscriber. Called inside the batch's transaction."""
         if self._subscribed_version != self._version:
             (found,) = self._writer.execute(self._sql["is_subscribed"]).fetchone()
             self._subscribed, self._subscribed_version = bool(found), self._version
         return signals_of(changes, bases) if self._subscribed else ()
 
     def subscribe(self, subscriber: str) -> None:
-        """Register a subscriber, from now on."""
+        """Register a subscriber, which gets every signal from now on. If it is registered already, nothing changes."""
         with self._transaction() as writer:
             writer.execute(self._sql["subscribe"], (subscriber,))
             self._subscribed_version = None
 
     def unsubscribe(self, subscriber: str) -> None:
-        """Forget a subscriber."""
+        """Remove a subscriber. It gets none of the signals that were not delivered to it."""
         with self._transaction() as writer:
             writer.execute(self._sql["unsubscribe"], (subscriber,))
             self._subscribed_version = None
 
     def take_delivery(self, subscriber: str, runner: str) -> int | None:
-        """Become the runner that delivers, or stay it."""
+        """Make this runner the only one that delivers to a subscriber. Returns the number of the last signal that was delivered to it; None
+        if another runner delivers to it, or if there is no such subscriber."""
         if not self._may_deliver(subscriber, runner):
             return None
         with self._transaction() as writer:
@@ -50,5 +51,6 @@ class SqliteOutbox(Transactions, OutboxReads):
         return int(taken[0][0]) if taken else None
 
     def delivered(self, subscriber: str, runner: str, number: int) -> bool:
-        """Move the subscriber's cursor, if the delivery is still this runner's."""
+        """Note that every signal up to this number was delivered to the subscriber. Returns False, and changes nothing, if this runner is
+        not the one that delivers to it."""
         return self._write("delivered", (number, subscriber, runner)) == 1

@@ -1,9 +1,9 @@
 """The processes that share one file: fair turns to write, and a sign of life that ends with its process.
 
-SQLite's own locks keep the file correct, but they are not fair. Two lock files make a turnstile: a process takes `next`, takes `turn`,
-and drops `next`. A process that waits for its turn holds `next`, so a process that has just written queues behind it. A process that is
-alone skips all of it. A wait is short: if a process is stopped inside the turnstile (SIGSTOP, a debugger), the others go around it. That
-costs fairness and nothing else.
+SQLite's own locks keep the file correct, but they are not fair. Two lock files make a turnstile: a process takes `next`, takes `turn`, and
+drops `next`. A process that waits for its turn holds `next`, so a process that has just written queues behind it. A process that is alone
+skips all of it. A process waits at most a quarter of a second for each lock, and then writes without it: so a process that is stopped
+inside the turnstile (SIGSTOP, a debugger) does not block the others. Then only the fairness is lost, because SQLite's locks still hold.
 
 Each process that has the store open holds a `flock` on a file of its own. The kernel frees the lock when the process ends for any reason,
 so a restart need not wait until a lease runs out.
@@ -25,7 +25,8 @@ from holdfast.model.clock import monotonic
 
 _PATIENCE_SECONDS: Final = 0.25
 _PAUSE_SECONDS: Final = 0.0005
-"""The pause is always the same. If pauses grew, the process that has waited longest would look least often, and might never get a turn."""
+"""A process that waits looks at the lock once in this time. If the pauses grew, the process that has waited longest would look least often,
+and might never get a turn."""
 
 _ALIVE: Final = ".alive"
 _COMING: Final = ".coming"
@@ -34,15 +35,16 @@ _open_files: weakref.WeakSet[Presence] = weakref.WeakSet()
 
 
 class _Gate:
-    """A lock file that a process waits for, but not for ever."""
+    """A lock file for which a process waits, but only for a short time."""
 
     def __init__(self, path: Path) -> None:
         self.fd = private.open_file(path)
         self._stuck = False
-        """Whether a wait ended without the lock. Then this process does not wait here again until it has found the lock free once."""
+        """Whether the last wait ended without the lock. Then this process does not wait here again until it has found the lock free
+        once."""
 
     def enter(self) -> bool:
-        """Take the lock if it is free in time. Answers whether this process has it now."""
+        """Take the lock; wait for it at most a quarter of a second. Returns whether this process has the lock now."""
         if self._taken():
             self._stuck = False
             return True
@@ -64,12 +66,12 @@ class _Gate:
         return True
 
     def leave(self) -> None:
-        """Free the lock; without effect if this process does not have it."""
+        """Release the lock. Does nothing if this process does not have it."""
         fcntl.flock(self.fd, fcntl.LOCK_UN)
 
 
 class Presence:
-    """This process's sign of life, and its place in the turnstile."""
+    """This process's sign of life, and the two locks of the turnstile."""
 
     def __init__(self, folder: Path, member: str) -> None:
         private.own_folder(folder)
@@ -84,7 +86,8 @@ class Presence:
         _open_files.add(self)
 
     def _locked(self, member: str) -> int:
-        """Create the file under a temporary name and lock it before it gets its own, so that it never looks like a dead process's file."""
+        """Create this process's file under a temporary name, lock it, and then rename it, so that it never looks like the file of a dead
+        process. Returns its file descriptor."""
         passing = self._folder / f"{member}{_COMING}"
         while True:
             fd = private.open_file(passing)
@@ -92,12 +95,12 @@ class Presence:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 passing.rename(self._folder / f"{member}{_ALIVE}")
             except (BlockingIOError, FileNotFoundError):
-                os.close(fd)  # another process found it before it was locked, and removes it
+                os.close(fd)  # another process found the file before it was locked, and removes it
             else:
                 return fd
 
     def living(self) -> set[str]:
-        """The members that have the store open now. Removes the files of dead ones, and learns whether this process is alone."""
+        """The members that have the store open now. Also removes the files of processes that have ended, and sets `alone`."""
         living = set()
         self._folder_changed_at = os.stat(self._place).st_mtime_ns
         for entry in self._folder.iterdir():
@@ -127,9 +130,8 @@ class Presence:
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
-        """Wait for this process's turn to write, and let the next process in afterwards. A process that is alone does not wait, until
-        another file appears in the folder.
-        """
+        """Wait for this process's turn to write, and keep it during the `with` block. A process that is alone does not wait, until another
+        file appears in the folder."""
         if self.alone and os.stat(self._place).st_mtime_ns != self._folder_changed_at:
             self.living()
         if self.alone:
@@ -148,9 +150,7 @@ class Presence:
                 self._next.leave()
 
     def close(self) -> None:
-        """Remove this process's file and close the locks. Only once, because the system reuses the numbers of closed files; and never in a
-        forked child.
-        """
+        """Remove this process's file and release the locks. Does nothing at the second call, and in a forked child."""
         if self not in _open_files:
             return
         (self._folder / f"{self.member}{_ALIVE}").unlink(missing_ok=True)
@@ -164,7 +164,8 @@ class Presence:
 
 
 def holders(folder: Path) -> dict[str, int | None]:
-    """The members that have the store open, each with its process id if the system tells it. The caller must not have the store open."""
+    """The members that have the store open, each with its process id; None if the system does not tell it. The caller must not have the
+    store open itself."""
     found: dict[str, int | None] = {}
     for entry in sorted(folder.glob(f"*{_ALIVE}")):
         if Presence._is_held(entry):
@@ -173,7 +174,7 @@ def holders(folder: Path) -> dict[str, int | None]:
 
 
 def _process_of(path: Path) -> int | None:
-    """The id of the process that holds the lock of a file, if the system tells."""
+    """The id of the process that has locked a file, by /proc/locks; None if that is not known."""
     try:
         info, locks = os.stat(path), Path("/proc/locks").read_bytes().split(b"\n")
     except OSError:
@@ -187,7 +188,7 @@ def _process_of(path: Path) -> int | None:
 
 
 def _close_in_child() -> None:
-    # A forked child (the subprocess of a step, for example) would keep its parent's locks after the parent's death.
+    # Otherwise a forked child (the subprocess of a step, for example) would keep the locks of its parent after the parent has ended.
     for presence in list(_open_files):
         presence._forget()
 

@@ -14,7 +14,7 @@ WHERE state = 'ready' AND deaths < 2 AND function = :function AND version = :ver
 ORDER BY ready_at LIMIT :limit
 
 -- name: ready_only
--- The same for a runner that takes from some queues only, or from some tenants.
+-- The same for a runner that takes executions only from some queues or of some tenants.
 SELECT id, ready_at FROM executions
 WHERE state = 'ready' AND deaths < 2 AND function = :function AND version = :version AND ready_at <= :now
   AND (:queues IS NULL OR queue IN (SELECT value FROM json_each(:queues)) OR (queue IS NULL AND parent IS NOT NULL))
@@ -30,7 +30,7 @@ SELECT min(ready_at) FROM executions WHERE state = 'ready' AND deaths < 2 AND fu
   AND (:tenants IS NULL OR coalesce(tenant, 'default') IN (SELECT value FROM json_each(:tenants)))
 
 -- name: abandoned
--- The executions that a dead runner left.
+-- Executions that dead runners held.
 SELECT id, ready_at FROM executions
 WHERE runner IN (SELECT value FROM json_each(:dead)) AND function || ':' || version IN (SELECT value FROM json_each(:targets))
   AND (:queues IS NULL OR queue IN (SELECT value FROM json_each(:queues)) OR (queue IS NULL AND parent IS NOT NULL))
@@ -38,7 +38,7 @@ WHERE runner IN (SELECT value FROM json_each(:dead)) AND function || ':' || vers
 ORDER BY ready_at LIMIT :limit
 
 -- name: suspect
--- The index is named because the one of all ready executions would do too, and may be long.
+-- `INDEXED BY` is here because SQLite might otherwise choose a larger index.
 SELECT id FROM executions INDEXED BY executions_suspect
 WHERE state = 'ready' AND deaths >= 2 AND (deaths = 2 OR ready_at <= ?) AND function || ':' || version IN (SELECT value FROM json_each(?))
 ORDER BY ready_at LIMIT 1
@@ -63,7 +63,7 @@ SELECT min(at) FROM (
 )
 
 -- name: children
--- The index is named because the one of all that were ever invoked would do too, and may be long.
+-- `INDEXED BY` is here because SQLite might otherwise choose executions_by_parent, which also has closed executions.
 SELECT id FROM executions INDEXED BY executions_invoked WHERE parent = ? AND status = 'RUNNING'
 
 -- name: publish
@@ -123,7 +123,7 @@ SELECT min(due_at) FROM operations WHERE execution = ? AND due_at > ?
 SELECT 1 FROM operations WHERE execution = ? AND status = 'READY' AND revision > ? LIMIT 1
 
 -- name: history
--- A closing execution's terminal event lies beyond `events` until its invocation is told of as completed.
+-- The terminal event of a closing execution has a number larger than `events` until the completion of its invocation is written.
 SELECT e.number, e.type, e.at, e.place, e.payload, e.detail FROM events AS e
 JOIN executions AS x ON x.key = e.execution
 WHERE x.id = ? AND e.number > ? AND e.number <= x.events
@@ -133,9 +133,10 @@ ORDER BY e.number LIMIT ?
 SELECT number, type, at, place, payload, detail FROM events WHERE execution = ? ORDER BY number
 
 -- name: list
--- Only the lines whose parameter is asked for are kept, so that each question finds its index. A question for several statuses that
--- have one is asked once for each of them; the answers are merged as they are read. So is a question for a name: who has it, and who had
--- it before; there the function is hidden from the planner, which would read all executions of the function.
+-- Only the lines whose parameters have values are kept (store/list_query.py), so that each query finds its index. Statuses other than
+-- SUCCEEDED are looked up one by one, and the results are merged as they are read. A name is looked up twice, for the execution that has
+-- it and for executions that had it before. In the second part, `+` hides the function from the planner, which would read all executions
+-- of the function.
 SELECT {execution} FROM executions WHERE TRUE
   AND function = :function
   AND version = :version
@@ -171,7 +172,7 @@ UPDATE runners SET lease_until = ? WHERE id = ?
 DELETE FROM runners WHERE id = ?
 
 -- name: bury
--- Only the row that was judged: a lease renewed meanwhile is another row.
+-- Only if the lease is still the one that was read, because the runner may have renewed it meanwhile.
 DELETE FROM runners WHERE id = ? AND lease_until = ?
 
 -- name: runners
@@ -184,7 +185,7 @@ SELECT DISTINCT runner FROM executions WHERE runner IS NOT NULL
 SELECT id FROM executions WHERE runner = ? AND state = 'running'
 
 -- name: last_key
--- A key is free again when nothing is left of its last execution.
+-- A key can be used again when all rows of its last execution are removed.
 SELECT max(coalesce((SELECT max(key) FROM executions), 0), coalesce((SELECT max(key) FROM expired), 0))
 
 -- name: is_over
@@ -249,7 +250,7 @@ INSERT OR IGNORE INTO subscribers (name, cursor) SELECT ?, coalesce(max(number),
 DELETE FROM subscribers WHERE name = ?
 
 -- name: delivery
--- The runner that delivers to a subscriber; NULL when that runner has left or was declared dead.
+-- The runner that delivers to a subscriber. NULL if there is none, or if that runner has left or was declared dead.
 SELECT (SELECT id FROM runners WHERE id = holder) FROM subscribers WHERE name = ?
 
 -- name: take_delivery
@@ -302,7 +303,7 @@ DELETE FROM credentials WHERE id = ?
 INSERT INTO signals (execution, function, version, name, status, started_at, ended_at, quarantine, quarantined_at) VALUES {rows}
 
 -- name: drop_signals
--- Signals that every subscriber has had; without subscribers, all signals.
+-- Signals that were delivered to every subscriber. Without subscribers, all signals.
 DELETE FROM signals WHERE number IN (
     SELECT number FROM signals
     WHERE number <= (SELECT coalesce(min(cursor), 9223372036854775807) FROM subscribers) ORDER BY number LIMIT ?
@@ -323,7 +324,7 @@ ON CONFLICT (key) DO UPDATE SET
     cost = excluded.cost, attempt = excluded.attempt, attempts = excluded.attempts
 
 -- name: touch_executions
--- What an ordinary checkpoint changes, and nothing more: the statement of the hot path. No column of it is in an index.
+-- Only the columns that an ordinary checkpoint changes. None of them is in an index. This statement runs more often than any other.
 UPDATE executions SET
     revision = v.column1, sequence = v.column2, events = v.column3, pending = v.column4, touched_at = v.column5, operations = v.column6,
     stored = v.column7
@@ -335,7 +336,7 @@ UPDATE executions SET
 WHERE key = ?
 
 -- name: move_executions
--- Apart, because SQLite writes an index again whose column is set, also to what it was.
+-- A statement of its own, because SQLite writes the index of a column again when the column is set, even to the same value.
 UPDATE executions SET due_at = v.column2 FROM (VALUES {rows}) AS v WHERE key = v.column1
 
 -- name: put_operations
@@ -389,7 +390,7 @@ INSERT OR IGNORE INTO queues (name) VALUES (?)
 UPDATE queues SET operator = ?, mode = ?, revision = revision + 1 WHERE name = ? AND revision = ?
 
 -- name: set_lanes
--- Whether a rate still closes a lane is found out at the next admission.
+-- The lanes are opened. If a rate is still used up, the next admission closes its lane again.
 UPDATE lanes SET at_once = ?, paused = ?, closed_until = 0 WHERE queue = ? AND level = ?
 
 -- name: drop_rates
@@ -400,46 +401,57 @@ DELETE FROM rates WHERE lane IN (SELECT key FROM lanes WHERE queue = :queue AND 
 INSERT INTO rates (lane, kind, step_ns, burst)
 SELECT key, :kind, :step, :burst FROM lanes WHERE queue = :queue AND level = :level
 ON CONFLICT (lane, kind) DO UPDATE SET step_ns = excluded.step_ns, burst = excluded.burst, tat_ns = (
-    -- The units that were used at the last admission are used up at the new rate from then on.
+    -- Units that were used up at the last admission become free again at the new rate from that time on.
     SELECT min(tat_ns, drained_at * 1000000) + CAST(min(max(tat_ns - drained_at * 1000000, 0) * (1.0 * :step / step_ns), 1e18) AS INTEGER)
     FROM lanes WHERE key = rates.lane
 )
 
 -- name: other_rates
--- The last lanes of a function that have another rate of runs than this one.
-SELECT key FROM lanes LEFT JOIN rates ON lane = key AND kind = 'runs'
-WHERE function = :function AND function IS NOT NULL AND (step_ns IS NOT :step OR burst IS NOT :burst)
+-- The leaf lanes of a function that share another rate of runs than this one, or have one of their own from before rates were shared.
+SELECT l.key FROM lanes AS l
+LEFT JOIN rates AS r ON r.lane = l.shared_rate AND r.kind = 'runs'
+LEFT JOIN rates AS own ON own.lane = l.key AND own.kind = 'runs'
+WHERE l.function = :function AND l.function IS NOT NULL AND (r.step_ns IS NOT :step OR r.burst IS NOT :burst OR own.lane IS NOT NULL)
 
--- name: drop_rate
+-- name: drop_own_rate
 DELETE FROM rates WHERE kind = 'runs' AND lane IN (SELECT value FROM json_each(:lanes))
 
--- name: set_rate
+-- name: drop_shared_rate
+DELETE FROM rates WHERE kind = 'runs' AND lane IN (SELECT shared_rate FROM lanes WHERE key IN (SELECT value FROM json_each(:lanes)))
+
+-- name: share_rate
+UPDATE lanes SET shared_rate = ? WHERE key = ?
+
+-- name: set_shared_rate
 INSERT INTO rates (lane, kind, step_ns, burst)
-SELECT key, 'runs', :step, :burst FROM lanes WHERE key IN (SELECT value FROM json_each(:lanes))
+SELECT DISTINCT shared_rate, 'runs', :step, :burst FROM lanes WHERE key IN (SELECT value FROM json_each(:lanes))
 ON CONFLICT (lane, kind) DO UPDATE SET step_ns = excluded.step_ns, burst = excluded.burst, tat_ns = (
     -- As in set_rates.
-    SELECT min(tat_ns, drained_at * 1000000) + CAST(min(max(tat_ns - drained_at * 1000000, 0) * (1.0 * :step / step_ns), 1e18) AS INTEGER)
-    FROM lanes WHERE key = rates.lane
+    SELECT min(tat_ns, last * 1000000) + CAST(min(max(tat_ns - last * 1000000, 0) * (1.0 * :step / step_ns), 1e18) AS INTEGER)
+    FROM (SELECT max(drained_at) AS last FROM lanes WHERE shared_rate = rates.lane)
 )
 
 -- name: open_lanes_again
--- Whether a rate still closes a lane is found out at the next admission.
+-- The lanes are opened. If a rate is still used up, the next admission closes its lane again.
 UPDATE lanes SET closed_until = 0 WHERE closed_until > 0 AND key IN (SELECT value FROM json_each(:lanes))
 
 -- name: lane
 SELECT key, held, waiting, at_once, closed_until, paused, turn, clock, admitted, drain, drained_at, function, version FROM lanes WHERE key = ?
 
--- name: rates
-SELECT kind, step_ns, burst, tat_ns FROM rates WHERE lane = ?
-
 -- name: rates_of
-SELECT lane, kind, step_ns, burst, tat_ns FROM rates WHERE lane IN (SELECT value FROM json_each(?))
+-- The rates of lanes, their own and the one that each shares.
+SELECT l.key, r.lane, r.kind, r.step_ns, r.burst, r.tat_ns FROM lanes AS l JOIN rates AS r ON r.lane IN (l.key, l.shared_rate)
+WHERE l.key IN (SELECT value FROM json_each(?))
+
+-- name: rates_under
+SELECT lane, kind, step_ns, burst, tat_ns FROM rates WHERE lane = ?
 
 -- name: oldest
 SELECT min(ready_at) FROM executions WHERE queue = ? AND state = 'queued'
 
 -- name: has_open_lane
--- Whether a queue is open and something waits for these functions, or a closed lane may open: only then is admission worth a transaction.
+-- Whether a queue is open and executions of these functions wait, or the time of a closed lane has come. Otherwise an admission would find
+-- nothing.
 SELECT (EXISTS (SELECT 1 FROM lanes WHERE parent = '' AND waiting > 0 AND held < at_once AND closed_until = 0 AND paused = 0)
         AND EXISTS (SELECT 1 FROM json_each(:targets) AS target JOIN lanes ON function = target.value ->> 0 AND version = target.value ->> 1
                     WHERE waiting > 0 AND function IS NOT NULL))
@@ -470,7 +482,7 @@ ORDER BY (
 ) LIMIT 1
 
 -- name: make_lane
-INSERT OR IGNORE INTO lanes (key, queue, parent, level, function, version, at_once, paused) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+INSERT OR IGNORE INTO lanes (key, queue, parent, level, function, version, at_once, paused, shared_rate) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: make_rate
 INSERT OR IGNORE INTO rates (lane, kind, step_ns, burst) VALUES (?, ?, ?, ?)
@@ -505,21 +517,24 @@ UPDATE lanes SET closed_until = max(closed_until, ?) WHERE key = ?
 SELECT key FROM lanes WHERE held = 0 AND waiting = 0 AND parent <> '' AND drained_at <= ? LIMIT ?
 
 -- name: drop_lanes
--- Of idle lanes, those in which nothing stands that may come back, that have no lane below them, and of whose rates nothing is used.
+-- Removes those of the idle lanes to which no execution may return, that have no lane below them, and of whose rates nothing is used.
 DELETE FROM lanes WHERE key IN (SELECT value FROM json_each(:lanes))
   AND NOT EXISTS (SELECT 1 FROM lanes AS below WHERE below.key > lanes.key || '/' AND below.key < lanes.key || '0')
-  AND NOT EXISTS (SELECT 1 FROM rates WHERE rates.lane = lanes.key AND tat_ns > :now * 1000000)
+  AND NOT EXISTS (SELECT 1 FROM rates WHERE rates.lane IN (lanes.key, lanes.shared_rate) AND tat_ns > :now * 1000000)
   AND NOT EXISTS (SELECT 1 FROM executions WHERE lane = lanes.key AND state IN ('queued', 'delayed', 'suspended', 'quarantined'))
 
 -- name: drop_rates_of
-DELETE FROM rates WHERE lane IN (SELECT value FROM json_each(:lanes)) AND lane NOT IN (SELECT key FROM lanes)
+-- Also those that the removed lanes shared, if no lane shares them any more.
+DELETE FROM rates WHERE lane IN (SELECT value FROM json_each(:lanes) UNION ALL SELECT value FROM json_each(:shared))
+  AND NOT EXISTS (SELECT 1 FROM lanes WHERE key = rates.lane)
+  AND NOT EXISTS (SELECT 1 FROM lanes WHERE shared_rate = rates.lane)
 
 -- name: keep_lanes
--- Idle lanes that are still needed are looked at again after a while.
+-- The idle lanes that are still needed are checked again an hour later.
 UPDATE lanes SET drained_at = :now, drain = 0 WHERE key IN (SELECT value FROM json_each(:lanes))
 
--- name: standing
--- The indexes are named because the one of all executions of the queue would do too, and is long.
+-- name: queue_state
+-- `INDEXED BY` is here because SQLite might otherwise choose the larger index of all executions of the queue.
 SELECT coalesce(l.waiting, 0),
        (SELECT count(*) FROM executions INDEXED BY executions_delayed WHERE queue = :queue AND state = 'delayed'), coalesce(l.held, 0),
        (SELECT min(ready_at) FROM executions WHERE queue = :queue AND state = 'queued'),
@@ -527,7 +542,7 @@ SELECT coalesce(l.waiting, 0),
        coalesce(l.admitted, 0), coalesce(l.drain, 0), coalesce(l.drained_at, 0), coalesce(l.money, 0)
 FROM (SELECT 1) LEFT JOIN lanes AS l ON l.key = :queue
 
--- name: standing_of
+-- name: queue_state_of
 -- The same for one tenant, whose lane has its counts. No index has the oldest of a tenant, and a lane that is forgotten loses its total.
 SELECT coalesce(l.waiting, 0),
        (SELECT count(*) FROM executions INDEXED BY executions_delayed
@@ -572,7 +587,7 @@ WHERE s.waits = 1 AND (:tenants IS NULL OR coalesce(s.tenant, 'default') IN (SEL
 ORDER BY s.name LIMIT :limit
 
 -- name: next_schedule
--- One look into the index for each function.
+-- One search in the index for each function.
 SELECT min((
     SELECT min(next_at) FROM schedules WHERE function = f.value AND next_at IS NOT NULL
     AND (:tenants IS NULL OR coalesce(tenant, 'default') IN (SELECT value FROM json_each(:tenants)))
@@ -601,7 +616,7 @@ INSERT INTO ledger (
 ) VALUES {rows}
 
 -- name: put_ledger_days
--- In one order for all processes, and after every other row of a batch.
+-- All processes write these rows in the order of their keys, and after every other row of a batch.
 INSERT INTO ledger_days (day, tenant, pipeline, node, worker, model, state, expires_at, calls, input, output, cached, reasoning, nanos, held_tokens, held_nanos)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (day, tenant, pipeline, node, worker, model, state, expires_at) DO UPDATE SET
@@ -642,7 +657,7 @@ SELECT at, day, tenant, pipeline, node, worker, run, root, path, owner, call, mo
 FROM ledger WHERE run = :run ORDER BY number LIMIT :limit
 
 -- name: open_calls
--- The first entries of calls of some runs that have no second one.
+-- The first entries of calls of these runs that have not ended, so that they have no second entry.
 SELECT at, day, tenant, pipeline, node, worker, run, root, path, owner, call, model, state, input, output, cached, reasoning, nanos,
     held_tokens, held_nanos, price_source, price_date, expires_at
 FROM ledger AS begun
@@ -651,7 +666,7 @@ WHERE run IN (SELECT value FROM json_each(?)) AND state = 'reserved'
 ORDER BY number
 
 -- name: cost_samples
--- What runs spent for each node of a pipeline, by the newest calls.
+-- What each run spent for a node of a pipeline, computed from the pipeline's newest calls.
 SELECT node, owner, run, sum(input + output), sum(nanos) FROM (
     SELECT node, owner, run, input, output, nanos FROM ledger
     WHERE pipeline = :pipeline AND pipeline <> '' AND state <> 'reserved' AND tenant = coalesce(:tenant, tenant)
@@ -659,7 +674,7 @@ SELECT node, owner, run, sum(input + output), sum(nanos) FROM (
 ) AS newest GROUP BY node, owner, run
 
 -- name: cost_samples_of_worker
--- What runs of a worker spent that no pipeline asked for, by the newest calls.
+-- What each run of a worker spent, computed from the newest calls of runs that no pipeline asked for.
 SELECT node, owner, run, sum(input + output), sum(nanos) FROM (
     SELECT node, owner, run, input, output, nanos FROM ledger
     WHERE worker = :worker AND pipeline = '' AND state <> 'reserved' AND tenant = coalesce(:tenant, tenant)

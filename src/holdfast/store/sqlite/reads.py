@@ -1,4 +1,4 @@
-"""Reads outside a transaction, on a connection of their own: a read does not wait for a batch, except in a `:memory:` store."""
+"""Reads outside a transaction, on a connection of their own: a read does not wait for a batch, except in a store in memory."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SqliteReads(Reads):
         try:
             with self._read_lock:
                 return self._reader.execute(question, parameters).fetchall()
-        except UnicodeEncodeError:  # no row holds a text that cannot be encoded
+        except UnicodeEncodeError:  # the text to search for cannot be encoded, so no row has it
             return []
         except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
             raise explained(error, self._where) from error
@@ -48,11 +48,12 @@ class SqliteReads(Reads):
         return codec.dumps(values)
 
     def clock(self, machine: Clock) -> Clock:
-        """The machine's own clock: all processes that share a file share a machine."""
+        """The machine's own clock, because all processes that share a file run on one machine."""
         return machine
 
     def operations(self, execution: str, newer_than: int = 0, *, after: int = 0, limit: int | None = None) -> Sequence[Operation]:
-        """The operations of an execution in the order they began."""
+        """The execution's operations in the order they began: those that changed after the revision `newer_than` and whose `place` is
+        larger than `after`."""
         found = self._read("operations", (execution, newer_than, after, -1 if limit is None else limit))
         return self._operations(found, execution)
 
@@ -60,7 +61,8 @@ class SqliteReads(Reads):
         return self._read("history", (execution, after, limit))
 
     def claimable(self, targets: Sequence[Target], dead: Collection[str], now: int, limit: int) -> Sequence[str]:
-        """Ready executions of these functions, and the executions that dead runners left. Each function has a range of the index."""
+        """The ids of at most `limit` executions that a runner may claim: ready executions of these functions, and executions that the
+        runners in `dead` held."""
         only = only_of(targets)
         question, taken = ("ready", {}) if only is None else ("ready_only", self._taken(only))
         found = []
@@ -72,7 +74,8 @@ class SqliteReads(Reads):
         return [row[0] for row in sorted(found, key=lambda row: row[1])[:limit]]
 
     def next_due(self, targets: Sequence[Target]) -> int | None:
-        """The time of the next timer or delayed retry, or at which a lane opens."""
+        """The earliest of these times: a timer of any execution is due, an execution of these functions becomes ready, a lane in which
+        executions wait opens. None if there is no such time."""
         found, only = self._read("next_due"), only_of(targets)
         for target in targets:
             asked = {"function": target.function, "version": target.version}
@@ -80,7 +83,7 @@ class SqliteReads(Reads):
         return min((row[0] for row in found if row[0] is not None), default=None)
 
     def counters(self, keys: Collection[str]) -> Sequence[Counter]:
-        """The counters of these keys that there are."""
+        """The existing counters of these keys. A counter that has passed its `until`, and so counts as 0, may be among them."""
         return [Counter(*row) for key in sorted(keys) for row in self._read("counter", (key,))]
 
     def _page(self, wanted: Filter) -> Sequence[rows.Row]:
@@ -88,7 +91,7 @@ class SqliteReads(Reads):
         try:
             return self._ask(question, asked)
         except StoreBroken:
-            # A damaged text fails the whole question. The question is asked again, and the damaged text is read as bytes.
+            # A damaged text fails the whole query. The query runs again, and the damaged text is read as bytes.
             with self._read_lock:
                 self._reader.text_factory = text_or_bytes
                 try:
@@ -98,7 +101,7 @@ class SqliteReads(Reads):
 
 
 def text_or_bytes(raw: bytes) -> str | bytes:
-    """A text of the file, or its bytes if they are no text."""
+    """The text of a value in the file; its bytes if they are not valid UTF-8."""
     try:
         return raw.decode()
     except UnicodeDecodeError:

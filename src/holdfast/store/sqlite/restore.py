@@ -1,7 +1,7 @@
-"""Puts a copy in the place of a store.
+"""Replaces a store by a copy.
 
-The copy is written into the file that is there, in one transaction of SQLite: a crash leaves the old store or the new one, and a process
-that waits for the file's lock meanwhile finds the new one. A file that SQLite cannot open at all is moved aside instead.
+The copy is written into the store's file in one transaction of SQLite: a crash leaves the old store or the new one, and a process that
+waits for the file's lock finds the new one. A file that SQLite cannot open at all is renamed first, and the copy gets a new file.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from holdfast.model.errors import InvalidParameter, StoreBroken, StoreNotFound, 
 from holdfast.store.sqlite.backup import copy_to, free_name
 from holdfast.store.sqlite.connection import connect, is_ours, load_queries
 from holdfast.store.sqlite.errors import explained
-from holdfast.store.sqlite.migrating import LINEAGE, check_unused, numbers_of
+from holdfast.store.sqlite.schema_migrations import LINEAGE, check_unused, numbers_of
 
 _WHY: Final = "is to be replaced"
 _MAGIC: Final = b"SQLite format 3\0"
 
 
 def restore(where: str, source: Path) -> Path | None:
-    """Replace the store by a copy. Answers where the replaced store is kept; None when there was none."""
+    """Replace the store by a copy. Returns the path at which the replaced store is kept; None if there was none."""
     if not source.is_file():
-        raise StoreNotFound(f"There is no copy at {source}.")
+        raise StoreNotFound(f"There is no copy at {source}. Name a copy that `holdfast db backup` made.")
     if os.path.exists(where) and os.path.samefile(source, where):
         raise InvalidParameter(f"{source} is the store itself. Name a copy of it.")
     try:
@@ -39,22 +39,21 @@ def restore(where: str, source: Path) -> Path | None:
 
 
 def _opened(source: Path) -> sqlite3.Connection:
-    """The copy, opened read-only, so that it may lie on a read-only disk. A copy with a log beside it was not made by `holdfast db
-    backup`; then the log is read, too.
-    """
+    """A connection that opens the copy read-only, so that the copy may be on a read-only disk. A copy with a log beside it was not made by
+    `holdfast db backup`; then the log is read, too."""
     fixed = "&immutable=1"
     for beside in (f"{source}-wal", f"{source}-shm", f"{source}-journal"):
         if os.path.lexists(beside):
-            private.refuse_foreign(beside, source.stat().st_uid)  # else any user who can write in its folder decides what is restored
+            private.refuse_foreign(beside, source.stat().st_uid)  # else a user who can write in its folder could change what is restored
             fixed = ""
     return sqlite3.connect(f"file:{quote(str(source.absolute()))}?mode=ro{fixed}", uri=True, isolation_level=None)
 
 
 def _check(copy: sqlite3.Connection, source: Path) -> None:
-    """Refuse a copy that is not a store, that is damaged, or that this code may not use."""
+    """Raise StoreUnsuitable if the copy is not a store, or not one that this code can use; raise StoreBroken if it is damaged."""
     if not is_ours(copy):
         raise StoreUnsuitable(f"{source} is not a Holdfast store. Name a copy that `holdfast db backup` made.")
-    LINEAGE.standing(str(source), numbers_of(copy, load_queries()))
+    LINEAGE.status(str(source), numbers_of(copy, load_queries()))
     ((said,),) = copy.execute("PRAGMA quick_check(1)").fetchall()
     if said != "ok":
         raise StoreBroken(f"{source} is damaged: {said}. Name another copy.")
@@ -77,7 +76,7 @@ def _put(copy: sqlite3.Connection, where: str) -> Path | None:
 
 
 def _is_damaged(where: str) -> bool:
-    """Whether SQLite cannot even open the file that is there. Another program's database is refused, not moved."""
+    """Whether SQLite cannot even open the file. Raises StoreUnsuitable if it is another program's database."""
     if Path(where).is_file() and _beginning(where) not in (_MAGIC, b""):
         return True
     try:
@@ -93,16 +92,15 @@ def _beginning(where: str) -> bytes:
 
 
 def _move_aside(where: str, aside: Path) -> None:
-    """Move the damaged file and its log away. SQLite would read a log that stays as the log of the new file."""
+    """Rename the damaged file and its log. If the log stayed, SQLite would read it as the log of the new file."""
     for end in ("-wal", "-shm", ""):
         if os.path.exists(f"{where}{end}"):
             os.rename(f"{where}{end}", f"{aside}{end}")
 
 
 def _write_over(copy: sqlite3.Connection, target: sqlite3.Connection, where: str, aside: Path | None) -> None:
-    """Copy all pages. SQLite holds the target's write lock from the first pages on, so the checks that no other process may overtake run
-    between the first pages and the last ones.
-    """
+    """Copy all pages. SQLite holds the target's write lock from the first pages on. So after the first pages it is checked again that no
+    other process has the store open, and the old store is copied to `aside`; no other process can write in between."""
     (pages,) = copy.execute("PRAGMA page_count").fetchone()
     begun: list[bool] = []
 

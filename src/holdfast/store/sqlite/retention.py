@@ -1,7 +1,8 @@
 """Retention: expired rows are removed a few at a time, so that no other writer waits long for the file.
 
-An execution's header goes first, and with it its name. Its key stays in `expired` until nothing of the execution is left, so that no new
-execution gets the key meanwhile. A crash between two chunks leaves keys in `expired`, and the next call goes on with them.
+An execution's header is removed first, and its name becomes free. Its key stays in `expired` until all its rows are removed, so that no new
+execution gets the key before that. After a crash between two transactions, keys are still in `expired`, and the next call continues with
+them.
 """
 
 from __future__ import annotations
@@ -10,16 +11,17 @@ from collections.abc import Iterable
 
 from holdfast.model import codec
 from holdfast.store.reads import Parameters
-from holdfast.store.retention import IDLE_MS, Leftovers
+from holdfast.store.retention import IDLE_MS, Leftovers, shared_rates
 from holdfast.store.rows import Row
 from holdfast.store.sqlite.transactions import Transactions
 
 
 class SqliteRetention(Transactions, Leftovers):
-    """The part of a store that removes what is over."""
+    """The part of a store that removes rows whose time is over."""
 
     def expire(self, now: int, limit: int) -> bool:
-        """Remove up to `limit` rows; nothing is written when there is nothing to remove."""
+        """Remove about `limit` rows whose time is over, in one transaction. Returns False, and writes nothing, if there is nothing to
+        remove."""
         ((over,),) = self._read("is_over", (*[now] * 6, now - IDLE_MS))
         if not over:
             return False
@@ -42,10 +44,11 @@ class SqliteRetention(Transactions, Leftovers):
         return True
 
     def _drop_lanes(self, now: int, limit: int) -> None:
-        """Remove lanes that were idle for long. Those that are still needed are looked at again after a while."""
-        idle = codec.dumps([row[0] for row in self._rows_inside("idle_lanes", (now - IDLE_MS, limit))])
+        """Remove lanes that have been idle for an hour. Those that are still needed are checked again an hour later."""
+        idle = [row[0] for row in self._rows_inside("idle_lanes", (now - IDLE_MS, limit))]
+        asked = {"lanes": codec.dumps(idle), "shared": codec.dumps(shared_rates(idle)), "now": now}
         for name in ("drop_lanes", "drop_rates_of", "keep_lanes"):
-            self._removed(name, {"lanes": idle, "now": now})
+            self._removed(name, asked)
 
     def _expire_executions(self, now: int, limit: int) -> int:
         gone = list(self._rows_inside("expire_executions", (now, limit)))
@@ -58,7 +61,7 @@ class SqliteRetention(Transactions, Leftovers):
         return True
 
     def _rows_inside(self, name: str, parameters: Parameters = ()) -> Iterable[Row]:
-        return self._writer.execute(self._sql[name], parameters)  # row by row: to measure a payload SQLite reads it
+        return self._writer.execute(self._sql[name], parameters)  # row by row: SQLite must read a payload to measure it
 
     def _removed(self, name: str, parameters: Parameters) -> int:
         return self._writer.execute(self._sql[name], parameters).rowcount

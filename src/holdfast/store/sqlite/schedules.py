@@ -1,4 +1,4 @@
-"""Schedules: a write counts only if it follows the revision that is there."""
+"""Schedules: a write is accepted only if its revision is the one after the stored revision."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ class SqliteSchedules(SqliteAuditLog):
     """The part of a store that keeps schedules."""
 
     def put_schedule(self, schedule: ScheduleState, notes: Sequence[Note] = ()) -> bool:
-        """Keep a new schedule, or another revision of one."""
+        """Write a new schedule (revision 1) or the next revision of one, together with these notes. Returns False, and writes nothing, if
+        the schedule exists already (revision 1), or if the stored revision is not the one before or the stored cursor is later."""
         row = rows.schedule_row(schedule, self._codec)
         with self._transaction() as writer:
             if schedule.revision == 1:
@@ -26,11 +27,13 @@ class SqliteSchedules(SqliteAuditLog):
         return written
 
     def move_schedule(self, schedule: ScheduleState) -> bool:
-        """Keep what a runner changes of a schedule."""
+        """Write the next revision of a schedule, for a runner. Returns False, and writes nothing, if the stored revision is not the one
+        before, or the stored cursor is later."""
         return self._write(*self._moved(schedule)) == 1
 
     def remove_schedule(self, name: str, revision: int, notes: Sequence[Note] = ()) -> bool:
-        """Remove a schedule."""
+        """Remove a schedule that has this revision, together with writing these notes. Returns False, and writes no note, if there is no
+        schedule with this name and revision."""
         with self._transaction() as writer:
             removed = writer.execute(self._sql["remove_schedule"], (name, revision)).rowcount == 1
             if removed:
@@ -43,7 +46,8 @@ class SqliteSchedules(SqliteAuditLog):
             self._writer.execute(self._sql[name], parameters)
 
     def _moved(self, schedule: ScheduleState) -> tuple[str, rows.Row]:
-        """The statement that moves a schedule. With a codec it writes the input again, so that the input is under the current key."""
+        """The name and the parameters of the statement that writes what a runner changes in a schedule. If the store has a codec, the input
+        is written again, so that it is encoded with the current key."""
         if self._codec is not None:
             return "put_schedule", (*rows.schedule_row(schedule, self._codec)[1:], *rows.guard(schedule))
         return "move_schedule", (*rows.moved_row(schedule, None)[3:], *rows.guard(schedule))

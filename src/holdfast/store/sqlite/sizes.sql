@@ -7,11 +7,11 @@ SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'
 SELECT count(*) FROM "{table}"
 
 -- name: bytes
--- Of each table with its indexes. Not every SQLite has been built with this.
+-- The bytes of each table with its indexes. Some builds of SQLite do not have `dbstat`.
 SELECT m.tbl_name, sum(s.pgsize) FROM dbstat AS s JOIN sqlite_master AS m ON m.name = s.name GROUP BY m.tbl_name
 
 -- name: removable
--- Executions that are over, with their payload: first those whose retention has ended, then those that are still kept.
+-- Closed executions, and the bytes of their payloads: first those whose retention has ended, then those that are still kept.
 SELECT coalesce(sum(expires_at <= :now), 0), coalesce(sum(stored) FILTER (WHERE expires_at <= :now), 0),
        coalesce(sum(expires_at > :now), 0), coalesce(sum(stored) FILTER (WHERE expires_at > :now), 0)
 FROM executions WHERE expires_at IS NOT NULL AND state IN ('closed', 'imported')

@@ -1,4 +1,4 @@
-"""Snapshots: all of one execution, read at one moment and written elsewhere as a copy."""
+"""Snapshots: all rows of one execution, read at one moment, or written into another store as a copy."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from holdfast.store.sqlite.transactions import Transactions
 
 
 class SqliteSnapshots(Transactions):
-    """The part of a store that gives and takes whole executions."""
+    """The part of a store that reads and writes copies of whole executions."""
 
     def snapshot(self, execution: str) -> Snapshot | None:
-        """All of an execution, read in one transaction: no write comes between its rows."""
+        """All rows of an execution, read in one transaction, so that no write comes between them. None if there is no such execution."""
         try:
             with self._read_lock:
                 self._reader.execute("BEGIN")
@@ -27,7 +27,8 @@ class SqliteSnapshots(Transactions):
             raise explained(error, self._where) from error
 
     def adopt(self, copy: Snapshot) -> bool:
-        """Write a copy, unless it is there."""
+        """Write the copy of an execution of another store. Returns False, and writes nothing, if this store has the same execution already.
+        Raises ExecutionAlreadyStarted if another execution has its id or its name."""
         header = copy.header
         with self._transaction() as writer:
             if is_known(self._all_of(writer, header.id), copy, self._where):

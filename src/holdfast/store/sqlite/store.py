@@ -1,4 +1,4 @@
-"""The embedded store: one writer per process, one transaction per batch, and few statements for a batch of any size.
+"""The embedded store: one writing connection in each process, one transaction for each batch, and few statements for a batch of any size.
 
 A batch is decided inside its transaction. Views of executions that this process runs are kept in memory. They are current as long as
 SQLite's data version says that no other process wrote; after another process wrote, each view is compared with its row before it is used.
@@ -25,22 +25,23 @@ from holdfast.store import rows
 from holdfast.store.browse_query import BrowseQuery
 from holdfast.store.decisions import Batch, Decisions
 from holdfast.store.isolation import Spoilt, committed_apart, refused
-from holdfast.store.lanes import Head, LaneReads, LaneRow, Walk
+from holdfast.store.lane_rows import LaneRow
+from holdfast.store.lanes import Head, LaneReads, Walk
 from holdfast.store.list_query import ListQuery
 from holdfast.store.seam import Committed, Hosted, Target
-from holdfast.store.sqlite.browsing import SqliteBrowsing, look_address
+from holdfast.store.sqlite.browse_reads import SqliteBrowseReads, look_address
 from holdfast.store.sqlite.connection import MEMORY, all_statements, connect, prepare, seal_of
 from holdfast.store.sqlite.console import SqliteConsole
 from holdfast.store.sqlite.credentials import SqliteCredentials
 from holdfast.store.sqlite.errors import explained, is_damage, is_shared
 from holdfast.store.sqlite.lanes import SqliteLanes
 from holdfast.store.sqlite.ledger import SqliteLedger
-from holdfast.store.sqlite.migrating import SCHEMA_VERSION
 from holdfast.store.sqlite.outbox import SqliteOutbox
 from holdfast.store.sqlite.presence import Presence
 from holdfast.store.sqlite.reads import DIALECT
 from holdfast.store.sqlite.retention import SqliteRetention
 from holdfast.store.sqlite.schedules import SqliteSchedules
+from holdfast.store.sqlite.schema_migrations import SCHEMA_VERSION
 from holdfast.store.sqlite.snapshots import SqliteSnapshots
 from holdfast.store.sqlite.transactions import bulk
 from holdfast.store.sqlite.wal_space import WalSpace
@@ -65,15 +66,14 @@ class SqliteStore(
     SqliteCredentials,
     SqliteSchedules,
     SqliteLedger,
-    SqliteBrowsing,
+    SqliteBrowseReads,
     SqliteConsole,
     Decisions[SqliteBatch],
 ):
     """A store in one SQLite file."""
 
     def __init__(self, where: str, member: str, codec: PayloadCodec | None = None) -> None:
-        self._where = where
-        self._codec = codec
+        self._where, self._codec = where, codec
         self._sql = all_statements()
         self._lists = ListQuery(self._sql, DIALECT)
         self._looks = BrowseQuery(self._sql, DIALECT)
@@ -108,7 +108,7 @@ class SqliteStore(
     # --- writing
 
     def commit(self, batch: Sequence[Write], now: int) -> Committed:
-        """Decide and write a batch in one transaction; when it returns, all it answered is on disk.
+        """Decide and write a batch in one transaction. When this returns, every entry that was accepted is on disk.
 
         If the database refuses a row, the batch is written in parts, each in a transaction of its own, without the entry of that row.
         """
@@ -130,13 +130,13 @@ class SqliteStore(
             deciding = False
             writer.execute("COMMIT")
         except BaseException as error:
-            # It is unknown what the file holds now: views are dropped from memory and read again.
+            # It is unknown what is in the file now, so all views are dropped from memory, and rows are read again.
             self._views.clear()
             if writer.in_transaction:
                 writer.execute("ROLLBACK")
             if not deciding and isinstance(error, sqlite3.Error | OSError):
                 raise explained(error, self._where) from error
-            if deciding and isinstance(error, HoldfastError | OSError):  # SQLite raises neither
+            if deciding and isinstance(error, HoldfastError | OSError):  # SQLite raises none of these, so a value of an entry did
                 raise Spoilt from error
             raise
         try:
@@ -146,7 +146,7 @@ class SqliteStore(
         return done.committed(answers, signalled=signalled)
 
     def admit(self, targets: Sequence[Target], by: Sequence[Claimant], now: int) -> Committed:
-        """Admit queued executions and claim them, in a transaction of their own. Without an open lane nothing is written."""
+        """Admit queued executions and claim them, in one transaction. If `has_open_lane` returns False, nothing is written."""
         if not by or not self.has_open_lane(targets, now):
             return Committed(())
         done = SqliteBatch()
@@ -193,7 +193,7 @@ class SqliteStore(
         return explained(error, self._where) if isinstance(error, sqlite3.Error) and damaged else refused(write, error)
 
     def _children(self, parent: str, done: SqliteBatch) -> list[str]:
-        """The open executions that an execution invoked, as this batch leaves them."""
+        """The ids of open executions that an execution invoked, as this batch leaves them."""
         known = {row[0] for row in self._writer.execute(self._sql["children"], (parent,))}
         for view in done.views.values():
             if view.header.parent == parent:
@@ -234,7 +234,7 @@ class SqliteStore(
         return self._based(row, done)
 
     def _based(self, row: rows.Row, done: SqliteBatch) -> RowView:
-        """The view of a row just read: the one in memory if it has the same revision, else a new one."""
+        """The view of a row that was just read: the view in memory if it has the same revision, else a new one."""
         header = rows.execution_from(row)
         view = self._views.get(header.id)
         if view is None or view.header.revision != header.revision:
@@ -244,7 +244,7 @@ class SqliteStore(
         return view
 
     def _fetch_headers(self, batch: Sequence[Write], done: SqliteBatch) -> None:
-        """Read all headers that are not in memory with one statement. If it fails, each entry reads its own header."""
+        """Read all headers that are not in memory with one statement. If it fails for one row, each entry reads its own header later."""
         if len(batch) == 1:
             return
         try:
@@ -258,11 +258,11 @@ class SqliteStore(
         wanted = [w.execution for w in batch if not isinstance(w, Start) and w.execution not in known]
         if len(wanted) > 1:
             for row in self._writer.execute(self._sql["headers"], (codec.dumps(wanted),)).fetchall():
-                with suppress(RowDamaged):  # the entry that needs this row reads it alone, and fails alone
+                with suppress(RowDamaged):  # the entry that needs a damaged row reads it again, and only that entry fails
                     self._based(row, done)
 
     def _put(self, done: SqliteBatch, now: int, walked: Sequence[LaneRow] = ()) -> bool:
-        """Write all rows of a batch, each row once, as its last change leaves it. Answers whether there are signals among them."""
+        """Write all rows of a batch, each row once, as its last change leaves it. Returns whether signals were written."""
         headers: dict[str, Execution] = {}
         wide: set[str] = set()
         operations: dict[tuple[int, str], Operation] = {}
@@ -312,17 +312,17 @@ class SqliteStore(
         return None if row is None else rows.operation_from(row, view.header.id, self.seal, self._codec)
 
     def read_newer(self, view: RowView, revision: int) -> list[Operation]:
-        """Operations changed after a revision."""
+        """The operations of an execution that changed after a revision."""
         found = self._writer.execute(self._sql["newer_operations"], (view.key, revision))
         return [rows.operation_from(row, view.header.id, self.seal, self._codec) for row in found]
 
     def read_due(self, view: RowView, now: int) -> list[Operation]:
-        """Operations whose timer is due."""
+        """The operations of an execution whose timer is due."""
         found = self._writer.execute(self._sql["due_operations"], (view.key, now))
         return [rows.operation_from(row, view.header.id, self.seal, self._codec) for row in found]
 
     def read_next_due(self, view: RowView, after: int) -> int | None:
-        """The next timer of an execution."""
+        """The time of the execution's next timer after a time; None if there is none."""
         (at,) = self._writer.execute(self._sql["next_due_operation"], (view.key, after)).fetchone()
         return None if at is None else int(at)
 
@@ -333,27 +333,27 @@ class SqliteStore(
     # --- runners and other processes
 
     def join(self, runner: str, lease_until: int) -> None:
-        """Register a runner; from now on the views of its executions stay in memory."""
+        """Register a runner with a lease until this time. From now on the views of its executions stay in memory."""
         self._write("join", (runner, lease_until, SCHEMA_VERSION))
         if self._codec is not None:  # under the current key, so that an operator can drop the key the store was made with
             self._write("put_meta", ("codec_check", check_text(self._codec)))
         self._runner = runner
 
     def publish(self, functions: Sequence[Hosted]) -> None:
-        """Tell all processes which functions this process hosts, and on which terms."""
+        """Write which functions this process hosts, and on which terms, so that all other processes can read it."""
         for hosted in functions:
             self._write("publish", (hosted.function, hosted.version, *rows.terms_row(hosted.terms), hosted.kind.value))
 
     def renew(self, runner: str, lease_until: int) -> bool:
-        """Extend the lease; False when the runner was declared dead."""
+        """Extend a runner's lease. Returns False, and writes nothing, if the runner is not registered any more."""
         return self._write("renew", (lease_until, runner)) == 1
 
     def leave(self, runner: str) -> None:
-        """Remove a runner from the list."""
+        """Remove the registration of a runner."""
         self._write("leave", (runner,))
 
     def dead(self, now: int) -> frozenset[str]:
-        """Runners whose process is gone, that are silent past their lease, or that left executions behind."""
+        """The dead runners that hold an execution (lease over, left, or process ended). Also removes the registrations of dead runners."""
         holders = {row[0] for row in self._read("holders", ())}  # read this first: a runner that joins later holds nothing yet
         known: dict[str, int] = dict(self._read("runners", ()))
         alive = {runner for runner, lease_until in known.items() if lease_until > now}
@@ -364,7 +364,7 @@ class SqliteStore(
         return frozenset(holders - alive)
 
     def changed(self) -> bool:
-        """Whether another process wrote since the last call."""
+        """Whether another process has written since the last call that returned True. Returns False while another thread writes."""
         if self._where == MEMORY or not self._write_lock.acquire(blocking=False):
             return False
         try:
@@ -390,7 +390,7 @@ class SqliteStore(
         return int(version)
 
     def close(self) -> None:
-        """Close the file and give up this process's sign of life."""
+        """Close the file and remove this process's sign of life."""
         self._close_looker()
         with self._write_lock, self._read_lock:
             self._reader.close()

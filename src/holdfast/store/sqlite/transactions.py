@@ -1,4 +1,4 @@
-"""Single statements and short transactions, in turn with other processes: everything that is written without a batch."""
+"""Single statements and short transactions, in turn with other processes: everything that is written outside a batch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.store.sqlite.reads import SqliteReads
 from holdfast.store.sqlite.wal_space import WalSpace
 
 CHUNKS = (128, 16, 4, 2, 1)
-"""Rows per statement: a batch of any size needs few statements, and each size is prepared once."""
+"""How many rows one statement writes. A batch of any size needs few statements, and SQLite prepares the statement of each size once."""
 _WIDTHS = {
     "put_executions": len(rows.COLUMNS["execution"]),
     "touch_executions": 8,
@@ -28,12 +28,12 @@ _WIDTHS = {
 
 
 def bulk(sql: Mapping[str, str]) -> Mapping[str, dict[int, str]]:
-    """The statements that write rows, for each number of rows."""
+    """The statements that write many rows: by name, and then by the number of rows."""
     made = {
         name: {size: sql[name].replace("{rows}", ", ".join([f"({', '.join('?' * width)})"] * size)) for size in CHUNKS}
         for name, width in _WIDTHS.items()
     }
-    made["touch_executions"][1] = sql["touch_execution"]  # a single row, as a sequential step has it, needs no join
+    made["touch_executions"][1] = sql["touch_execution"]  # one row, which is the most frequent case, needs no join
     return made
 
 
@@ -45,7 +45,7 @@ class Transactions(SqliteReads):
     _wal_space: WalSpace | None
     _turn: Callable[[], AbstractContextManager[None]]
     _bulk: Mapping[str, dict[int, str]]
-    """The statements that write rows, for each number of rows."""
+    """The statements that write many rows: by name, and then by the number of rows."""
 
     def _write(self, name: str, parameters: Sequence[object]) -> int:
         try:
@@ -71,13 +71,14 @@ class Transactions(SqliteReads):
             raise explained(error, self._where) from error
 
     def _begin(self) -> None:
-        """Begin a transaction; no other connection writes until it ends."""
+        """Begin a write transaction. No other connection can write until it ends."""
         self._writer.execute("BEGIN IMMEDIATE")
         if self._wal_space is not None:
             self._wal_space.make()
 
     def _put_graphs(self, graphs: Mapping[str, str | None], stale: Collection[str] = ()) -> None:
-        """Add the graphs that are not there, inside a transaction, and write those again that may be under an older key."""
+        """Add the graphs that the store does not have, inside a transaction. Graphs in `stale` are written again, because they may be
+        encoded with an older key. Raises InvalidParameter for a graph without a text that the store does not have."""
         for graph, text in graphs.items():
             if text is not None:
                 self._writer.execute(self._sql["renew_graph" if graph in stale else "put_graph"], (graph, text))

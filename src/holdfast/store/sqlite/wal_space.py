@@ -12,7 +12,8 @@ from typing import Final
 
 _PIECE: Final = bytes(1024 * 1024)
 _TAIL: Final = 8192
-"""More bytes than a frame has; the head of a frame is never all zeros."""
+"""`make` reads this many bytes at the end of the WAL, more than one frame has. If all are zeros, there is space already, because the head
+of a frame is never all zeros."""
 
 
 class WalSpace:
@@ -23,16 +24,17 @@ class WalSpace:
         self._length: int | None = None
 
     def make(self) -> None:
-        """Make the WAL longer if it has grown since the last call. Only inside a transaction that writes, when no other process does."""
+        """Make the WAL longer if it has grown since the last call. Call it only inside a write transaction, in which no other process
+        writes."""
         assert self._file is not None
         length = os.fstat(self._file).st_size
         grown, self._length = self._length is not None and length > self._length, length
         if grown and any(os.pread(self._file, _TAIL, max(0, length - _TAIL))):  # else another process has made space
-            with suppress(OSError):  # the write that needs the space reports a full disk
+            with suppress(OSError):  # if the disk is full, the write that needs the space reports it
                 self._length += os.pwrite(self._file, _PIECE, length)
 
     def close(self) -> None:
-        """Close the file, once: the system gives its number to another file later."""
+        """Close the file. A second call does nothing."""
         if self._file is not None:
             os.close(self._file)
             self._file = None

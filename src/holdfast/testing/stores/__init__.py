@@ -2,7 +2,7 @@
 
     class TestMyStore(SharedStoreSuite):
         @pytest.fixture
-        def opening(self, tmp_path): ...      # returns a callable that opens this test's store for a member
+        def opening(self, tmp_path): ...      # returns a callable that opens this test's store for a process, by its name
 
 Belongs: facts that a caller of `holdfast.store.seam` can observe. The name of a test states the fact.
 Does not: tests of one backend's own code.   May import: holdfast.model, holdfast.store, pytest.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from holdfast.testing.stores.audit_log import AuditSuite as AuditSuite
     from holdfast.testing.stores.audit_log import SharedAuditSuite as SharedAuditSuite
     from holdfast.testing.stores.batches import BatchSuite as BatchSuite
-    from holdfast.testing.stores.browsing import BrowsingSuite as BrowsingSuite
+    from holdfast.testing.stores.browse_reads import BrowsingSuite as BrowsingSuite
     from holdfast.testing.stores.chained_writes import ChainingSuite as ChainingSuite
     from holdfast.testing.stores.console_state import ConsoleStateSuite as ConsoleStateSuite
     from holdfast.testing.stores.console_state import DirectorySuite as DirectorySuite
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from holdfast.testing.stores.outbox import SharedOutboxSuite as SharedOutboxSuite
     from holdfast.testing.stores.picky_runners import PickyRunnerSuite as PickyRunnerSuite
     from holdfast.testing.stores.queue_ends import QueueEndSuite as QueueEndSuite
+    from holdfast.testing.stores.queue_rates import QueueRateSuite as QueueRateSuite
+    from holdfast.testing.stores.queue_rates import SharedQueueRateSuite as SharedQueueRateSuite
     from holdfast.testing.stores.queue_settings import QueueSettingSuite as QueueSettingSuite
     from holdfast.testing.stores.queue_settings import SharedQueueSuite as SharedQueueSuite
     from holdfast.testing.stores.queues import QueueSuite as QueueSuite
@@ -66,7 +68,7 @@ if TYPE_CHECKING:
 _WHERE = {
     "AuditSuite": "audit_log",
     "BatchSuite": "batches",
-    "BrowsingSuite": "browsing",
+    "BrowsingSuite": "browse_reads",
     "ChainingSuite": "chained_writes",
     "ChargingSuite": "counters",
     "ConsoleStateSuite": "console_state",
@@ -84,6 +86,7 @@ _WHERE = {
     "OutlineSuite": "console_state",
     "PickyRunnerSuite": "picky_runners",
     "QueueEndSuite": "queue_ends",
+    "QueueRateSuite": "queue_rates",
     "QueueSettingSuite": "queue_settings",
     "QueueSuite": "queues",
     "RaceSuite": "races",
@@ -98,6 +101,7 @@ _WHERE = {
     "SharedGraphSuite": "graphs",
     "SharedLedgerSuite": "ledger",
     "SharedOutboxSuite": "outbox",
+    "SharedQueueRateSuite": "queue_rates",
     "SharedQueueSuite": "queue_settings",
     "SharedRetentionSuite": "retention",
     "SharedScheduleSuite": "scheduled",

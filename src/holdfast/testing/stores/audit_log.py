@@ -2,7 +2,7 @@
 
 import msgspec
 
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.audit import Actor, Note, NoteFilter, NoteKind
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import ExecutionStatus
@@ -17,13 +17,13 @@ HOSTILE = "a\0b\x1b[31m\n\u202e\ud800" + "x" * 10_000
 
 
 def stopping(execution: str, outcome: str = "stopped") -> tuple[Note, ...]:
-    """The note of a stop."""
+    """The note of a stop of this execution, as a tuple with one element."""
     return ACTOR.did("stop", execution, outcome, T0)
 
 
 def noted(store: Store, **wanted: object) -> list[Note]:
-    """The notes of the log, newest first."""
-    return [found.note for found in store.audit(reading.converted(wanted, NoteFilter))]
+    """The notes of the log that match this filter, newest first."""
+    return [found.note for found in store.audit(json_structs.converted(wanted, NoteFilter))]
 
 
 class AuditSuite(OneHandle):
@@ -96,7 +96,7 @@ class AuditSuite(OneHandle):
 
 
 class SharedAuditSuite(TwoHandles):
-    """The audit log of a store that several processes may open."""
+    """Tests: the audit log of a store that several processes open. They need two handles of the store."""
 
     def test_the_other_process_and_the_next_one_see_what_was_noted(self, opening: Opening, store: Store, other: Store) -> None:
         store.note(stopping("e-1"))

@@ -1,7 +1,8 @@
-"""Invalid entries: each has a wrong value of some type in one field. Only a bug makes them, and a store must refuse each one alone.
+"""Invalid entries of a batch: each has a wrong value in one field. Only a bug can make them. A store must refuse each one alone, or accept
+it if the value is allowed in this field.
 
-`VALUES` are the wrong values; `FIELDS` make an entry for an execution with one of them in one field. That execution is live and has an
-open callback `c`.
+`VALUES` are the wrong values. The functions in `FIELDS` make an entry for an execution with one of the values in one field. That execution
+is live and has an open callback `c`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,11 +25,11 @@ from holdfast.testing.stores.writes import answers, callback, checkpoint, id_at,
 
 
 class Texts(str):
-    """A string of a subclass."""
+    """A subclass of str without changes."""
 
 
 class Lying(str):
-    """A string with wrong methods, which cannot be printed."""
+    """A subclass of str whose methods return wrong values or raise an error."""
 
     def __contains__(self, _: object) -> bool:
         return False
@@ -41,13 +42,13 @@ class Lying(str):
 
 
 class Colour(Enum):
-    """An enum of its own class."""
+    """An enum that the store does not know."""
 
     RED = "red"
 
 
 class Hostile:
-    """Raises an error from every method."""
+    """An object whose special methods, such as `__str__` and `__eq__`, raise this error."""
 
     def __init__(self, error: type[Exception]) -> None:
         self._error = error
@@ -93,7 +94,7 @@ VALUES: Final[Mapping[str, object]] = {
 }
 
 Make = Callable[[Header, Any], Write]
-"""An entry of an execution, with a wrong value in it."""
+"""Makes an entry for this execution, with this wrong value in it."""
 
 
 def _updated(**set_to: Any) -> Update:
@@ -109,12 +110,12 @@ def _header(member: str) -> Make:
 
 
 def _graph(make: Callable[[Any], Any]) -> Make:
-    """A start that brings an invalid graph."""
+    """Makes a start with an invalid graph."""
     return lambda _, wrong: msgspec.structs.replace(wanted(f"new-{id_at(0)}"), graph=make(wrong))
 
 
 def _child(member: str) -> Make:
-    """A checkpoint that starts an invalid child."""
+    """Makes a checkpoint that starts a child with a wrong value in this member."""
 
     def make(header: Header, wrong: Any) -> Write:
         start = wanted(f"child-{id_at(0)}", "{}", parent=header.id, parent_operation="u", **{member: wrong})
@@ -134,7 +135,7 @@ def _charge(member: str) -> Make:
 
 
 def _settle(*set_to: str) -> Callable[[Header, Any], Settle]:
-    """The end of an invocation with a wrong value in these members."""
+    """Makes the end of an invocation with a wrong value in these members."""
 
     def make(header: Header, wrong: Any) -> Settle:
         end: dict[str, Any] = {"execution": header.id, "epoch": header.epoch, "invocation": header.invocation, "seen": header.revision}
@@ -203,7 +204,8 @@ FIELDS: Final[Mapping[str, Mapping[str, Make]]] = {
         "dead": lambda header, wrong: Claim(header.id, Claimant("there", "i"), wrong),
     },
 }
-"""By the kind of entry: an update, a checkpoint, a start, a child that a checkpoint starts, an end, an answer, others."""
+"""By the kind of entry, then by the field: the function that makes an entry with a wrong value in this field. The kinds are the update of
+a checkpoint, the checkpoint itself, a start, a child that a checkpoint starts, the end of an invocation, an answer, and others."""
 
 
 def made_live(store: Store, names: Sequence[str], *updates: Update) -> list[Header]:
@@ -218,4 +220,4 @@ def made_live(store: Store, names: Sequence[str], *updates: Update) -> list[Head
 
 
 WAITING: Final = callback("c")
-"""The update that the execution of an invalid entry has written before."""
+"""The update that the execution of an invalid entry has written before: it opens the callback `c`."""

@@ -33,7 +33,7 @@ INVOKE = Update(id="i", type=Type.CHAINED_INVOKE, action=Action.START, function_
 
 
 def birth(parent: Execution, **set_to: Any) -> Birth:
-    """An execution that a parent's operation starts."""
+    """A child that the operation `i` of the parent starts, as a part of the parent's checkpoint. `set_to` replaces fields of its header."""
     header = new_execution(id_at(at(0)), None, "order", "$LATEST", payload="[1]", now=at(0), terms=Terms(60))
     placed: dict[str, Any] = {"parent": parent.id, "parent_operation": "i"} | set_to
     return Birth(msgspec.structs.replace(header, **placed), "[1]")
@@ -45,7 +45,7 @@ def invoking(parent: Execution, child: Birth) -> Checkpoint:
 
 
 def chained(store: Store, **set_to: Any) -> tuple[Execution, Execution]:
-    """A suspended parent and the child it waits for."""
+    """Write a suspended parent and the child that it waits for, and return both headers."""
     parent = live(store, "parent")
     child = birth(parent, **set_to)
     written(store, invoking(parent, child))

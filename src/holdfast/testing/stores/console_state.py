@@ -12,7 +12,7 @@ from holdfast.model.history import EventType
 from holdfast.model.operations import RUN, Action, Failure, Kind, Type, Update
 from holdfast.model.outside import Fire, Stop
 from holdfast.model.summary import STOPPED, TIMED_OUT, Summary, begun
-from holdfast.store.browsing import Completed, RunnerStanding, SubscriberStanding
+from holdfast.store.browse import Completed, RunnerStatus, SubscriberPosition
 from holdfast.store.seam import Hosted, Store
 from holdfast.testing.stores.handles import OneHandle, TwoHandles
 from holdfast.testing.stores.queue_writes import declare, queued
@@ -37,11 +37,11 @@ from holdfast.testing.stores.writes import (
 )
 
 SESSION = ConsoleSession(id="ab" * 32, credential="hft-example", csrf="c" * 20, made_at=T0, seen_at=T0 + 5, expires_at=at(100))
-VIEW = SavedView(owner="zoë@example.org", name="Failed today", query="standing=failed&since=-1d", made_at=T0)
+VIEW = SavedView(owner="zoë@example.org", name="Failed today", query="status=failed&since=-1d", made_at=T0)
 
 
 class ConsoleStateSuite(OneHandle):
-    """What the console keeps."""
+    """Tests: sessions and saved views of the console. They need one handle of the store."""
 
     def test_a_session_is_read_back_and_takes_the_place_of_the_one_before(self, store: Store) -> None:
         assert store.session(SESSION.id) is None
@@ -79,7 +79,7 @@ class ConsoleStateSuite(OneHandle):
         for view in (VIEW, other, mine):
             store.put_view(view)
         assert list(store.views(VIEW.owner)) == [mine, VIEW]
-        changed = msgspec.structs.replace(VIEW, query="standing=ok")
+        changed = msgspec.structs.replace(VIEW, query="status=ok")
         store.put_view(changed)
         assert list(store.views(VIEW.owner)) == [mine, changed]
         assert [store.remove_view(VIEW.owner, VIEW.name) for _ in range(2)] == [True, False]
@@ -102,7 +102,7 @@ class ConsoleStateSuite(OneHandle):
 
 
 class SummarySuite(OneHandle):
-    """The summaries by which people find executions."""
+    """Tests: the summaries in the headers of executions. They need one handle of the store."""
 
     def test_a_plain_function_that_succeeds_has_no_summary(self, store: Store) -> None:
         assert now_at(store, closed(store, "a", steps=2)).summary is None
@@ -137,7 +137,7 @@ class SummarySuite(OneHandle):
 
 
 class OutlineSuite(OneHandle):
-    """One execution as people look at it."""
+    """Tests: the outline of an execution, and the attempts of an operation. They need one handle of the store."""
 
     def test_an_outline_has_all_operations_in_order_without_their_payloads(self, store: Store) -> None:
         header = after(store, live(store, "a"), step("s1", Action.SUCCEED, payload='"big"'), step("s2"), wait("w"))
@@ -167,13 +167,13 @@ class OutlineSuite(OneHandle):
 
 
 class DirectorySuite(OneHandle):
-    """Who works on a store, and with what."""
+    """Tests: lists of runners, hosted functions and subscribers, and values for completion. They need one handle of the store."""
 
     def test_runners_are_told_with_what_they_hold(self, store: Store) -> None:
         live(store, "a"), live(store, "b")
         (here,) = store.runners()
         assert isinstance(here.code, int)
-        assert here == RunnerStanding("here", LEASE, here.code, 2)
+        assert here == RunnerStatus("here", LEASE, here.code, 2)
         store.join("also", LEASE + 1)
         assert [(runner.id, runner.holds) for runner in store.runners()] == [("also", 0), ("here", 2)]
 
@@ -198,8 +198,8 @@ class DirectorySuite(OneHandle):
         newest = signals[-1].number
         assert newest > signals[0].number
         assert list(store.subscribers()) == [
-            SubscriberStanding("a", signals[0].number, newest, "here"),
-            SubscriberStanding("b", 0, newest, None),
+            SubscriberPosition("a", signals[0].number, newest, "here"),
+            SubscriberPosition("b", 0, newest, None),
         ]
 
     def test_values_are_completed_in_order_within_a_tenant(self, store: Store) -> None:
@@ -239,7 +239,7 @@ class DirectorySuite(OneHandle):
 
 
 class SharedConsoleStateSuite(TwoHandles):
-    """What the console keeps, on a store that several processes open."""
+    """Tests: sessions and saved views in a store that several processes open. They need two handles of the store."""
 
     def test_sessions_and_views_are_there_for_the_other(self, store: Store, other: Store) -> None:
         store.put_session(SESSION)

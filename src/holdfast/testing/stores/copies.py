@@ -16,7 +16,8 @@ from holdfast.testing.stores.writes import LEASE, OOPS, after, callback, executi
 
 
 def of_many_kinds(store: Store) -> Snapshot:
-    """An execution with operations in every state that a test reaches quickly."""
+    """The snapshot of a new execution with five operations: a step that succeeded, one that failed, one that waits for a retry, a wait and
+    a callback."""
     updates = (
         step("s", Action.SUCCEED, payload='"done"'),
         step("f", Action.FAIL, error=OOPS),
@@ -28,7 +29,7 @@ def of_many_kinds(store: Store) -> Snapshot:
 
 
 def all_of(store: Store, execution: str) -> Snapshot:
-    """The snapshot of an existing execution."""
+    """The snapshot of an execution. The test fails if the store does not have it."""
     found = store.snapshot(execution)
     assert found is not None
     return found
@@ -39,7 +40,7 @@ class CopySuite(OneHandle):
 
     @pytest.fixture
     def elsewhere(self) -> Iterator[Store]:
-        """A store of another backend, whose executions are copied into this one."""
+        """A SQLite store in memory, whose executions are copied into the store of the test."""
         with contextlib.closing(SqliteStore(":memory:", "elsewhere")) as store:
             store.join("here", LEASE)
             yield store
@@ -66,7 +67,7 @@ class CopySuite(OneHandle):
     def test_a_copy_that_is_there_is_not_written_again(self, store: Store, elsewhere: Store) -> None:
         found = of_many_kinds(elsewhere)
         assert [store.adopt(found), store.adopt(found)] == [True, False]
-        assert started(store, "b").name == "b", "others begin beside it"
+        assert started(store, "b").name == "b", "other executions can still be started"
 
     def test_a_closing_execution_keeps_the_end_that_nobody_sees_yet(self, store: Store) -> None:
         header = after(store, live(store, "a"), execution_succeeds('"the end"'))

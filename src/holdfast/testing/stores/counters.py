@@ -19,22 +19,22 @@ MINUTE = at(60)
 
 
 def charge(amount: int = 1, limit: int | None = 2, key: str = "rate", until: int = MINUTE) -> Charge:
-    """A charge to the suite's counter."""
+    """A charge of this amount to the counter `key`, which may reach `limit` until the time `until`."""
     return Charge(key, amount, limit, until)
 
 
 def charged(name: str, *charges: Charge) -> Start:
-    """A start that charges."""
+    """A start with these charges."""
     return msgspec.structs.replace(wanted(name), charges=charges)
 
 
 def reserving(name: str, reserved: int, *, spends: int = 0, limit: int | None = 10, key: str = "rate") -> Start:
-    """A start that reserves, or settles what it reserved."""
+    """A start with a charge that reserves this amount. With a negative amount it settles a reservation, of which `spends` was used."""
     return charged(name, Charge(key, spends, limit, MINUTE, reserved=reserved))
 
 
 def amount(store: Store, key: str = "rate") -> int:
-    """The value of a counter."""
+    """The amount that a counter has spent; 0 if there is no such counter."""
     return sum(counter.amount for counter in store.counters([key]))
 
 
@@ -164,7 +164,7 @@ class ChargingSuite(OneHandle):
 
 
 class SharedChargingSuite(TwoHandles):
-    """Charges of several processes."""
+    """Tests: charges of several processes. They need a handle for each process."""
 
     def test_a_charge_is_seen_by_the_others_and_after_a_restart(self, store: Store, other: Store, opening: Opening) -> None:
         answers(store, charged("a", charge()))

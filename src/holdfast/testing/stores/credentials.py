@@ -21,7 +21,7 @@ TOKEN = Credential(id="hft-example", kind=CredentialKind.TOKEN, secret="ab" * 32
 
 
 class CredentialsSuite(OneHandle):
-    """The credentials of a server's clients."""
+    """Tests: the credentials of a server's clients. They need one handle of the store."""
 
     def test_a_new_store_has_no_credentials(self, store: Store) -> None:
         assert list(store.credentials()) == []
@@ -57,7 +57,7 @@ class CredentialsSuite(OneHandle):
 
 
 class SharedCredentialsSuite(TwoHandles):
-    """The credentials of a store that several processes may open."""
+    """Tests: the credentials in a store that several processes open. They need two handles of the store."""
 
     def test_the_other_process_sees_a_credential_and_its_end(self, store: Store, other: Store) -> None:
         store.put_credential(KEY)

@@ -40,7 +40,7 @@ LATER = T0 + 2 * DAY
 
 
 def running(name: str, graph: GraphText | None = GRAPH, days: int = 1, **set_to: object) -> Start:
-    """A start of an execution that runs a graph."""
+    """A start of an execution that runs a graph and is kept for this many days after its end."""
     return msgspec.structs.replace(wanted(name, "{}", terms=Terms(3600, days), **set_to), graph=graph)
 
 
@@ -55,12 +55,12 @@ def ended(store: Store, name: str, graph: GraphText | None = GRAPH, days: int = 
 
 
 def carrying(parent: Execution, graph: GraphText) -> Birth:
-    """A child that brings a graph."""
+    """A child whose start also writes the text of a graph."""
     return msgspec.structs.replace(birth(parent), graph=graph)
 
 
 def heir_of(store: Store, header: Execution) -> Execution:
-    """The execution that goes on after this one."""
+    """End the execution as continued, and return the execution that continues it."""
     claimed = written(store, claim(header, "here"))
     ending = settled(claimed, Outcome(OutcomeStatus.CONTINUED, "[2]"))
     heir = id_at(at(3))

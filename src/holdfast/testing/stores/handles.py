@@ -1,4 +1,4 @@
-"""Handles: how the suite opens a store. A backend provides the one fixture, `opening`."""
+"""Handles: how the suite opens a store. A handle is one opened `Store`. A backend provides one fixture, `opening`."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,8 @@ from holdfast.store.seam import Store
 from holdfast.testing.stores.writes import LEASE
 
 Opening = Callable[[str], Store]
-"""Opens the store of this test for a member. The backend's fixture closes the handles that are still open at the end.
+"""Opens the store of this test for a process (a member of the store), which the argument names. The backend's fixture closes the handles
+that are still open at the end of the test.
 
 The first call opens an empty store. A later call opens the same store again, while the first handle is open or after it was closed.
 """
@@ -19,7 +20,7 @@ class OneHandle:
 
     @pytest.fixture
     def store(self, opening: Opening) -> Store:
-        """The store of a process called `here`, which is also a runner."""
+        """The handle of a process called `here`, which has joined the store as a runner."""
         store = opening("here")
         store.join("here", LEASE)
         return store
@@ -30,7 +31,7 @@ class TwoHandles(OneHandle):
 
     @pytest.fixture
     def other(self, opening: Opening, store: Store) -> Store:
-        """A second process on the same store, with a runner of its own."""
+        """The handle of a second process on the same store, called `there`, which has joined the store as a runner."""
         other = opening("there")
         other.join("there", LEASE)
         store.changed()

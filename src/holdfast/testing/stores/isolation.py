@@ -1,4 +1,4 @@
-"""Isolation: an invalid entry fails alone. With any mistake and any error, the other entries of the batch are written once, in order."""
+"""Isolation: an invalid entry of a batch fails alone. Whatever is wrong with it, the other entries are written once, in order."""
 
 from random import Random
 
@@ -67,7 +67,8 @@ def sampled(kind: str) -> list[tuple[Make, object]]:
 
 
 def judge(store: Store, wrong: list[Write], victims: list[Execution], good: list[Execution]) -> None:
-    """Write wrong entries among two good entries of each of these executions, and check all results."""
+    """Write a batch of the wrong entries, mixed with two good entries for each execution in `good`. The good entries must be written once,
+    in order. A wrong entry that is refused must leave nothing; `victims` are the executions of the wrong entries."""
     before = [_left_of(store, write, victim) for write, victim in zip(wrong, victims, strict=True)]
     batch, first, second = _mixed(wrong, good)
     said = answers(store, *batch)
@@ -82,7 +83,8 @@ def judge(store: Store, wrong: list[Write], victims: list[Execution], good: list
 
 
 def _mixed(wrong: list[Write], good: list[Execution]) -> tuple[list[Write], list[int], list[int]]:
-    """The wrong entries mixed with the two writes of each good execution, and the positions of these."""
+    """A batch of the wrong entries, mixed with two writes for each good execution; then the positions of the first writes in the batch, and
+    those of the second writes."""
     batch: list[Write] = []
     first, second = [0] * len(good), [0] * len(good)
     gap = max(1, len(wrong) // max(1, len(good)))
@@ -112,7 +114,7 @@ def _landed_once(store: Store, header: Execution, one: Answer | HoldfastError, t
 
 
 def _left_of(store: Store, write: Write, victim: Execution) -> object:
-    """Everything that an entry may have written."""
+    """What the store has of everything that this entry may have written."""
     if not isinstance(write, Start):
         return store.snapshot(victim.id)
     asked = write.header

@@ -1,4 +1,5 @@
-"""Lists, compared with a simple model: any filter, any page size, and executions that start while a client reads the pages."""
+"""Lists: for random filters and page sizes, the store must return what a simple model in Python returns, also if executions start while a
+client reads the pages."""
 
 from collections.abc import Sequence
 from random import Random
@@ -72,7 +73,7 @@ class Population:
 
 
 def kind(n: int, parent: str | None = None) -> ListedExecution:
-    """One of ninety kinds."""
+    """The properties of the execution with this number, from 0."""
     return ListedExecution(n % 6, FUNCTIONS[n % 3], VERSIONS[n % 7 % 3], list(ExecutionStatus)[n % 11 % 5], parent, NAMES[n % 4])
 
 
@@ -183,7 +184,7 @@ class ListingSuite(OneHandle):
                 wanted = msgspec.structs.replace(wanted, beyond=edge)
             found = population.store.list(wanted)
             assert ids(found) == expected[: wanted.limit], wanted
-            assert list(found) == [population.headers[x.id] for x in found], "with all that is known of them"
+            assert list(found) == [population.headers[x.id] for x in found], "a list has the whole headers"
 
     def test_pages_neither_repeat_nor_skip_while_others_come(self, population: Population, chance: Random) -> None:
         for _ in range(FILTERS // 4):

@@ -47,7 +47,7 @@ def taken(store: Store, subscriber: str = "billing", runner: str = "here") -> in
 
 
 def told(store: Store, subscriber: str = "billing", runner: str = "here") -> list[StatusSignal]:
-    """The signals that a subscriber has not got yet."""
+    """Become the deliverer, and return the signals that the subscriber has not got yet."""
     found = store.signals(subscriber, runner, taken(store, subscriber, runner), ALL)
     assert found is not None
     numbers = [signal.number for signal in found]

@@ -12,7 +12,7 @@ CRASHED = Outcome(OutcomeStatus.CRASHED, again_seconds=5)
 
 
 def picky(*queues: str, tenants: tuple[str, ...] = ()) -> tuple[Target, ...]:
-    """The targets of a runner that takes from these queues and tenants only."""
+    """The targets of a runner that takes only executions of these queues and tenants. If none is named, it takes those of all."""
     return (Target("order", "$LATEST", Only(frozenset(queues), frozenset(tenants))),)
 
 

@@ -56,7 +56,7 @@ End = Callable[[Store, Execution], object]
 
 
 def continued(store: Store, header: Execution, now: int = T0, successor: str | None = None) -> Execution:
-    """The execution that continues another one."""
+    """End an execution as continued, and return the execution that continues it."""
     asked = settled(header, Outcome(OutcomeStatus.CONTINUED, "{}"))
     written(store, msgspec.structs.replace(asked, successor=successor or id_at(now)), now)
     heir = store.find(now_at(store, header).continued_as or "")
@@ -73,12 +73,12 @@ def cascaded(store: Store, header: Execution) -> None:
 def closed_early(store: Store, header: Execution) -> None:
     """Close an execution by an update, and then let its invocation return."""
     left = after(store, header, execution_succeeds("1"))
-    assert counted(store)[MAIL][0] == 0, "the slot is free when the status is"
+    assert counted(store)[MAIL][0] == 0, "the slot is free as soon as the status is closed"
     written(store, settled(left, Outcome(OutcomeStatus.SUCCEEDED)))
 
 
 def taken_over(store: Store, header: Execution) -> None:
-    """Let another runner take over, and end there."""
+    """Let another runner take over the execution, and end it there."""
     left = written(store, claim(header, "there", "here"))
     assert counted(store)[MAIL][0] == 1, "a takeover keeps the slot"
     ended(store, left)
@@ -237,7 +237,7 @@ class QueueEndSuite(QueueHandle):
     def test_a_delayed_execution_enters_its_lane_when_its_time_comes(self, mail: Store) -> None:
         (header,) = enqueued(mail, queued("a", delay_ms=60_000, by=claimant()))
         several(mail, "b")
-        assert (header.state, counted(mail)[MAIL], mail.standing(MAIL, T0).delayed) == (State.DELAYED, (0, 1), 1)
+        assert (header.state, counted(mail)[MAIL], mail.queue_state(MAIL, T0).delayed) == (State.DELAYED, (0, 1), 1)
         assert (mail.next_due(ORDER), list(mail.due(at(60), 9))) == (at(60), [header.id])
         assert written(mail, Fire(header.id), at(59)).state is State.DELAYED
         entered = written(mail, Fire(header.id), at(60))
@@ -334,7 +334,7 @@ class QueueEndSuite(QueueHandle):
         assert (failed.status, told.status) == (ExecutionStatus.FAILED, ExecutionStatus.SUCCEEDED)
         assert [header.id for header in mail.parked(MAIL)] == [failed.id, told.id]
         assert [header.id for header in mail.parked(None, failed.id, 9)] == [told.id]
-        assert mail.standing(MAIL, T0).parked == 2
+        assert mail.queue_state(MAIL, T0).parked == 2
         again = enqueued(mail, queued("a", again=True, now=at(9)), queued("b", again=True, now=at(9)), now=at(9))
         assert [now_at(mail, header).superseded_by for header in (failed, told)] == [header.id for header in again]
         assert (list(mail.parked(MAIL)), counted(mail)[MAIL]) == ([], (0, 2))

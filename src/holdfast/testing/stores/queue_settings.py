@@ -35,20 +35,21 @@ from holdfast.testing.stores.writes import DAY, LEASE, ORDER, T0, answers, at, c
 
 
 def found(store: Store, queue: str = MAIL) -> QueueRow:
-    """A queue that must exist."""
+    """The queue of this name. The test fails if the store does not have it."""
     row = store.queue(queue)
     assert row is not None
     return row
 
 
 def operate(store: Store, mode: Mode = Mode.OPEN, **operator: object) -> bool:
-    """Set a queue as an operator does."""
+    """Set the mode and the operator's settings of the queue `mail`. Returns whether they were written."""
     row = store.queue(MAIL) or QueueRow(name=MAIL)
     return store.set_queue(msgspec.structs.replace(row, operator=operator, mode=mode))
 
 
 def full(store: Store, now: int = T0) -> QueueFull:
-    """The refusal of an enqueue, which must have left nothing."""
+    """Enqueue one more execution, which the store must refuse, and return the refusal. The test fails if the refused execution left
+    anything in the store."""
     (refused,) = answers(store, queued("one more", now=now, by=claimant(), tenant="of its own"), now=now)
     assert isinstance(refused, QueueFull)
     assert (store.find_named("order", "one more"), refused.code) == (None, "overloaded")
@@ -188,7 +189,7 @@ class QueueSettingSuite(QueueHandle):
         (late,) = several(mail, "late", delay_ms=90_000)
         assert written(mail, Answering(left.id, "c", "1"), at(100)).state is State.QUEUED
         written(mail, Fire(late.id), at(100))
-        assert mail.standing(MAIL, at(100)).oldest_at == at(90)
+        assert mail.queue_state(MAIL, at(100)).oldest_at == at(90)
         several(mail, "b", now=at(100))
 
     def test_the_counts_of_a_tenant_are_its_own(self, mail: Store) -> None:
@@ -204,12 +205,12 @@ class QueueSettingSuite(QueueHandle):
             several(mail, f"c {tenant!r:.9}", tenant=tenant)
             several(mail, f"late {tenant!r:.9}", tenant=tenant, delay_ms=1000)
         for tenant in ("acme", longest, "default"):
-            told = mail.standing(MAIL, T0, tenant)
+            told = mail.queue_state(MAIL, T0, tenant)
             assert (told.waiting, told.held, told.delayed, told.parked) == (3, 1, 1, 1)
             assert told.per_minute > 0
-        whole = mail.standing(MAIL, T0)
+        whole = mail.queue_state(MAIL, T0)
         assert (whole.waiting, whole.held, whole.delayed, whole.parked) == (9, 3, 3, 3)
-        none = mail.standing(MAIL, T0, "absent")
+        none = mail.queue_state(MAIL, T0, "absent")
         assert (none.waiting, none.held, none.delayed, none.parked, none.per_minute) == (0, 0, 0, 0, 0)
         assert list(mail.parked(MAIL, tenant="absent")) == []
 
@@ -257,7 +258,7 @@ class QueueSettingSuite(QueueHandle):
 
 
 class SharedQueueSuite(TwoHandles):
-    """Queues of several processes."""
+    """Tests: queues of several processes. They need a handle for each process."""
 
     def test_what_one_enqueues_another_admits_and_sees_settled(self, store: Store, other: Store) -> None:
         declare(store, limits={"at_once": 1})
@@ -274,7 +275,7 @@ class SharedQueueSuite(TwoHandles):
         store.close()
         later = opening("later")
         later.join("later", LEASE)
-        assert later.standing(MAIL, T0).waiting == 1
+        assert later.queue_state(MAIL, T0).waiting == 1
         assert [admitted_names(later, 9, at(seconds)) for seconds in (59, 60)] == [[], ["b"]]
         check_counts(later)
 
@@ -308,5 +309,5 @@ class SharedQueueSuite(TwoHandles):
 
 
 def made(n: int, k: int, place: int) -> str:
-    """An id of its own for each thread: the generator of ids is not for several threads."""
+    """An id that no other thread makes: the generator of ids must not be used by several threads."""
     return f"019b76da-a800-7{n:03x}-8{k:03x}-{place:012x}"

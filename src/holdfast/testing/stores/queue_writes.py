@@ -53,11 +53,13 @@ def queued(
     units: int = 0,
     same: Same = Same.EXISTING,
     rates: tuple[Rate, ...] = (),
+    user: str | None = None,
     **set_to: object,
 ) -> Start:
     """A start through a queue. Each call makes a greater id, so that executions stand in a lane in the order of the calls."""
     start = wanted(name, text, **{"id": _ids(now), "started_at": now} | set_to)
-    how = Enqueue(queue=queue, key=key, delay_ms=delay_ms, ttl_ms=ttl_ms, head_start_ms=head_start_ms, units=units, same=same, rates=rates)
+    times = {"delay_ms": delay_ms, "ttl_ms": ttl_ms, "head_start_ms": head_start_ms}
+    how = Enqueue(queue=queue, key=key, **times, units=units, same=same, rates=rates, user=user)  # type: ignore[arg-type]
     return msgspec.structs.replace(start, enqueue=how, by=by, again=again)
 
 
@@ -105,7 +107,8 @@ def ended(store: Store, header: Execution, status: OutcomeStatus = OutcomeStatus
 
 
 def counted(store: Store, queue: str = MAIL) -> dict[str, tuple[int, int]]:
-    """What each lane of a queue says it holds, and how many wait in it; lanes in which nothing is are left out."""
+    """The counts of each lane of a queue, by its key: the slots that are held, and the executions that wait. Lanes with neither are left
+    out."""
     found: dict[str, tuple[int, int]] = {}
     page, beyond = store.lanes(queue, limit=_PAGE), ""
     while page:
@@ -116,7 +119,7 @@ def counted(store: Store, queue: str = MAIL) -> dict[str, tuple[int, int]]:
 
 
 def recounted(store: Store, queue: str = MAIL) -> dict[str, tuple[int, int]]:
-    """The same, from the headers."""
+    """The same as `counted`, but counted from the headers of the executions."""
     held, waiting = Counter[str](), Counter[str]()
     page = store.list(Filter(queue=queue, limit=_PAGE))
     while page:
@@ -130,6 +133,6 @@ def recounted(store: Store, queue: str = MAIL) -> dict[str, tuple[int, int]]:
 
 
 def check_counts(store: Store) -> None:
-    """Every lane holds what a recount finds."""
+    """Fail the test if the counts of a lane differ from what `recounted` finds."""
     for row in store.queues():
         assert counted(store, row.name) == recounted(store, row.name), f"the lanes of {row.name} are not what a recount finds"

@@ -50,8 +50,8 @@ class QueueSuite(QueueHandle):
         assert (header.state, header.status, header.runner) == (State.QUEUED, ExecutionStatus.RUNNING, None)
         assert header == now_at(mail, header)
         assert (list(mail.claimable(ORDER, (), at(9), 10)), list(mail.due(at(9999), 10)), mail.next_due(ORDER)) == ([], [], None)
-        standing = mail.standing(MAIL, T0)
-        assert (standing.waiting, standing.held, standing.oldest_at, standing.admitted) == (1, 0, T0, 0)
+        state = mail.queue_state(MAIL, T0)
+        assert (state.waiting, state.held, state.oldest_at, state.admitted) == (1, 0, T0, 0)
 
     def test_a_start_by_a_runner_is_admitted_and_claimed_in_its_own_write_if_there_is_room(self, mail: Store) -> None:
         header = running(mail, "a")
@@ -59,7 +59,7 @@ class QueueSuite(QueueHandle):
         assert header.place is not None
         assert (header.place.admitted_at, header.place.lane) == (T0, "mail/tenant=default/function=order:$LATEST")
         assert list(mail.held("here")) == [header.id]
-        assert (mail.standing(MAIL, T0).held, mail.standing(MAIL, T0).admitted) == (1, 1)
+        assert (mail.queue_state(MAIL, T0).held, mail.queue_state(MAIL, T0).admitted) == (1, 1)
 
     def test_nothing_overtakes_what_waits(self, mail: Store) -> None:
         several(mail, "a")
@@ -184,7 +184,7 @@ class QueueSuite(QueueHandle):
         assert admitted_names(mail, 9) == ["mine"]
         assert admitted(mail, 9) == []
         assert names(admitted(mail, 9, targets=[ELSEWHERE])) == ["e0", "e1", "e2", "e3", "e4"]
-        assert mail.standing(MAIL, T0).waiting == 5
+        assert mail.queue_state(MAIL, T0).waiting == 5
 
     def test_however_many_lanes_are_passed_over_the_own_one_is_met(self, mail: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(shared_lanes, "_MOST_LOOKS", 6)

@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 def together(stores: list[Store], act: Callable[[int, Store], T]) -> list[T]:
-    """Run `act` on all stores at the same moment."""
+    """Run `act(n, store)` on all stores at the same moment, each in a thread of its own. Returns the results in the order of the stores."""
     gate = threading.Barrier(len(stores))
 
     def run(n: int) -> T:
@@ -162,7 +162,7 @@ class RaceSuite(TwoHandles):
 
 
 def store_signals(store: Store, after: int) -> list[int]:
-    """The numbers of all signals."""
+    """The numbers of all signals after this one."""
     found = store.signals("billing", "p0", after, 10_000)
     assert found is not None
     return [signal.number for signal in found]

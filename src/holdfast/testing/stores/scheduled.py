@@ -1,4 +1,5 @@
-"""Schedules: a start and the move of its schedule are one write, and a write counts only if it follows the revision that is there."""
+"""Schedules: a start and the change of its schedule are one write. A change is refused unless it was made from the revision that is in the
+store."""
 
 import msgspec
 
@@ -26,7 +27,7 @@ def schedule(name: str = "hourly", *, now: int = T0, tenant: str | None = None, 
 
 
 def firing(state: ScheduleState, seconds: float, name: str | None = None) -> Start:
-    """The start of an occurrence."""
+    """The start of the occurrence this many seconds after T0, which also moves the schedule to this occurrence."""
     moved = changed(state, cursor=at(seconds))
     occurrence = Occurrence(state.name, at(seconds))
     return msgspec.structs.replace(wanted(name or f"{state.name}-{seconds:g}"), occurrence=occurrence, moved=moved)
@@ -155,7 +156,7 @@ class ScheduleSuite(OneHandle):
 
 
 class SharedScheduleSuite(TwoHandles):
-    """Schedules of several processes."""
+    """Tests: schedules of several processes. They need a handle for each process."""
 
     def test_a_schedule_that_the_other_changed_is_seen(self, store: Store, other: Store) -> None:
         state = schedule()

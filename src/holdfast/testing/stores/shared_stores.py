@@ -1,4 +1,4 @@
-"""A store that outlives a handle, and that several processes may open."""
+"""Shared stores: what a store keeps after its handles are closed, and what each of several processes sees of the others."""
 
 from holdfast.model.errors import ExecutionAlreadyStarted
 from holdfast.model.history import EventType as E

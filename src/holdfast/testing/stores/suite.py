@@ -2,7 +2,7 @@
 
 from holdfast.testing.stores.audit_log import AuditSuite, SharedAuditSuite
 from holdfast.testing.stores.batches import BatchSuite
-from holdfast.testing.stores.browsing import BrowsingSuite
+from holdfast.testing.stores.browse_reads import BrowsingSuite
 from holdfast.testing.stores.chained_writes import ChainingSuite
 from holdfast.testing.stores.console_state import (
     ConsoleStateSuite,
@@ -22,6 +22,7 @@ from holdfast.testing.stores.lists import ListingSuite
 from holdfast.testing.stores.outbox import OutboxSuite, SharedOutboxSuite
 from holdfast.testing.stores.picky_runners import PickyRunnerSuite
 from holdfast.testing.stores.queue_ends import QueueEndSuite
+from holdfast.testing.stores.queue_rates import QueueRateSuite, SharedQueueRateSuite
 from holdfast.testing.stores.queue_settings import QueueSettingSuite, SharedQueueSuite
 from holdfast.testing.stores.queues import QueueSuite
 from holdfast.testing.stores.races import RaceSuite
@@ -38,7 +39,7 @@ from holdfast.testing.stores.wakeups import SharedWakingSuite, WakingSuite
 class StoreSuite(
     StartingSuite, BatchSuite, IsolationSuite, KeepingSuite, FencingSuite, WakingSuite, TimerSuite, RunnerSuite, ChainingSuite,
     ListingSuite, OutboxSuite, RetentionSuite, CopySuite, CredentialsSuite,
-    ChargingSuite, AuditSuite, GraphSuite, QueueSuite, QueueEndSuite, QueueSettingSuite, PickyRunnerSuite,
+    ChargingSuite, AuditSuite, GraphSuite, QueueSuite, QueueEndSuite, QueueSettingSuite, QueueRateSuite, PickyRunnerSuite,
     ScheduleSuite, LedgerSuite, BrowsingSuite, ConsoleStateSuite, SummarySuite, OutlineSuite, DirectorySuite,
 ):  # fmt: skip
     """All tests that need one handle of the store. A backend's class inherits from this and provides the fixture `opening`."""
@@ -46,7 +47,7 @@ class StoreSuite(
 
 class SharedStoreSuite(
     StoreSuite, SharingSuite, SharedFencingSuite, SharedWakingSuite, SharedOutboxSuite, SharedRetentionSuite, SharedCredentialsSuite,
-    SharedChargingSuite, SharedAuditSuite, SharedGraphSuite, SharedQueueSuite, SharedScheduleSuite, SharedLedgerSuite,
+    SharedChargingSuite, SharedAuditSuite, SharedGraphSuite, SharedQueueSuite, SharedQueueRateSuite, SharedScheduleSuite, SharedLedgerSuite,
     SharedConsoleStateSuite, RaceSuite,
 ):  # fmt: skip
-    """A store that outlives a handle, and that several processes may open."""
+    """All tests, with those of a store that stays after its handles are closed, and that several processes may open."""

@@ -65,7 +65,7 @@ class WakingSuite(OneHandle):
 
 
 class SharedWakingSuite(TwoHandles):
-    """Tests: Wake-ups that another process causes. They need two handles of the store."""
+    """Tests: wake-ups that another process causes. They need two handles of the store."""
 
     def test_a_write_of_the_other_is_news_once(self, store: Store, other: Store) -> None:
         started(other, "a")

@@ -1,6 +1,6 @@
 """Writes for the suite's tests: they start, claim, suspend and close executions, only through the store's seam.
 
-A backend's own tests may use them too. Each function makes the writes that a runner would make, with fixed times and ids.
+A backend's own tests may use them too. Each function makes the writes that a runner would make, at fixed times.
 """
 
 from collections.abc import Iterable
@@ -19,13 +19,14 @@ from holdfast.model.verbs import Answer, Checkpoint, Claim, Settle, Start, Start
 from holdfast.store.seam import Store, Target
 
 T0 = 1_767_225_600_000
-"""The time at which the tests begin."""
+"""The time at which the tests begin, in milliseconds since 1970."""
 SECOND = 1_000
 DAY = 86_400_000
 LEASE = T0 + 10 * SECOND
+"""The time until which the runners of the tests count as alive."""
 ORDER = (Target("order", "$LATEST"),)
 """The function that the runners of the tests host."""
-NO_END = "it says again and again that something was removed"
+NO_END = "`expire` returned 1,000 times that it removed something"
 OOPS = Failure("boom", "Oops", "data", ("line 1", "line 2"))
 
 
@@ -35,7 +36,7 @@ def at(seconds: float) -> int:
 
 
 def id_at(now: int) -> str:
-    """An id of that time, independent of earlier calls."""
+    """A random id of that time."""
     return Ids(Random())(now)
 
 
@@ -43,7 +44,7 @@ def id_at(now: int) -> str:
 
 
 def wanted(name: str, text: str = "{}", /, **set_to: object) -> Start:
-    """A start without a claim."""
+    """A start of an execution with this name and this input, without a claim. `set_to` replaces fields of its header."""
     asked: dict[str, object] = {
         "id": id_at(T0), "function": "order", "version": "$LATEST", "name": name, "input_hash": codec.payload_hash(text),
         "terms": Terms(3600), "started_at": T0, "deadline": 0,
@@ -57,7 +58,7 @@ def answers(store: Store, *batch: Write, now: int = T0) -> list[Answer | Holdfas
 
 
 def written(store: Store, write: Write, now: int = T0) -> Execution:
-    """The header after a write that must be accepted."""
+    """Write a batch with this one entry, and return the header after it. If the store refuses the entry, its error is raised."""
     (answer,) = answers(store, write, now=now)
     if isinstance(answer, HoldfastError):
         raise answer
@@ -104,7 +105,8 @@ def closed(store: Store, name: str, steps: int = 0, now: int = T0, retention_day
 
 
 def forgotten(store: Store, now: int = T0, limit: int = 100) -> int:
-    """Remove all executions past their retention. Returns the number of transactions."""
+    """Remove everything whose time is over at `now`, such as executions past their retention. Each step removes about `limit` rows. Returns
+    the number of steps that removed something."""
     count = 0
     while store.expire(now, limit):
         count += 1
@@ -126,7 +128,7 @@ def checkpoint(header: Execution, *updates: Update, client: str | None = None) -
 
 
 def settled(header: Execution, outcome: Outcome, seen: int | None = None) -> Settle:
-    """The end of an invocation that had seen everything up to a revision: by default the last one."""
+    """The end of an invocation that has seen everything up to the revision `seen`; None: up to the revision of the header."""
     revision = header.revision if seen is None else seen
     return Settle(execution=header.id, epoch=header.epoch, invocation=header.invocation or "", seen=revision, outcome=outcome)
 

@@ -1,4 +1,4 @@
-"""Denials: why the gate does not admit a request, with the error and the statuses that its caller gets."""
+"""Denials: the reasons why the gate does not admit a request, each with the error and the statuses that the caller gets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from holdfast.web.refusals import Refused
 
 
 class Denial(Enum):
-    """Why: the name of AWS's error, its HTTP status for AWS's clients, and the status for all other clients."""
+    """A reason why the gate does not admit a request: the name of AWS's error, the HTTP status for AWS's clients, and the status for all
+    other clients."""
 
     MISSING = ("MissingAuthenticationTokenException", 403, 401)
     UNKNOWN = ("UnrecognizedClientException", 403, 401)
@@ -33,8 +34,9 @@ class Denied(Refused):
         super().__init__(why.aws_status, why.error, message)
         self.why = why
         self.who: str | None = None
-        """The caller, where the gate has recognised it."""
+        """The id of the caller's credential; None if the gate has not recognised the caller."""
         self.tenant: str | None = None
+        """The tenant of the caller; None if it has none, or if the gate has not recognised the caller."""
 
 
 NO_SUCH_TOKEN: Final = "The security token included in the request is invalid."

@@ -2,7 +2,7 @@
 
     Host and Origin → credential → role → tenant → audit log
 
-The gate compares each request with the policy of its route. A request that no route takes has a policy too: it needs an admin.
+The gate compares each request with the policy of its route. A request that matches no route has a policy too: it needs an admin.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ log = logging.getLogger("holdfast.server")
 
 MAX_BODY: Final = 16 * 1024 * 1024
 MAX_CODE: Final = 80 * 1024 * 1024
-"""The largest body of a function's code, which is sent in base64, whose signature is verified."""
+"""The most bytes of a signed body that has the code of a function. The code is in base64, so the limit is larger than MAX_BODY."""
 _REFUSED: Final = frozenset({401, 403, 429})
 """The statuses with which a handler refuses a caller who has no permission or asks too often."""
 
@@ -60,11 +60,11 @@ def open_gate(
 ) -> Gate:
     """The gate of a server that listens on `host`.
 
-    If the store has credentials, every request needs one. If it has none, only this machine may connect, and a server that would listen
-    elsewhere is refused here, before it starts. `hosts` are further names of the server, `origins` web pages that may use it, like
-    `https://console.example`. `operator_secret` opens the secrets of access keys; without it, the gate looks for HOLDFAST_KEYS_SECRET and
-    for the user's key file. If `secrets` is given, it decides where the gate looks and whether a key file may be made, and
-    `operator_secret` is not used.
+    If the store has credentials, requests need one, except on routes that need nothing. If it has none, only this machine may connect:
+    raises CredentialsNeeded if other machines could reach `host`. `hosts` are further names of the server. `origins` are the origins of web
+    pages that may use it, like `https://console.example`. `operator_secret` opens the secrets of access keys; without it, the gate looks
+    for the secret where secret.py says. If `secrets` is given, it decides where the gate looks and whether a key file may be made, and
+    `operator_secret` is ignored. Raises KeysSecretNeeded if an access key of the store cannot be opened.
     """
     credentials = store.credentials()
     known = len(credentials)
@@ -76,7 +76,9 @@ def open_gate(
         )
     secrets = secrets or KeysSecrets(os.environ, given=operator_secret)
     sealing = sealing_of(store, secrets, chance)
-    # On other addresses the operator decides by which names the server is known: no browser sends a credential by itself.
+    # If other machines can reach the server, every Host is allowed unless the operator names hosts: there a request needs a credential, and
+    # a
+    # page of another site cannot make a browser send one.
     names = frozenset(name.lower() for name in hosts)
     return Gate(
         store,
@@ -132,7 +134,7 @@ class Gate:
         self._refusals = RefusalLog(store, clock.now)
         self._days = kept_days(os.environ)
         self.summary = summary
-        """Which callers the gate admits, as a server prints it when it starts."""
+        """A text about the callers that the gate admits. A server prints it when it starts."""
         self.needs_credentials = keys is not None
 
     async def close(self) -> None:
@@ -140,7 +142,8 @@ class Gate:
         await self._refusals.close()
 
     async def admit(self, request: Request) -> None:
-        """Recognise the caller and check that it may; raises `Refused`. A change of code is in the audit log before it is done."""
+        """Recognise the caller, and set `request.caller`. Raises Refused if the caller may not make this request. A change of code is
+        written into the audit log before it is done."""
         signed = _signed(request)
         operation = request.policy.operation
         try:
@@ -156,15 +159,16 @@ class Gate:
             raise Denied(Denial.TROUBLE, "The server could not check the credentials of this request.") from None
 
     async def _note_change(self, request: Request, path: str) -> None:
-        """Write a change of code into the audit log before it is done. If it cannot be written, the change is refused. If the change fails
-        later, a refusal follows in the log."""
+        """Write a change of code into the audit log before it is done. If this cannot be written, the change is refused. If the change
+        fails later, the log also gets a line about that failure (`note_reply`)."""
         actor = request.actor
         if actor is not None:
             notes = actor.did(request.policy.operation, self._subject(request, path), "accepted", self._clock.now())
             await in_thread(Purpose.STORE, self._store.note, notes)
 
     def note_reply(self, request: Request, reply: Response) -> None:
-        """Note a request that the gate admitted and a handler refused."""
+        """Note in the audit log a request that the gate admitted and a handler refused: for lack of permission, for asking too often, a
+        change of code that failed, or something of another tenant that was hidden as 404."""
         policy, status = request.policy, reply.status_code
         if status < 400 or policy.needs is Needs.NOTHING:
             return
@@ -176,13 +180,15 @@ class Gate:
             self._refusals.add(actor.refused(policy.operation, subject, _error_of(reply), self._clock.now()))
 
     def _note_of(self, request: Request, signed: sigv4.SignedRequest, why: Refused) -> Note:
-        """The line of the audit log for a refusal. Without a recognised caller it names the key that the request claims."""
+        """The line of the audit log for a refusal. If the caller is not recognised, the line has the id of the access key that the request
+        names, or `anonymous`."""
         who, tenant = (why.who, why.tenant) if isinstance(why, Denied) else (None, None)
         actor = Actor(who=who or sigv4.claimed(signed) or "anonymous", origin=request.origin, tenant=tenant, days=self._days)
         return actor.refused(request.policy.operation, self._subject(request, signed.path), why.shape, self._clock.now())
 
     def _subject(self, request: Request, path: str) -> str:
-        """What a request is about. The id of a callback is a capability, so the log has the id of its execution instead."""
+        """What a request is about, for the audit log: the id of an execution, or the path. A caller who knows the id of a callback can
+        answer it, so the log has the id of its execution instead. A path with a secret is cut."""
         try:
             if request.policy.reach is Reach.CALLBACK:
                 return self._store.seal.callback_target(request.label)[0]
@@ -221,7 +227,8 @@ class Gate:
         return identity
 
     async def _identify(self, keys: Keys, request: Request, signed: sigv4.SignedRequest) -> Identity:
-        """The caller, by its signature or its token."""
+        """The caller, recognised by its signature, its token, or the cookie of a session. Raises Denied if there is none, or if it is
+        wrong."""
         if keys.is_stale():
             async with self._refreshing:  # all requests that arrive during this read wait for it, and none reads again
                 if keys.is_stale():
@@ -232,14 +239,14 @@ class Gate:
         if not given and request.policy.session:
             return await self._of_session(keys, request)
         if not given:
-            raise Denied(Denial.MISSING, "Missing Authentication Token: sign the request, or send a token as a bearer.")
+            raise Denied(Denial.MISSING, "Missing Authentication Token: sign the request, or send `Authorization: Bearer TOKEN`.")
         scheme, _, token = given[0].partition(" ")
         if len(given) > 1 or scheme.lower() != "bearer":
             raise Denied(Denial.UNKNOWN, "Authorization must be one AWS4-HMAC-SHA256 signature, or one bearer token.")
         return Identity.of(keys.token(token.strip()))
 
     async def _of_session(self, keys: Keys, request: Request) -> Identity:
-        """The caller whose browser sent the cookie of a session."""
+        """The caller whose browser sent the cookie of a session. Raises Denied if the session has ended."""
         found = await in_thread(Purpose.KEYS, self.sessions.find, cookie_in(request.header(b"cookie")), self._clock.now())
         if found is None:
             raise Denied(Denial.MISSING, "Log in first.")
@@ -247,8 +254,8 @@ class Gate:
         return Identity.of(keys.credential(found.credential))
 
     async def log_in(self, request: Request, token: str) -> Credential | None:
-        """The credential of a token that a person gave; None where the server needs no credentials. An unknown token is refused. The
-        audit log has both."""
+        """The credential of a token that a person gave; None if the server needs no credentials. Raises Denied for a token that is unknown
+        or has expired. Logins and refusals are noted in the audit log."""
         if self._keys is None:
             return None
         if self._keys.is_stale():
@@ -263,7 +270,8 @@ class Gate:
             raise
 
     async def _verify(self, keys: Keys, request: Request, signed: sigv4.SignedRequest) -> Identity:
-        """The holder of the key that signed the request. The gate reads the body to compare it, and puts it back for the handler."""
+        """The holder of the access key that signed the request. Raises Denied if the signature is wrong. The gate reads the body to compare
+        it with the signature, and puts it back for the handler."""
         claim = sigv4.claim_of(signed)
         if signed.values("x-amz-security-token") or "X-Amz-Security-Token=" in signed.query:
             raise Denied(Denial.UNKNOWN, NO_SUCH_TOKEN)  # a temporary credential of AWS, which means nothing here
@@ -273,7 +281,7 @@ class Gate:
         sigv4.check_time(claim, self._clock.now())
         signed_body = sigv4.body_hash(signed)
         if signed_body is not None:
-            sigv4.check_signature(signed, claim, secret, signed_body)  # check this before the gate reads the body of a stranger
+            sigv4.check_signature(signed, claim, secret, signed_body)  # checked before the gate reads the body of an unknown caller
         limit = self._max_code if request.policy.needs is Needs.DEPLOY else self._max_body
         body = await request.incoming.read(self._body_seconds, limit)
         if signed_body is None:
@@ -284,10 +292,14 @@ class Gate:
         return Identity.of(credential)
 
     async def _confine(self, request: Request, signed: sigv4.SignedRequest, identity: Identity, tenant: str) -> None:
-        """Refuse a request that leaves the tenant of its caller. An execution of another tenant looks as if it did not exist."""
+        """Raises Denied if a request would reach another tenant than that of its caller. For an execution of another tenant, the error says
+        that it does not exist."""
         reach = request.policy.reach
         if reach is Reach.NONE:
-            raise Denied(Denial.DENIED, f"{identity.name} is of the tenant {tenant!r}, and {request.policy.operation} is for all tenants.")
+            raise Denied(
+                Denial.DENIED,
+                f"{identity.name} is limited to the tenant {tenant!r}. {request.policy.operation} needs a credential for all tenants.",
+            )
         if reach in (Reach.EXECUTION, Reach.CALLBACK) and not await in_thread(Purpose.KEYS, self._is_of, tenant, request):
             what = "callback" if reach is Reach.CALLBACK else "durable execution"
             raise Denied(Denial.ABSENT, f"The {what} does not exist.")
@@ -315,7 +327,7 @@ def _signed(request: Request) -> sigv4.SignedRequest:
 
 
 def _error_of(reply: Response) -> str:
-    """The error of a reply that refuses: AWS's name where it has one, else its status."""
+    """The name of the error in a reply: AWS's name if the reply has one, else the status."""
     named = next((value for name, value in reply.raw_headers if name == b"x-amzn-errortype"), None)
     return str(reply.status_code) if named is None else _text(named)
 

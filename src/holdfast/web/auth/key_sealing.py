@@ -1,7 +1,7 @@
 """Sealing the secrets of access keys: the server needs them to verify signatures, so they cannot be kept as hashes.
 
-They are kept under AES-256-GCM. The key is made from two parts that never lie together: the seal of the store, and a secret of the operator
-that is outside of it (secret.py). Each sealed text begins with the name of its key:
+They are encrypted with AES-256-GCM. The key is made from two parts that are never stored together: the seal of the store, and a secret of
+the operator that is outside of the store (secret.py). Each sealed text begins with the name of its key:
 
     v2.FINGERPRINT:…    both parts
     operator:…          of an older release, sealed with the operator's secret alone
@@ -25,7 +25,7 @@ from holdfast.web.auth.secret import SECRET_VARIABLE, KeysSecret
 Chance = Callable[[int], bytes]
 """Makes random bytes, as `os.urandom` does."""
 Find = Callable[[], Sequence[KeysSecret]]
-"""Finds the secrets of this process: the first one seals, and each of them can open."""
+"""Finds the operator's secrets of this process: the first one seals, and all of them are tried to open."""
 
 _BY_STORE: Final = "store"
 _BY_OPERATOR: Final = "operator"
@@ -42,7 +42,8 @@ class Sealing:
         self._codecs: list[tuple[str, AesGcm]] | None = None
 
     def _known(self, *, again: bool = False) -> list[tuple[str, AesGcm]]:
-        """The codecs, made when a key is sealed or opened: a store with tokens only needs no secret and no package for encryption."""
+        """The codecs, each with its name. They are made when a key is first sealed or opened: a store that has only tokens needs no secret
+        and no package for encryption. `again`: look for the secrets again."""
         if self._codecs is None or again:
             self._codecs = [self._codec(secret.value) for secret in self._find()]
         return self._codecs
@@ -54,19 +55,20 @@ class Sealing:
         return name, AesGcm(keys, name, chance=self._chance)
 
     def sealed(self, key_id: str, secret: str) -> str:
-        """A secret in the form that the store keeps. It can only be opened under the same id."""
+        """A secret in the form that the store keeps. It can only be opened for the same id of a key. Raises KeysSecretNeeded if there is no
+        secret of the operator."""
         known = self._known()
         if not known:
             raise KeysSecretNeeded(f"An access key needs a secret that seals it: set {SECRET_VARIABLE}.")
         return known[0][1].encode(secret, _about(key_id))
 
     def is_current(self, credential: Credential) -> bool:
-        """Whether the current secret has sealed a key. Also True if there is no secret that could seal it again."""
+        """Whether the current secret of the operator has sealed this key. Also True if there is no secret that could seal it again."""
         known = self._known()
         return not known or credential.secret.startswith(f"{known[0][0]}:")
 
     def opened(self, credential: Credential) -> str:
-        """The secret of an access key, decrypted."""
+        """The secret of an access key, decrypted. Raises KeysSecretNeeded if no secret of this process opens it."""
         name = credential.secret.partition(":")[0]
         for again in (False, True):  # another process may have made a key file in the meantime
             for own, codec in self._known(again=again):
@@ -94,10 +96,11 @@ def _about(key_id: str) -> str:
 
 
 def access_keys(credentials: Sequence[Credential]) -> list[Credential]:
-    """The access keys among credentials: their secrets are sealed."""
+    """The access keys among these credentials. Tokens are left out."""
     return [credential for credential in credentials if credential.kind is CredentialKind.ACCESS_KEY]
 
 
 def needs_outside_secret(credential: Credential) -> bool:
-    """Whether only the operator's earlier secret opens a key: a new secret would not."""
+    """Whether the operator's secret that sealed this key is needed to open it. False only for a key that an older release sealed with the
+    seal of the store alone."""
     return not credential.secret.startswith(f"{_BY_STORE}:")

@@ -1,4 +1,4 @@
-"""Credentials: making them, keeping them in a store, and recognising them.
+"""Credentials: how they are made, kept in a store, and recognised.
 
 The secret of an access key is kept sealed (key_sealing.py), because the server needs it to verify a signature. A token is kept as its
 SHA-256: a token is long and random, so that no reader of the hash can guess the token.
@@ -26,11 +26,11 @@ TOKEN_PREFIX: Final = "hf_"
 KEY_PREFIX: Final = "HFKA"
 _NAMED: Final = 5
 _FRESH_SECONDS: Final = 1.0
-"""How long the server uses credentials that it has read. A revoked credential is refused after that."""
+"""The server uses the credentials that it has read for this many seconds. A revoked credential is refused after that time."""
 
 
 class Issued(NamedTuple):
-    """A new credential with its secret. The secret is shown once, and cannot be read again."""
+    """A new credential with its secret. The secret is shown once; nothing shows it again later."""
 
     credential: Credential
     secret: str
@@ -47,7 +47,9 @@ def new_access_key(
     days: int | None = None,
     person: str | None = None,
 ) -> Issued:
-    """An access key, for clients that sign their requests as for AWS."""
+    """A new access key, for clients that sign their requests as for AWS. `tenant`: the only tenant that it reaches; None: all. `days`: how
+    long it is valid; None: without end. Raises KeysSecretNeeded if there is no secret to seal it, and InvalidParameter for a wrong
+    value."""
     key_id = KEY_PREFIX + base64.b32encode(chance(10)).decode()
     secret = base64.b64encode(chance(30)).decode()
     sealed = sealing.sealed(key_id, secret)
@@ -64,7 +66,8 @@ def new_token(
     days: int | None = None,
     person: str | None = None,
 ) -> Issued:
-    """A bearer token, for all other clients."""
+    """A new bearer token, for all other clients. `tenant` and `days` are as for an access key. Raises InvalidParameter for a wrong
+    value."""
     secret = TOKEN_PREFIX + base64.urlsafe_b64encode(chance(32)).decode().rstrip("=")
     token_id = "hft-" + base64.b32encode(chance(10)).decode().lower()
     return Issued(_credential(token_id, CredentialKind.TOKEN, hashed(secret), roles, tenant, note, now, days, person), secret)
@@ -82,7 +85,7 @@ def _credential(
     person: str | None,
 ) -> Credential:
     if days is not None and not 1 <= days <= 36_500:
-        raise InvalidParameter(f"A credential is good for 1 to 36500 days, not for {days}.")
+        raise InvalidParameter(f"A credential can be valid for 1 to 36500 days, not for {days} days.")
     return Credential(
         id=id,
         kind=kind,
@@ -97,19 +100,20 @@ def _credential(
 
 
 def hashed(token: str) -> str:
-    """The hash of a token, which the store keeps."""
+    """The SHA-256 of a token, in hexadecimal digits. The store keeps it in place of the token."""
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 class Keeper(Protocol):
-    """The part of a store that has credentials."""
+    """The methods of a store that concern credentials."""
 
     def credentials(self) -> Sequence[Credential]: ...
     def reseal_credential(self, credential: str, before: str, after: str) -> bool: ...
 
 
 def seal_anew(keeper: Keeper, sealing: Sealing) -> list[str]:
-    """Seal all access keys with the current secret. Returns the ids of keys that cannot be opened; these do not change."""
+    """Seal again, with the current secret, all access keys that another secret has sealed. Returns the ids of those that cannot be opened;
+    they are not changed."""
     lost, renewed = [], 0
     for credential in access_keys(keeper.credentials()):
         if not sealing.is_current(credential):
@@ -125,10 +129,11 @@ def seal_anew(keeper: Keeper, sealing: Sealing) -> list[str]:
 
 
 def sealing_of(store: Store, secrets: KeysSecrets, chance: Chance, *, wanted: bool = False) -> Sealing:
-    """The sealing of a store's access keys. If the store has any, or one is wanted, there must be a secret that opens all of them.
+    """The sealing of a store's access keys. If the store has access keys, or one will be made (`wanted`), all keys are opened once and, if
+    another secret has sealed them, sealed again. Raises KeysSecretNeeded if one cannot be opened.
 
-    If there is no secret, a key file is made; but not if keys were sealed with a secret that is lost, because a new secret could not open
-    them.
+    If there is no secret, a key file is made; but not if keys were sealed with a secret that is missing, because a new secret could not
+    open them.
     """
     sealing = Sealing(store.seal, secrets, chance=chance)
     known = access_keys(store.credentials())
@@ -150,7 +155,7 @@ def sealing_of(store: Store, secrets: KeysSecrets, chance: Chance, *, wanted: bo
 
 
 class Keys:
-    """The credentials of a store, for a server. It reads them again when they are a second old."""
+    """The credentials of a store, for a server. They count as stale after a second; then the server calls `refresh`."""
 
     def __init__(self, keeper: Keeper, sealing: Sealing, clock: Clock) -> None:
         self._keeper = keeper
@@ -167,7 +172,7 @@ class Keys:
         return self._read_at is None or monotonic() - self._read_at >= _FRESH_SECONDS
 
     def refresh(self) -> None:
-        """Read the credentials again. Credentials that an older secret sealed are sealed with the current one. Blocks."""
+        """Read the credentials again. Blocks. Access keys that another secret has sealed are sealed with the current one."""
         found = self._keeper.credentials()
         if not all(map(self._sealing.is_current, access_keys(found))):
             seal_anew(self._keeper, self._sealing)
@@ -180,7 +185,7 @@ class Keys:
         self._read_at = monotonic()
 
     def access_key(self, key_id: str) -> tuple[Credential, str]:
-        """An access key and its secret."""
+        """An access key and its secret. Raises Denied if it is unknown or has expired."""
         found = self._good(self._by_id.get(key_id))
         place = (found.id, found.secret)
         secret = self._secrets.get(place)
@@ -189,11 +194,12 @@ class Keys:
         return found, secret
 
     def token(self, token: str) -> Credential:
-        """The credential of a token, found by the hash of the token: the time of the search tells an attacker nothing about the token."""
+        """The credential of a token. Raises Denied if it is unknown or has expired. It is found by the hash of the token, so that the time
+        of the search tells an attacker nothing about the token."""
         return self._good(self._by_hash.get(hashed(token)))
 
     def credential(self, id: str) -> Credential:
-        """The credential of a session, by its id. A session does not outlive its credential."""
+        """The credential with this id, for a session. Raises Denied if it was revoked or has expired: then the session has ended too."""
         return self._good(self._all.get(id))
 
     def _good(self, found: Credential | None) -> Credential:

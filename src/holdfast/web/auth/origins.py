@@ -1,8 +1,8 @@
-"""Web pages of other sites must not use the server. Such a page can make a browser send requests to a server on the user's own machine,
-but it cannot choose the headers Host and Origin. Pure.
+"""Web pages of other sites must not use the server. Such a page can make a browser send requests to a server on the user's own machine, but
+it cannot choose the headers Host and Origin. Pure.
 
-Host: if the name of a page is pointed at 127.0.0.1 (DNS rebinding), the browser sends the page's name as Host. Origin: the requests of any
-other page have the page's origin, or `null` if the page hides it.
+Host: if the DNS name of a page is changed to 127.0.0.1 (DNS rebinding), the browser sends the page's name as Host. Origin: requests that a
+page of another origin makes have that origin, or `null` if it is hidden.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _HOST: Final = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9
 
 @lru_cache(maxsize=256)
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server that listens on `host`."""
+    """Whether a host is `localhost` or a loopback address, so that only this machine can reach a server that listens there."""
     name = host.strip("[]").lower()
     if name == "localhost":
         return True
@@ -31,7 +31,8 @@ def is_loopback(host: str) -> bool:
 
 
 def check_host(hosts: Sequence[str], allowed: Collection[str] | None) -> None:
-    """Refuse a request whose Host is no name of this server. None allows every name."""
+    """Raises Denied if the Host header is missing, is given twice, or is neither an allowed name nor a loopback name. `allowed` None allows
+    every name."""
     if allowed is None:
         return
     found = _HOST.fullmatch(hosts[0]) if len(hosts) == 1 else None
@@ -39,14 +40,16 @@ def check_host(hosts: Sequence[str], allowed: Collection[str] | None) -> None:
         raise Denied(Denial.DENIED, "A request must have one Host header.")
     name = found["name"].lower()
     if not is_loopback(name) and name not in allowed:
-        raise Denied(Denial.DENIED, f"This server is not {name}. If it is, start it with that name as an allowed host (--allow-host).")
+        raise Denied(
+            Denial.DENIED, f"{name} is not a known name of this server. If it is its name, start the server with --allow-host {name}."
+        )
 
 
 def check_origin(origins: Sequence[str], hosts: Sequence[str], fetch_site: Sequence[str], fetch_mode: Sequence[str], *,
                  method: str, scheme: str, allowed: Collection[str]) -> None:  # fmt: skip
-    """Refuse the requests of a page of another origin. A link that a user follows is allowed.
+    """Raises Denied for a request of a web page of another origin that is not in `allowed`. A link that a user follows is allowed.
 
-    Programs that are no browsers send no Origin.
+    Programs that are not browsers send no Origin, and are allowed here.
     """
     if not origins:
         if "cross-site" in fetch_site and ("navigate" not in fetch_mode or method not in ("GET", "HEAD")):

@@ -1,9 +1,10 @@
 """The log of refusals, a part of the audit log. No reply waits for it, and its size is limited, also with very many refusals.
 
-The first refusal of its kind in a minute is written within about a second. Others of the same kind (who, what, from where, outcome) are
-counted, and written as one line when the minute is over. Above a number of kinds a minute, and of lines a day, only their sum is written,
-so a client that is refused all day does not fill the disk. One address has at most half of both, so it cannot keep the refusals of others
-out of the log. A line that cannot be written is tried again; lines that must be dropped are counted, and the server's log shows the count.
+The first refusal of its kind in a minute is written within about a second. Further ones of the same kind (who, what, from where, outcome,
+tenant) are counted, and written as one line after the minute. Above a number of kinds in a minute, and of lines in a day, only the number
+of further refusals is written, so that a client which is refused all day does not fill the disk. One address may use at most half of both
+numbers, so that it cannot keep the refusals of others out of the log. A line that cannot be written is tried again; lines that must be
+dropped are counted, and the server's log shows the count.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ _DAY_MS: Final = 86_400_000
 _SOON_SECONDS: Final = 1.0
 _MOST_WAITING: Final = 1_000
 MANY: Final = "(many)"
-"""The name in the line that counts all refusals that got no line of their own."""
+"""The name of the caller in a line that counts all refusals which got no line of their own."""
 
 
 class Book(Protocol):
-    """The part of a store that notes are written to."""
+    """The method of a store that writes notes into the audit log."""
 
     def note(self, notes: Sequence[Note]) -> None: ...
 
@@ -46,7 +47,7 @@ class RefusalLog:
         self._per_day = per_day
         self._minute = self._day = -1
         self._today = Counter[str]()
-        """The number of lines of this day, by address."""
+        """The number of kinds that got a line today, by address."""
         self._seen: dict[tuple[object, ...], Note] = {}
         """The kinds of this minute, each with its first refusal."""
         self._again: dict[tuple[object, ...], int] = {}
@@ -59,7 +60,7 @@ class RefusalLog:
         self._writing: asyncio.Task[None] | None = None
 
     def add(self, note: Note) -> None:
-        """Count a refusal, and write it soon. The cost does not grow with the number of refusals."""
+        """Count a refusal, and let it be written soon. Does not block. The cost does not grow with the number of refusals."""
         self._turn(note.at)
         kind = (note.who, note.what, note.origin, note.outcome, note.tenant)
         if kind in self._seen:
@@ -74,14 +75,14 @@ class RefusalLog:
         self._hurry(_SOON_SECONDS)
 
     def _has_room(self, origin: str) -> bool:
-        """Whether another kind from this address may have a line of its own."""
+        """Whether one more kind from this address may get a line of its own."""
         now = sum(note.origin == origin for note in self._seen.values())
         if max(2 * now, len(self._seen)) >= self._per_minute:
             return False
         return max(2 * self._today[origin], self._today.total()) < self._per_day
 
     async def close(self) -> None:
-        """Write all lines that are not written yet."""
+        """Stop the timer, and write all lines that are not written yet."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -92,7 +93,7 @@ class RefusalLog:
             await self._write()
 
     def _turn(self, at: int) -> None:
-        """When a minute is over, write the counts of its refusals as lines."""
+        """If a new minute has begun, make lines of the counts of the last one. If a new day has begun, count its lines from 0."""
         minute, day = at // _MINUTE_MS, at // _DAY_MS
         if minute != self._minute:
             self._sum_up()
@@ -125,7 +126,7 @@ class RefusalLog:
         else:
             self.dropped += 1
 
-    # --- beside the answers
+    # --- writing, without delaying any answer
 
     def _hurry(self, seconds: float) -> None:
         if self._timer is None:

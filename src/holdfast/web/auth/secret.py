@@ -1,8 +1,9 @@
 """The operator's secret that seals access keys, and where this process finds it. It is never kept beside the keys that it seals.
 
-In this order: `HOLDFAST_KEYS_SECRET`; the file that `HOLDFAST_KEYS_FILE` names; and for a store in a file, `keys.secret` in the user's
-configuration folder, made with the first access key. A database is used by several machines, so there one of the first two is required.
-`HOLDFAST_KEYS_SECRET_BEFORE` opens what an earlier secret sealed, until `holdfast keys rotate` has sealed it anew.
+It is looked for in this order: `HOLDFAST_KEYS_SECRET`; the file that `HOLDFAST_KEYS_FILE` names; and, for a store in a file, `keys.secret`
+in the user's configuration folder, which is made with the first access key. A database server is used by several machines, so that one of
+the first two is required for it. `HOLDFAST_KEYS_SECRET_BEFORE` opens what an earlier secret sealed, until `holdfast keys rotate` has sealed
+it again with the new one.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class KeysSecrets:
     """The secrets of one process for one store."""
 
     def __init__(self, environment: Mapping[str, str], store: str | None = None, given: str | None = None) -> None:
-        """`store` is its path or address; without it no key file is made. `given` is the program's own secret, and is used first."""
+        """`store` is the path or the address of the store; None: no key file is made. `given` is a secret that the program itself gives; it
+        is used first."""
         self._first = _secret(given, "operator_secret") or _secret(environment.get(SECRET_VARIABLE), SECRET_VARIABLE)
         self._before = _secret(environment.get(KEYS_SECRET_BEFORE_VARIABLE), KEYS_SECRET_BEFORE_VARIABLE)
         self._warned = False
@@ -58,17 +60,19 @@ class KeysSecrets:
         self._own = None if self._is_shared else configuration_folder(environment) / _FILE
 
     def __call__(self) -> list[KeysSecret]:
-        """All secrets that exist now; the first one seals."""
+        """All secrets that exist now; the first one seals. Raises KeysSecretNeeded if the file that HOLDFAST_KEYS_FILE names cannot be
+        read."""
         found = [self._first, self._from_named(), self._from_own(), self._before]
         return [secret for secret in found if secret is not None]
 
     @property
     def is_there(self) -> bool:
-        """Whether there is a secret that may seal."""
+        """Whether there is a secret other than that of HOLDFAST_KEYS_SECRET_BEFORE, which only opens."""
         return any(secret.source != KEYS_SECRET_BEFORE_VARIABLE for secret in self())
 
     def make(self, chance: Callable[[int], bytes]) -> str:
-        """Make the key file, and return its path. Raises KeysSecretNeeded where the operator must give a secret."""
+        """Make the key file, unless another process has made it, and return its path. Raises KeysSecretNeeded if the operator must give a
+        secret, or if the file cannot be made."""
         if not self._may_make or self._own is None:
             raise KeysSecretNeeded(
                 f"The store is a database, so every server of it needs the same secret for access keys. Set {SECRET_VARIABLE} (32 random"
@@ -92,7 +96,8 @@ class KeysSecrets:
         return str(self._own)
 
     def _from_named(self) -> KeysSecret | None:
-        """The secret in a file that the operator named. Several machines may mount it, so the operator sets its modes."""
+        """The secret in the file that HOLDFAST_KEYS_FILE names; None if the variable is not set. Several machines may mount the file, so
+        the operator sets its permissions; the log warns if every user may read it."""
         if self._named is None:
             return None
         try:
@@ -117,7 +122,7 @@ class KeysSecrets:
         return None if text is None else KeysSecret(text.decode("utf-8", "replace").strip(), str(self._own))
 
     def says(self) -> str:
-        """The source of the secret in use, as the operator reads it."""
+        """A text for the operator: the source of the secret in use."""
         found = self()
         return f"access keys are opened with {found[0].source}" if found else "no secret for access keys is here, and none is needed"
 

@@ -1,8 +1,8 @@
 """Sessions: a browser logs in with a token once, and then sends a cookie.
 
-The value of the cookie is random, and the store keeps only its SHA-256. A session ends when its time is over, when the browser logs out, or
-when its credential is revoked. The server gives a session a new value every quarter of an hour; the old value works a little longer, for
-requests that are on their way.
+The value of the cookie is random, and the store keeps only its SHA-256. A session ends 12 hours after the login, after about 2 hours
+without a request, when the browser logs out, or when its credential expires or is revoked. A session that is used gets a new value for its
+cookie about every quarter of an hour; the old value is valid for one more minute, for requests that are on their way.
 """
 
 from __future__ import annotations
@@ -46,24 +46,26 @@ class Sessions:
         self._chance = chance
 
     def begin(self, credential: Credential, now: int) -> NewSession:
-        """Begin a session for a credential. It ends at the latest when the credential expires."""
+        """Begin a session for a credential, and store it. It ends at the latest when the credential expires."""
         ends = now + LIFE_MS if credential.expires_at is None else min(now + LIFE_MS, credential.expires_at)
         return self._kept(
             ConsoleSession(id="", credential=credential.id, csrf=self._text(_CSRF_BYTES), made_at=now, seen_at=now, expires_at=ends)
         )
 
     def find(self, cookie: str | None, now: int) -> ConsoleSession | None:
-        """The session of a cookie, if it is still good."""
+        """The session of a cookie; None if there is none, or if it has ended."""
         if cookie is None or not cookie or len(cookie) > _LONGEST:
             return None
         found = self._store.session(_hashed(cookie))
         return None if found is None or found.expires_at <= now or found.seen_at + IDLE_MS <= now else found
 
     def rotate(self, session: ConsoleSession, now: int) -> NewSession | None:
-        """The same session with a new value, if it is time for one. The CSRF token stays, so that open forms go on working.
+        """The same session with a new value for its cookie; None if the value is not old enough. The CSRF token stays, so that open forms
+        still work.
 
-        The old value is marked as used now, so a later request with it does not get a third value, which would expire as early as the old
-        one."""
+        The old value is marked as used now. So a later request with it does not get a third value, which would expire as early as the old
+        one.
+        """
         if now - session.seen_at < ROTATE_MS:
             return None
         ends = min(session.expires_at, now + _GRACE_MS)
@@ -88,7 +90,7 @@ class Sessions:
 
 
 def cookie_in(header: str | None) -> str | None:
-    """The value of the session's cookie in the header Cookie."""
+    """The value of the session's cookie in the header Cookie; None if it is not there."""
     if header is None or len(header) > 8192:
         return None
     try:

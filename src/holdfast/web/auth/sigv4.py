@@ -22,7 +22,7 @@ from holdfast.web.auth.denials import Denial, Denied
 
 ALGORITHM: Final = "AWS4-HMAC-SHA256"
 SKEW_MS: Final = 5 * 60_000
-"""The largest difference between the clock of the signer and the clock of the server."""
+"""The largest allowed difference between the clocks of the signer and of the server, in milliseconds."""
 MAX_EXPIRES_SECONDS: Final = 7 * 86_400
 """The longest validity of a presigned address, as on AWS."""
 UNSIGNED: Final = "UNSIGNED-PAYLOAD"
@@ -31,13 +31,13 @@ _STAMP: Final = re.compile(r"[0-9]{8}T[0-9]{6}Z")
 _PART: Final = re.compile(r"\s*(?P<key>\w+)=(?P<value>[^,]*?)\s*")
 _SCOPE: Final = re.compile(r"(?P<key>[\w-]{1,128})/(?P<day>\d{8})/(?P<region>[\w-]{1,64})/(?P<service>[\w-]{1,64})/aws4_request", re.A)
 _NAMED: Final = re.compile(r"Credential=(?P<key>[A-Z0-9]{4,32})/", re.A)
-"""The form of an access key's id, ours or AWS's. Any other text may be a secret that a client sent by mistake."""
+"""The form of an access key's id, Holdfast's or AWS's. Any other text is not logged: it may be a secret that a client sent by mistake."""
 _HEADER: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
 _QUERY: Final = ("X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Date", "X-Amz-Expires", "X-Amz-SignedHeaders", "X-Amz-Signature")
 _FREE: Final = frozenset({"x-amz-user-agent"})
 """Headers that need no signature: the server does not use them, and proxies rewrite them."""
 _MEANT: Final = frozenset({"idempotency-key"})
-"""Headers without an `x-amz-` name that decide what a request does."""
+"""Further headers that must be signed, because they change what a request does."""
 
 
 def gathered(headers: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
@@ -49,7 +49,7 @@ def gathered(headers: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 class SignedRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request as the client sent it: nothing of it is decoded."""
+    """A request as the client sent it: nothing in it is percent-decoded."""
 
     method: str
     path: str
@@ -58,10 +58,10 @@ class SignedRequest(msgspec.Struct, frozen=True, kw_only=True):
     headers: Mapping[str, Sequence[str]]
     """All values of each header; names in lower case."""
     private: bool
-    """Whether no other machine can change the request on its way, because it arrived over TLS or from this machine."""
+    """Whether no other machine could change the request on its way: it arrived over TLS, or from this machine."""
 
     def values(self, name: str) -> Sequence[str]:
-        """All values of a header."""
+        """All values of a header, by its name in lower case; empty if the request does not have it."""
         return self.headers.get(name, ())
 
 
@@ -75,14 +75,14 @@ class Scope(NamedTuple):
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """The signature that a request claims to have; the gate has not verified it."""
+    """The signature that a request has, before it is verified."""
 
     scope: Scope
     stamp: str
     signed_headers: tuple[str, ...]
     signature: str
     expires_seconds: int | None
-    """Only of a presigned address."""
+    """How long a presigned address is valid; None for a signature in the Authorization header."""
 
 
 def is_signed(request: SignedRequest) -> bool:
@@ -91,7 +91,8 @@ def is_signed(request: SignedRequest) -> bool:
 
 
 def claimed(request: SignedRequest) -> str | None:
-    """The id of the access key that a request names. It is no secret, and no proof of who sent the request."""
+    """The id of the access key that a request names; None if it names none. The id is not a secret, and does not prove who sent the
+    request."""
     for text in (*request.values("authorization"), unquote(request.query)):
         found = _NAMED.search(text)
         if found is not None:
@@ -100,11 +101,11 @@ def claimed(request: SignedRequest) -> str | None:
 
 
 def claim_of(request: SignedRequest) -> Claim:
-    """The claimed signature of a request, if its form is right."""
+    """Read the signature of a request, without verifying it. Raises Denied if its form is wrong."""
     asked = request.values("authorization")
     presigned = "X-Amz-Signature=" in request.query
     if len(asked) + presigned != 1:
-        raise _incomplete("A request is signed once: in one Authorization header, or in its query.")
+        raise _incomplete("A request must have exactly one signature: in one Authorization header, or in its query.")
     claim = _of_query(request) if presigned else _of_header(request, asked[0])
     if claim.scope.day != claim.stamp[:8]:
         raise Denied(Denial.SIGNATURE, "The date of the credential scope is not the date of the request.")
@@ -118,7 +119,7 @@ def claim_of(request: SignedRequest) -> Claim:
 def _of_header(request: SignedRequest, text: str) -> Claim:
     algorithm, _, rest = text.partition(" ")
     if algorithm != ALGORITHM:
-        raise _incomplete(f"Only {ALGORITHM} is understood.")
+        raise _incomplete(f"Only the algorithm {ALGORITHM} is supported.")
     parts: dict[str, str] = {}
     for part in rest.split(","):
         found = _PART.fullmatch(part)
@@ -148,7 +149,7 @@ def _of_query(request: SignedRequest) -> Claim:
     if missing:
         raise _incomplete(f"A presigned address must have {missing[0]}.")
     if found["X-Amz-Algorithm"] != ALGORITHM:
-        raise _incomplete(f"Only {ALGORITHM} is understood.")
+        raise _incomplete(f"Only the algorithm {ALGORITHM} is supported.")
     expires = found["X-Amz-Expires"]
     if not re.fullmatch(r"[0-9]{1,6}", expires) or not 1 <= int(expires) <= MAX_EXPIRES_SECONDS:
         raise _incomplete(f"X-Amz-Expires must be a number of seconds from 1 to {MAX_EXPIRES_SECONDS}.")
@@ -169,7 +170,7 @@ def _scope(text: str) -> Scope:
 
 
 def _stamp(request: SignedRequest) -> str:
-    """The time of the signature: the header X-Amz-Date, else Date."""
+    """The time of the signature: the header X-Amz-Date, else Date. Raises Denied if it is missing or cannot be read."""
     given = request.values("x-amz-date")
     if len(given) == 1:
         return _checked_stamp(given[0])
@@ -190,53 +191,61 @@ def _checked_stamp(text: str) -> str:
 
 
 def check_time(claim: Claim, now: int) -> None:
-    """Refuse a signature whose time is too far in the past or in the future."""
+    """Raises Denied if the time of a signature is more than SKEW_MS after `now`, or if the signature has expired."""
     signed_at = _moment(claim.stamp)
     if signed_at > now + SKEW_MS:
-        raise Denied(Denial.SIGNATURE, f"Signature not yet current: {claim.stamp} is later than now. Set the clock of your machine.")
+        raise Denied(
+            Denial.SIGNATURE,
+            f"Signature not yet current: {claim.stamp} is more than 5 minutes later than the server's clock. "
+            "Correct the clock of your machine.",
+        )
     good_ms = SKEW_MS if claim.expires_seconds is None else claim.expires_seconds * 1000
     if signed_at + good_ms < now:
-        raise Denied(Denial.SIGNATURE, f"Signature expired: {claim.stamp} is too long ago. Sign again, and look after the clock.")
+        raise Denied(
+            Denial.SIGNATURE, f"Signature expired: {claim.stamp} is too long ago. Sign again, and check the clock of your machine."
+        )
 
 
 @lru_cache(maxsize=64)
 def _moment(stamp: str) -> int:
-    """The time of a stamp in milliseconds. The cache serves all clients that sign in the same second."""
+    """The time of a stamp in milliseconds. The cache is shared by all clients that sign in the same second."""
     try:
         return int(datetime.strptime(stamp, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()) * 1000
     except ValueError:
-        raise _incomplete("X-Amz-Date is no time.") from None
+        raise _incomplete("X-Amz-Date is not a valid time.") from None
 
 
 def body_hash(request: SignedRequest) -> str | None:
-    """The hash of the signed body, from its header; None if there is no such header, so that the body itself must be hashed."""
+    """The hash of the signed body (or UNSIGNED), from the header or the query member X-Amz-Content-Sha256. None if it is not given: then
+    the body itself must be hashed. Raises Denied if it is wrong or not allowed."""
     given = [*request.values("x-amz-content-sha256")]
     given += [unquote(pair.partition("=")[2]) for pair in request.query.split("&") if pair.lower().startswith("x-amz-content-sha256=")]
     if not given:
         return None
     if len(set(given)) > 1:
-        raise _incomplete("X-Amz-Content-Sha256 is given twice.")
+        raise _incomplete("X-Amz-Content-Sha256 is given twice, with different values.")
     if given[0] == UNSIGNED:
         if not request.private:
-            raise Denied(Denial.SIGNATURE, "A body without a signature is only taken over TLS or from the same machine.")
+            raise Denied(Denial.SIGNATURE, "A body without a signature is accepted only over TLS or from the same machine.")
     elif not _HASH.fullmatch(given[0]):
-        raise Denied(Denial.SIGNATURE, f"X-Amz-Content-Sha256 must be a SHA-256 in hex or {UNSIGNED}; signed chunks are not understood.")
+        raise Denied(Denial.SIGNATURE, f"X-Amz-Content-Sha256 must be a SHA-256 in hex or {UNSIGNED}; signed chunks are not supported.")
     return given[0]
 
 
 def hash_of(body: bytes) -> str:
-    """The hash of a body."""
+    """The SHA-256 of a body, in hexadecimal digits."""
     return hashlib.sha256(body).hexdigest()
 
 
 def check_body(signed: str, body: bytes) -> None:
-    """Refuse a body that is not the one that was signed."""
+    """Raises Denied if the body does not have the signed hash. UNSIGNED allows every body."""
     if signed != UNSIGNED and not hmac.compare_digest(signed, hash_of(body)):
         raise Denied(Denial.SIGNATURE, "The body is not the one that was signed.")
 
 
 def check_signature(request: SignedRequest, claim: Claim, secret: str, signed_body: str) -> None:
-    """Refuse a signature that was not made with this secret for this request."""
+    """Raises Denied if the signature was not made with this secret for this request, or if a header that must be signed is not.
+    `signed_body` is the hash of the body, or UNSIGNED."""
     unsigned = {name for name in request.headers if name.startswith("x-amz-") or name in _MEANT} - set(claim.signed_headers) - _FREE
     if unsigned:
         raise Denied(Denial.SIGNATURE, f"These headers must be signed: {', '.join(sorted(unsigned))}.")
@@ -257,7 +266,7 @@ def check_signature(request: SignedRequest, claim: Claim, secret: str, signed_bo
 
 @lru_cache(maxsize=256)
 def signing_key(secret: str, day: str, region: str, service: str) -> bytes:
-    """The key of a day, a region and a service."""
+    """The key with which AWS's clients sign requests of one day, region and service."""
     key = b"AWS4" + secret.encode()
     for part in (day, region, service, "aws4_request"):
         key = hmac.digest(key, part.encode(), "sha256")
@@ -281,8 +290,8 @@ def _canonical_path(path: str) -> str:
 def _canonical_queries(query: str) -> Iterable[str]:
     """The query in the two forms that signers use: as the client sent it, and encoded again, for signers that encode more or less.
 
-    Two queries that the server reads differently never have a form in common. It reads a plus sign as a space (requests.py), so encoded
-    anew that is `%20`; only `%2B` is a plus.
+    Two queries that the server reads differently never have a form in common. The server reads a plus sign as a space (requests.py), so it
+    is encoded again as `%20`; only `%2B` is a plus.
     """
     if not query:
         yield ""
@@ -305,7 +314,7 @@ def _canonical_headers(request: SignedRequest, names: Iterable[str]) -> str:
     for name in names:
         values = request.values(name)
         if not values:
-            raise Denied(Denial.SIGNATURE, f"The header {name!r} was signed but did not come.")
+            raise Denied(Denial.SIGNATURE, f"The header {name!r} was signed, but the request does not have it.")
         lines.append(f"{name}:{','.join(' '.join(value.split()) for value in values)}\n")
     return "".join(lines)
 

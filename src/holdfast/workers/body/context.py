@@ -1,6 +1,8 @@
-"""WorkerContext: everything that a body may use. Every effect is a request to the runner; the rest gives the same values on every replay.
+"""WorkerContext: the object through which a body calls tools, runs steps, asks persons and stores artifacts. The body asks the runner for
+each of these; only the pure tools run inside the sandbox. `now`, `uuid` and `random` give the same values when the same attempt is
+replayed.
 
-`async def` bodies await every call that asks the runner; `def` bodies get the value at once. The names and the arguments are the same.
+An `async def` body awaits these calls. In a `def` body the same calls block until the value has arrived. Names and arguments are the same.
 """
 
 from __future__ import annotations
@@ -26,7 +28,12 @@ _FEW_BYTES = 1 << 16
 
 
 class Tools(Protocol):
-    """The tools the contract allows, by name: `ctx.tools.fetch_url(url=...)`. `key=` names a call whose order may change."""
+    """The tools that the contract allows. Call one by its name, with keyword arguments: `ctx.tools.fetch_url(url=...)`.
+
+    A call of a tool that the contract does not allow raises WorkerError with the code `tool_not_allowed`. A replay finds a call by its
+    number among the calls of its tool. If the order of these calls may change, give each a `key=`: then a replay finds it by its key. Two
+    calls of one tool with the same key are one call.
+    """
 
     def __getattr__(self, name: str) -> Callable[..., Any]: ...
     def __getitem__(self, name: str) -> Callable[..., Any]: ...
@@ -50,9 +57,14 @@ class _Tools:
 
 
 class WorkerContext:
-    """What a worker's body may use. An `async def` body awaits `tools`, `step`, `ask`, `artifact` and `open`; a `def` body does not."""
+    """The second argument of a worker's body. An `async def` body awaits each call of a tool, `step`, `ask`, `artifact` and `open`; in a
+    `def` body these calls block until the value has arrived.
+
+    If the runner refuses such a call, or the call fails, it raises ToolError.
+    """
 
     contract: Contract
+    """The worker's contract."""
 
     def __init__(self, asking: Asking | AsyncAsking, run: Frame, contract: Contract) -> None:
         self.contract = contract
@@ -63,19 +75,21 @@ class WorkerContext:
 
     @cached_property
     def tools(self) -> Tools:
-        """The tools the contract allows, by name."""
+        """The tools that the contract allows, by name: `ctx.tools.fetch_url(url=...)`."""
         return _Tools(self._tool)
 
     def progress(self, data: Any) -> None:
-        """Report progress to observers and followers; it also shows that the body is not idle."""
+        """Send progress to observers and followers of the run. `data` is any JSON value. The idle time of the body begins again at 0."""
         self._asking.tell({"op": "progress", "data": data})
 
     def log(self, message: str, *, level: str = "info", **fields: Any) -> None:
-        """Write a structured line to the run's log."""
+        """Write a line to the run's log. `fields` are further members of the line. Fields with the names `event` and `attempt` are dropped.
+        If the fields have more than 16 KiB as JSON, the line has `truncated: true` instead of them."""
         self._asking.tell({"op": "log", "level": level, "message": message, "fields": fields})
 
     def now(self) -> datetime:
-        """The service's time at the latest answer: the same on every replay."""
+        """The runner's time when it recorded its latest answer to this body, in UTC; before the first answer, the time at which the attempt
+        could begin. A replay of the attempt gets the same times."""
         return datetime.fromtimestamp(self._asking.now / 1000, UTC)
 
     @cached_property
@@ -83,33 +97,45 @@ class WorkerContext:
         return random.Random(self._seed)
 
     def uuid(self) -> uuid.UUID:
-        """A unique id; the same on every replay."""
+        """A random UUID. A replay of the attempt gets the same ids; another attempt gets other ids."""
         return uuid.UUID(bytes=self._chance.randbytes(16), version=4)
 
     def random(self) -> float:
-        """A number from 0 up to 1; the same on every replay."""
+        """A random number: at least 0, less than 1. A replay of the attempt gets the same numbers; another attempt gets other numbers."""
         return self._chance.random()
 
     def remaining(self) -> float:
-        """Seconds until this attempt is ended. Differs between replays, as time does."""
+        """The seconds until the time limit ends this attempt; 0 if the limit has passed. A replay gets other values."""
         return max(0.0, self._asking.ends_at - monotonic())
 
-    # --- requests to the runner; the subclasses say how answers arrive
+    # --- requests to the runner; the subclasses implement how the body waits for the answer
 
     def step(self, func: Callable[[], Any], name: str | None = None) -> Any:
-        """Run `func` once and record its result; a replay returns the result without running `func`."""
+        """Run `func`, record its result, and return it. A replay of this attempt returns the recorded result and does not run `func` again;
+        another attempt runs `func` again.
+
+        `name` is the step's name in the history; without it, the name of `func`. If `func` raises, the error is recorded, and this call
+        raises ToolError, in a replay too. In an `async def` body `func` may be an `async def`.
+        """
         raise NotImplementedError
 
     def ask(self, question: str, *, schema: Mapping[str, Any] | None = None) -> Any:
-        """Ask a person. The run waits without a process, and goes on from here with the answer."""
+        """Ask a person a question, and return the answer. `schema` is a JSON Schema for the answer; None accepts any JSON value.
+
+        While the run waits, the body is ended. After the answer the body runs again from its start; calls that are recorded return their
+        recorded results. Raises ToolError with the code `approval_rejected` if the person refuses to answer, and with `approval_expired` if
+        no answer comes in time.
+        """
         return self._value({"op": "ask", "question": question, "schema": schema})
 
     def artifact(self, name: str, data: bytes | str | IO[bytes], *, media_type: str = "application/octet-stream") -> Any:
-        """Store a large value as an artifact; returns its reference."""
+        """Store a large value as an artifact, and return the reference to it, a JSON object. A `str` is stored as UTF-8; of an open file,
+        everything from its current position to its end is stored."""
         return self._value({"op": "artifact", "name": name, "media_type": media_type, "fd": True}, _file_of(data))
 
     def open(self, reference: Mapping[str, Any]) -> Any:
-        """The bytes behind a reference, as an open file."""
+        """Open an artifact, and return a binary file for reading. `reference` is an object that `artifact` returned, or such an object
+        under the key `$artifact`. Raises WorkerError with the code `artifact_not_found` if the tenant has no such artifact."""
         raise NotImplementedError
 
     def _tool(self, name: str, arguments: dict[str, Any], key: str | None) -> Any:
@@ -119,7 +145,8 @@ class WorkerContext:
         raise NotImplementedError
 
     def _local(self, name: str, arguments: dict[str, Any]) -> Any:
-        """A pure tool, if the contract allows it. The runner checks all other tools."""
+        """Call a pure tool here, inside the sandbox. Raises WorkerError if the contract does not allow the tool. For all other tools the
+        runner checks that."""
         if all(grant.name != name for grant in self.contract.tools):
             raise WorkerError("tool_not_allowed", f"The contract does not allow the tool {name!r}.", retryable=False)
         try:
@@ -145,7 +172,7 @@ class BlockingContext(WorkerContext):
             _close(fd)
 
     def step(self, func: Callable[[], Any], name: str | None = None) -> Any:
-        """Run `func` once and record its result."""
+        """Run `func`, record its result, and return it; see `WorkerContext.step`."""
         answer, _ = self._asking.ask({"op": "step_begin", "name": _step_name(func, name)})
         if answer["op"] != "step_run":
             return answer.get("result")
@@ -158,7 +185,7 @@ class BlockingContext(WorkerContext):
         return self._asking.again({"op": "step_end", "id": answer["id"], **told})[0].get("result")
 
     def open(self, reference: Mapping[str, Any]) -> Any:
-        """The bytes behind a reference, as an open file."""
+        """Open an artifact, and return a binary file for reading; see `WorkerContext.open`."""
         return _opened(self._asking.ask({"op": "open", "artifact_id": _id_of(reference)}))
 
 
@@ -171,14 +198,17 @@ class AsyncContext(WorkerContext):
         super().__init__(asking, run, contract)
         self._writes = frozenset(run.get("writes", ()))
         self._open: set[str | None] = set()
-        """Writing tools with a call under way that has no key: the next such call must wait, or have a key."""
+        """The tools that change the world and have a call under way without a key. A second call of such a tool without a key is
+        refused."""
 
     def _tool(self, name: str, arguments: dict[str, Any], key: str | None) -> Awaitable[Any]:
         if name in PURE:
             return _at_once(lambda: self._local(name, arguments))
         alone = key is None and name in self._writes
         if alone and name in self._open:
-            raise WorkerError("tool_failed", f"Calls of {name} that run side by side need a `key=` each: their order may change.")
+            raise WorkerError(
+                "tool_failed", f"A call of {name} without a `key=` is under way. Await it first, or give each call its own `key=`."
+            )
         answer = self._value({"op": "tool", "tool": name, "arguments": arguments, "key": key}, ends=name if alone else None)
         if alone:
             self._open.add(name)
@@ -197,7 +227,7 @@ class AsyncContext(WorkerContext):
         return answer()
 
     def step(self, func: Callable[[], Any], name: str | None = None) -> Awaitable[Any]:
-        """Run `func` once and record its result; `func` may be an `async def`."""
+        """Run `func`, record its result, and return it; see `WorkerContext.step`. `func` may be an `async def`."""
         asked = self._asking.ask({"op": "step_begin", "name": _step_name(func, name)})
 
         async def run() -> Any:
@@ -216,7 +246,7 @@ class AsyncContext(WorkerContext):
         return run()
 
     def open(self, reference: Mapping[str, Any]) -> Awaitable[Any]:
-        """The bytes behind a reference, as an open file."""
+        """Open an artifact, and return a binary file for reading; see `WorkerContext.open`."""
         asked = self._asking.ask({"op": "open", "artifact_id": _id_of(reference)})
 
         async def answer() -> Any:
@@ -237,19 +267,20 @@ def _id_of(reference: Mapping[str, Any]) -> str:
     inner = reference.get("$artifact", reference)
     found: Any = inner.get("artifact_id") if isinstance(inner, Mapping) else None
     if not isinstance(found, str):
-        raise WorkerError("artifact_not_found", "ctx.open takes a reference: an object with an artifact_id.", retryable=False)
+        raise WorkerError("artifact_not_found", "ctx.open needs a reference: an object whose `artifact_id` is a text.", retryable=False)
     return str(found)
 
 
 def _opened(answer: Received) -> IO[bytes]:
     descriptor = answer[1]
     if descriptor is None:
-        raise WorkerError("artifact_not_found", "The runner sent no file.", retryable=False)
+        raise WorkerError("artifact_not_found", "The runner's answer to ctx.open came without a file.", retryable=False)
     return os.fdopen(descriptor, "rb")
 
 
 def _file_of(data: bytes | str | IO[bytes]) -> int:
-    """An open temporary file with the data, without a name."""
+    """The descriptor of a temporary file with the data, open for reading. The file has no name any more. The caller closes the
+    descriptor."""
     source = io.BytesIO(data.encode() if isinstance(data, str) else data) if isinstance(data, bytes | str) else data
     with tempfile.NamedTemporaryFile() as file:
         while chunk := source.read(_FEW_BYTES):

@@ -1,4 +1,4 @@
-"""The errors of a body: `WorkerError`, which its author raises, and `ToolError`, which a refused or failed call raises."""
+"""The errors of a body: `WorkerError`, which its author raises, and `ToolError`, which a call raises that is refused or fails."""
 
 from __future__ import annotations
 
@@ -12,11 +12,16 @@ from holdfast.model.error_text import frames_of
 from holdfast.model.errors import HoldfastError
 
 ERROR_CODE = r"\A[a-z][a-z0-9_]{0,63}\Z"
-"""The form of an error code. Callers decide by the code, so it is a name and not a sentence."""
+"""The form of an error code: a small letter, then at most 63 small letters, digits or `_`. Programs compare the code, so it is a name and
+not a sentence."""
 
 
 class WorkerError(Exception):
-    """The worker failed for a reason with a code. The contract's error table, or these flags, say whether the run is retried."""
+    """An error with a code. A body raises it to end its attempt with that code.
+
+    Whether another attempt follows is decided by Holdfast's table of codes; for a code that is not in it, by the contract's failure modes,
+    else by `retryable`. The operator's rule for the code (`retry_codes`) can change that.
+    """
 
     def __init__(
         self,
@@ -30,24 +35,31 @@ class WorkerError(Exception):
         details: Any = None,
     ) -> None:
         if re.search(ERROR_CODE, error_code) is None:
-            raise ValueError(f"{error_code!r:.100} is not a valid error code: at most 64 small letters, digits and _, as in out_of_stock.")
+            raise ValueError(f"{error_code!r:.100} is not a valid error code: write 1 to 64 small letters, digits and _, a letter first.")
         super().__init__(message or error_code)
         self.error_code = error_code
         self.message = message or error_code
         self.retryable = retryable
+        """Whether another attempt may follow, if neither Holdfast nor the contract has a rule for the code. None means False."""
         self.needs_human = needs_human
+        """Whether a person must look first: then the run ends with the status `needs_human`, without another attempt."""
         self.partial = partial
-        """Outputs that are good although the run failed."""
+        """Outputs that the caller can use although the run failed; None if there are none."""
         self.retry_after_seconds = retry_after_seconds
+        """The least seconds until the next attempt; None leaves this to the contract's backoff."""
         self.details = details
+        """Any JSON value for the `details` of the response's error."""
 
 
 class ToolError(WorkerError):
-    """A tool was refused or failed. A worker that does not catch it ends with its code."""
+    """A call of the context was refused or failed: a tool, a step, a question or an artifact. If the body does not catch it, the attempt
+    ends with its code."""
 
 
 def as_frame(error: BaseException) -> dict[str, Any]:
-    """The error as the body sends it to the runner: the author's own error, or the type of an unexpected one; always JSON."""
+    """The error as a JSON object that the body sends to the runner. A WorkerError keeps its code. Another exception gets the code of the
+    sandbox's limit that caused it, else `worker_crashed`. If the `partial` or `details` of the error are not JSON, the object describes
+    that mistake instead of the error."""
     told = _told(error)
     try:
         codec.dumps(told)

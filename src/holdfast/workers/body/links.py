@@ -1,6 +1,7 @@
-"""Links: how a body talks to its runner. Each request has one answer with the same number, for `def` and for `async def` bodies.
+"""Links: how a body talks to its runner. Each request gets one answer, which has the request's number.
 
-Frames are JSON objects with a length before them. A frame may carry a file descriptor, so that large data crosses as an open file.
+A frame is a JSON object; on the socket its length in bytes precedes it. A frame may carry a file descriptor: large data crosses as an open
+file.
 """
 
 from __future__ import annotations
@@ -27,18 +28,19 @@ _READ = 1 << 16
 _MOST_DESCRIPTORS = 4
 
 MOST_ENCODED = 8 << 20
-"""A larger value is not encoded at all, because encoding needs as much memory again. A frame has at most a megabyte."""
+"""The most bytes of JSON that the body encodes. A larger value is refused before it is encoded, because encoding needs as much memory
+again. (The runner accepts frames of at most a megabyte.)"""
 
 Frame = dict[str, Any]
 Received = tuple[Frame, int | None]
 
 
 class Link(Protocol):
-    """The connection to the runner."""
+    """The body's connection to its runner."""
 
     def send(self, frame: Frame, fd: int | None = None) -> None: ...
     def receive(self) -> Received:
-        """The next frame, with the descriptor that came along; blocks."""
+        """Wait for the next frame. Returns the frame and the file descriptor that it carried, or None. Blocks."""
         ...
 
 
@@ -51,16 +53,16 @@ class SocketLink:
         self._descriptors: deque[int] = deque()
 
     def send(self, frame: Frame, fd: int | None = None) -> None:
-        """Send one frame whole."""
+        """Send one frame. Blocks until all of it is sent. Raises PayloadTooLarge if the frame is too large to encode."""
         if codec.at_least(frame, MOST_ENCODED) > MOST_ENCODED:
-            raise PayloadTooLarge("What the body sends to its runner has more than a megabyte: store large values with ctx.artifact.")
+            raise PayloadTooLarge("The body sends its runner a message of more than a megabyte: store large values with ctx.artifact.")
         data = codec.dumps(frame, sort=False).encode()
         packed = memoryview(_LENGTH.pack(len(data)) + data)
         sent = sent_along(self.sock, packed, fd) if fd is not None else 0
         self.sock.sendall(packed[sent:])
 
     def receive(self) -> Received:
-        """The next frame; ConnectionError when the runner is gone."""
+        """Wait for the next frame. Raises ConnectionError if the runner has closed the socket."""
         while True:
             found = self.buffered()
             if found is not None:
@@ -68,15 +70,16 @@ class SocketLink:
             self.fill()
 
     def fill(self) -> None:
-        """Read the bytes that have arrived."""
+        """Read bytes from the socket into the buffer; blocks until some arrive. Raises ConnectionError if the runner has closed the
+        socket."""
         data, descriptors, _, _ = socket.recv_fds(self.sock, _READ, _MOST_DESCRIPTORS)
         self._descriptors.extend(descriptors)
         if not data:
-            raise ConnectionError("the runner is gone")
+            raise ConnectionError("the runner has closed the connection")
         self._buffer += data
 
     def buffered(self) -> Received | None:
-        """A complete frame, if one has arrived."""
+        """Take the first complete frame out of the buffer, with its file descriptor; None if no frame is complete yet."""
         if len(self._buffer) < _LENGTH.size:
             return None
         (length,) = _LENGTH.unpack_from(self._buffer)
@@ -89,22 +92,22 @@ class SocketLink:
 
 
 class Told:
-    """What the runner's answers carry in addition to their results."""
+    """The times that the runner's answers contain beside their results."""
 
     now = 0
-    """The service's time at the latest answer."""
+    """The runner's time when it recorded its latest answer, in milliseconds since 1970."""
     ends_at = 0.0
-    """When the attempt's time is over, as `monotonic` counts."""
+    """When the attempt's time limit ends, in seconds of `monotonic`."""
 
     def take(self, answer: Frame) -> None:
-        """Read an answer."""
+        """Note the times that an answer contains."""
         self.now = max(self.now, answer.get("now", 0))
-        if "left" in answer:  # a call had to wait, and the time stood still
+        if "left" in answer:  # the attempt's time was stopped while a call waited, so it ends later
             self.ends_at = monotonic() + answer["left"]
 
 
 class Asking(Told):
-    """Requests of a `def` body: one at a time, the thread waits."""
+    """The requests of a `def` body. It makes one request at a time, and its thread waits for the answer."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -115,12 +118,13 @@ class Asking(Told):
         self._link.send(frame)
 
     def ask(self, frame: Frame, fd: int | None = None) -> Received:
-        """Ask, and wait for the answer."""
+        """Send a request under a new number, and wait for its answer. Raises ToolError if the answer is an error."""
         self._count += 1
         return self._asked({**frame, "id": self._count}, fd)
 
     def again(self, frame: Frame) -> Received:
-        """Send a further frame of an earlier request, under its number."""
+        """Send a further frame of an earlier request, under that request's number, and wait for the answer. Raises ToolError if the answer
+        is an error."""
         return self._asked(frame, None)
 
     def _asked(self, frame: Frame, fd: int | None) -> Received:
@@ -131,7 +135,7 @@ class Asking(Told):
 
 
 class AsyncAsking(Told):
-    """Requests of an `async def` body: any number at once."""
+    """The requests of an `async def` body. Several may wait for their answers at once."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -143,12 +147,13 @@ class AsyncAsking(Told):
         self._link.send(frame)
 
     def ask(self, frame: Frame, fd: int | None = None) -> asyncio.Future[Received]:
-        """Send a request. It gets its number at once, so that requests have the order of the code."""
+        """Send a request now, and return a future of its answer. The request gets its number now, so the numbers follow the order of the
+        calls. An answer that is an error becomes a ToolError of the future."""
         self._count += 1
         return self._asked({**frame, "id": self._count}, fd)
 
     def again(self, frame: Frame) -> asyncio.Future[Received]:
-        """Send a further frame of an earlier request, under its number."""
+        """Send a further frame of an earlier request, under that request's number, and return a future of the answer."""
         return self._asked(frame, None)
 
     def _asked(self, frame: Frame, fd: int | None) -> asyncio.Future[Received]:
@@ -158,7 +163,8 @@ class AsyncAsking(Told):
         return future
 
     def answered(self, answer: Frame, fd: int | None) -> None:
-        """Take an answer that has arrived, and give it to the coroutine that waits for it. Must be called on the body's loop."""
+        """Give an answer that has arrived to the future of its request. An answer without such a future is dropped. Must be called on the
+        body's event loop."""
         self.take(answer)
         future = self._open.pop(answer["id"], None)
         if future is None or future.done():
@@ -172,7 +178,7 @@ class AsyncAsking(Told):
 
 
 def checked(answer: Frame) -> Frame:
-    """The answer, unless it is an error."""
+    """Return the answer. Raises ToolError if it is an error."""
     error = answer.get("error")
     if error is None:
         return answer
@@ -189,7 +195,8 @@ def checked(answer: Frame) -> Frame:
 
 @contextlib.contextmanager
 def reading(link: SocketLink, received: Callable[[Frame, int | None], None], lost: Callable[[], None]) -> Any:
-    """Call `received` with every frame that arrives, on the running loop."""
+    """Inside this block, call `received` with each frame that arrives, and `lost` if the runner has closed the socket. Both are called on
+    the running event loop."""
     loop = asyncio.get_running_loop()
 
     def readable() -> None:

@@ -1,4 +1,4 @@
-"""One attempt inside the sandbox: take the order, run the author's function, send its result."""
+"""One attempt inside the sandbox: receive the order (inputs, contract, time), run the author's function, send its result."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ import msgspec
 from holdfast.contract.terms import Contract
 from holdfast.model import codec
 from holdfast.model.errors import HoldfastError
-from holdfast.model.reading import converted, decoder
+from holdfast.model.json_structs import converted, decoder
 from holdfast.workers.body.context import AsyncContext, BlockingContext
 from holdfast.workers.body.errors import WorkerError, as_frame
 from holdfast.workers.body.links import MOST_ENCODED, Asking, AsyncAsking, Frame, Link, SocketLink, reading
 
 Function = Callable[[Any, Any], Any]
-decoder(Contract)  # msgspec needs milliseconds to prepare a type: once in the stub, not in every body that is forked from it
+decoder(Contract)  # msgspec needs milliseconds to prepare a type. Done here, this happens once, before the bodies are forked
 _MOST_OUTPUT = 1024 * 1024 - 1024
-"""The most bytes of outputs: a frame has at most a MiB, with the text around the outputs."""
+"""The most bytes of the outputs as JSON. A frame has at most 1 MiB, and the last KiB is for the text around the outputs."""
 
 
 def enter(fd: int, module: str, function: str) -> None:
-    """The entry that a jail calls: import the author's code inside the sandbox, and serve one attempt."""
+    """Import the author's code inside the sandbox, and serve one attempt. A jail calls this function; `fd` is the socket to the runner."""
     serve(socket.socket(fileno=fd), getattr(importlib.import_module(module), function))
 
 
 def serve(sock: socket.socket, function: Function) -> None:
-    """Serve one attempt over a socket, from `ready` to `done` or `failed`."""
+    """Serve one attempt over a socket: send `ready`, wait for the order, run the function, send `done` or `failed`."""
     link = SocketLink(sock)
     if not inspect.iscoroutinefunction(function):
         link.send({"op": "ready"})
         link.send(answered(link, function, link.receive()[0]))
         return
     with asyncio.Runner() as runner:
-        runner.run(asyncio.sleep(0))  # the spare body makes its loop while it waits for its order
+        runner.run(asyncio.sleep(0))  # makes the event loop now, before the order arrives: this body may be a spare
         link.send({"op": "ready"})
         runner.run(_served(link, function, link.receive()[0]))
 
 
 async def _served(link: SocketLink, function: Function, run: Frame) -> None:
     asking = AsyncAsking(link)
-    with reading(link, asking.answered, lambda: os._exit(1)):  # the runner is gone
+    with reading(link, asking.answered, lambda: os._exit(1)):  # the runner has closed the connection
         link.send(await awaited(asking, function, run))
 
 
 def answered(link: Link, function: Function, run: Frame) -> Frame:
-    """Run a `def` body; returns its last frame."""
+    """Run a `def` body. Returns its last frame: `done` with the outputs, or `failed` with the error."""
     try:
         context = BlockingContext(Asking(link), run, _contract(run))
         return done(function(run["inputs"], context))
@@ -60,7 +60,7 @@ def answered(link: Link, function: Function, run: Frame) -> Frame:
 
 
 async def awaited(asking: AsyncAsking, function: Function, run: Frame) -> Frame:
-    """Run an `async def` body; returns its last frame."""
+    """Run an `async def` body. Returns its last frame: `done` with the outputs, or `failed` with the error."""
     try:
         context = AsyncContext(asking, run, _contract(run))
         return done(await function(run["inputs"], context))
@@ -71,20 +71,20 @@ async def awaited(asking: AsyncAsking, function: Function, run: Frame) -> Frame:
 
 
 def done(outputs: Any) -> Frame:
-    """The last frame of a body that returned. Outputs that are not JSON do not fit the contract."""
+    """The last frame of a body that returned these outputs. Raises WorkerError if the outputs are not JSON, or are too large."""
     if codec.at_least(outputs, MOST_ENCODED) > MOST_ENCODED:
         raise _too_large(f"more than {MOST_ENCODED:,}")
     try:
         text = codec.dumps(outputs, sort=False)
     except (HoldfastError, RecursionError) as odd:
-        raise WorkerError("output_schema_mismatch", f"The outputs do not fit: {odd}") from None
+        raise WorkerError("output_schema_mismatch", f"The outputs are not JSON: {odd}") from None
     if (size := len(text.encode())) > _MOST_OUTPUT:
         raise _too_large(f"{size:,}")
     return {"op": "done", "outputs": msgspec.json.decode(text)}
 
 
 def _too_large(size: str) -> WorkerError:
-    told = f"The outputs have {size} bytes, and {_MOST_OUTPUT:,} may be returned."
+    told = f"The outputs have {size} bytes as JSON, and at most {_MOST_OUTPUT:,} may be returned."
     return WorkerError("artifact_too_large", f"{told} Store large values with ctx.artifact, and return their references.")
 
 

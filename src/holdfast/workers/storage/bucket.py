@@ -1,7 +1,7 @@
 """A bucket, or a container, of S3, Google Cloud Storage or Azure, through obstore: artifacts that every machine of a fleet finds.
 
-Bytes are read through a copy in a file without a name, because a body gets a descriptor and no credentials. Error messages never repeat
-the text of a server, because it may contain signed addresses.
+Bytes are read from a copy in a local file without a name, because a body gets a file descriptor and no credentials. Error messages never
+repeat the text of a server, because it may contain signed addresses.
 """
 
 from __future__ import annotations
@@ -20,20 +20,23 @@ from obstore.store import ObjectStore, from_url
 
 from holdfast.workers.storage.seam import ArtifactsUnreachable, ArtifactsUnusable
 
-_CHUNK: Final = 5 << 20  # the smallest part that S3 takes
+_CHUNK: Final = 5 << 20  # the smallest part that S3 accepts
 _AT_ONCE: Final = 2
 """At most this many parts of one upload are in memory."""
 _RETRIES: Final = 7
-"""How often a request is retried: about fifteen seconds, so that a service that fails for a few seconds does not end a worker's attempt."""
+"""How often a request is repeated. With the pauses this takes about fifteen seconds, so that a service that fails for a few seconds does
+not end a worker's attempt."""
 _RETRIES_OF_CHECK: Final = 3
-"""How often the check at the start is retried: about a second, so that a wrong setting is reported soon."""
+"""How often a request of the check at the start is repeated. With the pauses this takes about a second, so that a wrong setting is reported
+soon."""
 _MARK: Final = "holdfast-artifacts"
-"""Written and read at every start."""
+"""The name of the object that the check at every start writes and reads."""
 _NO_CREDENTIALS: Final = ("/latest/api/token", "/latest/meta-data", "/computeMetadata/", "/metadata/identity/")
-"""Where credentials of the machine itself are looked for when the environment has none."""
+"""Parts of the addresses at which obstore asks for the machine's own credentials when the environment has none. An error with one of them
+means that there are no credentials."""
 _CODES: Final = (r"<Code>(\w{1,60})</Code>", r"status code: (\d{3})\b", r"\bkind: (\w{1,30})\b")
 _NO_BUCKET: Final = ("NoSuchBucket", "ContainerNotFound")
-"""Errors for a missing bucket, which is not the same as a missing object: a bucket may come back."""
+"""The servers' error codes for a missing bucket. That is not the same as a missing object: it is reported as ArtifactsUnreachable."""
 _VARIABLES: Final = {
     "s3": "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL",
     "gs": "GOOGLE_APPLICATION_CREDENTIALS",
@@ -42,7 +45,7 @@ _VARIABLES: Final = {
 
 
 class Bucket:
-    """Artifacts as objects under a prefix."""
+    """Artifacts as objects under a prefix of a bucket."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -54,11 +57,11 @@ class Bucket:
             self._checked = _opened(url, allow_http, _RETRIES_OF_CHECK)
         except (BaseError, ValueError):
             raise ArtifactsUnusable(
-                f"Artifacts cannot be kept at {url}: something is missing or wrong in the environment ({_VARIABLES[self._scheme]})."
+                f"Artifacts cannot be kept at {url}: an environment variable is missing or wrong ({_VARIABLES[self._scheme]})."
             ) from None
 
     def check(self) -> None:
-        """Write and read a small object, because only that shows whether it is allowed."""
+        """Write and read a small object: only that shows whether both are allowed. Raises ArtifactsUnusable if one fails."""
         try:
             obstore.put(self._checked, _MARK, b"Artifacts of Holdfast lie here.\n")
             obstore.get(self._checked, _MARK).bytes()
@@ -66,7 +69,7 @@ class Bucket:
             raise ArtifactsUnusable(f"Artifacts cannot be kept at {self._url}: {self._reason(error)}.") from None
 
     def draft(self, home: str) -> AbstractContextManager[IO[bytes]]:
-        """A file without a name."""
+        """A temporary file without a name, to write into."""
         return tempfile.TemporaryFile(prefix="holdfast-")
 
     def publish(self, home: str, identity: str, draft: IO[bytes], note: bytes) -> None:
@@ -77,7 +80,7 @@ class Bucket:
             obstore.put(self._store, f"{home}/{identity}.json", note)
 
     def note(self, home: str, identity: str) -> bytes | None:
-        """The note, an object beside the bytes."""
+        """The note of an artifact, an object beside the bytes; None if there is none."""
         with self._answering():
             try:
                 return bytes(obstore.get(self._store, f"{home}/{identity}.json").bytes())
@@ -87,7 +90,8 @@ class Bucket:
                 return None
 
     def open(self, home: str, identity: str, size: int) -> int | None:
-        """A read-only copy of the bytes, which exists as long as its descriptors."""
+        """The descriptor of a read-only copy of the bytes; None if there are none. The copy is deleted when its descriptors are closed. Of
+        more than `size` bytes only a part is copied, which is also larger than `size`."""
         with self._answering():
             try:
                 stream = obstore.get(self._store, f"{home}/{identity}").stream(min_chunk_size=1 << 20)
@@ -108,7 +112,7 @@ class Bucket:
             return reading
 
     def forget(self, home: str) -> None:
-        """Remove every object under that home."""
+        """Remove every object under a home."""
         with self._answering():
             for found in obstore.list(self._store, f"{home}/"):
                 obstore.delete(self._store, [each["path"] for each in found])
@@ -130,7 +134,7 @@ class Bucket:
             return f"there is no such bucket{told}"
         if isinstance(error, PermissionDeniedError | UnauthenticatedError):
             return f"access was refused{told}"
-        return f"it gave no proper answer{told}"
+        return f"the storage gave no valid answer{told}"
 
 
 def _opened(url: str, allow_http: bool, retries: int) -> ObjectStore:
@@ -151,13 +155,14 @@ def _opened(url: str, allow_http: bool, retries: int) -> ObjectStore:
 
 
 def _code_of(error: Exception) -> str | None:
-    """What was wrong in one word: the service's error code, else the HTTP status, else the connection's error."""
+    """One word for what was wrong: the service's error code, else the HTTP status, else the kind of the connection's error; None if the
+    error has none of them."""
     found = (re.search(pattern, str(error)) for pattern in _CODES)
     return next((hit[1] for hit in found if hit is not None), None)
 
 
 def _nameless() -> tuple[int, int]:
-    """A file without a name, open for writing and for reading."""
+    """Two descriptors of a temporary file without a name: one for writing, one for reading."""
     writing, path = tempfile.mkstemp(prefix="holdfast-")
     try:
         return writing, os.open(path, os.O_RDONLY | os.O_CLOEXEC)

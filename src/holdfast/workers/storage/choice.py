@@ -1,4 +1,4 @@
-"""Opens the storage that the operator's setting names, and tries it."""
+"""Opens the storage that the operator's setting `artifacts` names, and checks that it can be used."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _KNOWN: Final = "it may be s3://bucket/prefix, gs://bucket/prefix, az://containe
 
 
 def open_storage(where: str) -> Storage:
-    """The storage at an address or a path, after a test write; blocks. No message repeats credentials."""
+    """The storage at an address or a path, after a test write. Blocks. Raises InvalidParameter for an address that is not valid, and
+    ArtifactsUnusable if the test fails. No error message contains credentials."""
     storage = _storage(where)
     storage.check()
     return storage
@@ -29,7 +30,7 @@ def _storage(where: str) -> Storage:
     except ValueError:
         raise InvalidParameter(f"artifacts is not a valid address; {_KNOWN}.") from None
     if "@" in parts.netloc or parts.query or parts.fragment:
-        raise InvalidParameter("artifacts has credentials or options in its address; they belong into the environment.")
+        raise InvalidParameter("artifacts has credentials or options in its address; set them as environment variables.")
     if parts.scheme == "file" and not parts.netloc and parts.path:
         return Folder(Path(unquote(parts.path)))
     if parts.scheme not in _BUCKETS or not parts.netloc:

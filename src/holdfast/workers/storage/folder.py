@@ -1,4 +1,5 @@
-"""A folder of this machine, or one that several machines have mounted. Each artifact is two files; each appears complete or not at all."""
+"""A folder of this machine, or one that several machines have mounted. Each artifact is two files. Each file gets its name only when it is
+complete."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ class Folder:
         self._path = path
 
     def check(self) -> None:
-        """Check that the folder can be made and written to."""
+        """Make the folder if it is missing, and check that it can be written to. Raises ArtifactsUnusable if not."""
         try:
             private.given_folder(self._path)
             with tempfile.TemporaryFile(dir=self._path):
@@ -32,7 +33,7 @@ class Folder:
 
     @contextmanager
     def draft(self, home: str) -> Iterator[IO[bytes]]:
-        """A hidden file beside the final name."""
+        """A hidden file in the folder of the home, to write into. It is removed afterwards unless it was published."""
         folder = self._path / home
         private.given_folder(folder)
         path = folder / f".{os.urandom(8).hex()}"
@@ -43,11 +44,11 @@ class Folder:
             path.unlink(missing_ok=True)
 
     def publish(self, home: str, identity: str, draft: IO[bytes], note: bytes) -> None:
-        """Sync the file, then give it its name: first the bytes, then the note."""
+        """Write the bytes to disk and give their file its name; then do the same with the note."""
         folder, path = self._path / home, Path(draft.name)
         _to_disk(draft)
         path.rename(folder / identity)
-        noted = path.with_suffix(".note")  # another process may store the same artifact
+        noted = path.with_suffix(".note")  # not the same name for all: another process may store the same artifact now
         private.write_new(noted, note)
         noted.rename(folder / f"{identity}.json")
         descriptor = os.open(folder, os.O_RDONLY)
@@ -57,19 +58,19 @@ class Folder:
             os.close(descriptor)
 
     def note(self, home: str, identity: str) -> bytes | None:
-        """The note, a file beside the bytes."""
+        """The note of an artifact, a file beside the bytes; None if there is none."""
         path = self._path / home / f"{identity}.json"
         return path.read_bytes() if path.is_file() else None
 
     def open(self, home: str, identity: str, size: int) -> int | None:
-        """The file itself."""
+        """The descriptor of the file itself, whatever its size; None if it cannot be opened."""
         try:
             return os.open(self._path / home / identity, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:
             return None
 
     def forget(self, home: str) -> None:
-        """Remove the folder of that home."""
+        """Remove the folder of a home. Errors are ignored."""
         with contextlib.suppress(OSError):
             remove(self._path / home)
 

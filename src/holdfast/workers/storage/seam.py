@@ -1,7 +1,8 @@
-"""The storage seam: what artifacts need from the place where they lie.
+"""The storage seam: what artifacts need from the place where they are stored.
 
-An artifact has two parts under its tenant's home: its bytes, and a note that describes them. The note is written last, when the bytes are
-on disk, so an artifact with a note is complete. Every method blocks, so it must be called in a thread and not on the loop.
+An artifact has two parts under its tenant's home (a folder or a prefix): its bytes, and a note with its name, media type, size and hash.
+The note is written last, when the bytes are stored, so an artifact with a note is complete. Every method blocks, so it must be called in a
+thread and not on the event loop.
 """
 
 from __future__ import annotations
@@ -13,34 +14,35 @@ from holdfast.model.errors import Rejected, Retryable
 
 
 class ArtifactsUnusable(Rejected):
-    """The place for artifacts cannot be used as it is set up."""
+    """The storage for artifacts cannot be used with the present settings."""
 
     code = "artifacts_unusable"
 
 
 class ArtifactsUnreachable(Retryable):
-    """The place where artifacts lie does not answer as it should."""
+    """The storage for artifacts gave no valid answer."""
 
     code = "tool_unavailable"  # for a run this is an outside service, which may work again later
 
 
 class Storage(Protocol):
-    """A place for artifacts. A place that does not answer raises ArtifactsUnreachable."""
+    """A place for artifacts. Except for `check`, a method raises ArtifactsUnreachable if the place does not answer."""
 
     def check(self) -> None:
-        """Write and read something; raises ArtifactsUnusable, so that a wrong setting is known at the start."""
+        """Write something to the storage, so that a wrong setting is known at the start. Raises ArtifactsUnusable if that fails."""
 
     def draft(self, home: str) -> AbstractContextManager[IO[bytes]]:
         """A file to write into. It is removed afterwards unless it was published."""
 
     def publish(self, home: str, identity: str, draft: IO[bytes], note: bytes) -> None:
-        """Make the draft an artifact. It is on disk when this returns. The same artifact may be published many times, also at once."""
+        """Make the draft an artifact. It is stored when this returns. Several processes may publish the same artifact at the same time."""
 
     def note(self, home: str, identity: str) -> bytes | None:
-        """The note of an artifact, if there is one."""
+        """The note of an artifact; None if there is none."""
 
     def open(self, home: str, identity: str, size: int) -> int | None:
-        """A descriptor for reading the bytes, if there are any. Of a file above `size` it has only enough bytes to show that."""
+        """A descriptor for reading the bytes; None if there are none. If there are more than `size`, it may have only a part of them, which
+        is also larger than `size`."""
 
     def forget(self, home: str) -> None:
         """Remove everything under a home."""

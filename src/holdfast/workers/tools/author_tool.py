@@ -1,7 +1,8 @@
 """An author's tool: declared in a worker's file, and run by the tool host.
 
-answered → the result, redacted        raised → the tool's own error, unless the connection broke after sending
-killed at the deadline, or crashed     → unknown whether it happened
+the function returned                                → its result, with secrets replaced the function raised
+ → its error; the outcome is unknown if a connection broke after sending the process was killed at the deadline, or crashed   → an error;
+the outcome is unknown if the call had been sent to the process
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from holdfast.workers.tools.seam import Call, Called, DidNotHappen, Effect, Happ
 from holdfast.workers.tools.secrets import Redactor, Secrets
 
 _MORE_LOOKS: Final = 2
-"""A reconcile function is called at most this many more times if its process dies."""
+"""If the process of a reconcile function dies, the function is called again, at most this many times."""
 
 
 class AuthorTool:
@@ -47,19 +48,20 @@ class AuthorTool:
 
     @property
     def approval(self) -> bool:
-        """Whether a person approves each call."""
+        """Whether a person must approve each call."""
         return self.declared.approval
 
     def reserve(self, arguments: Mapping[str, Any], remaining: Remaining) -> Reservation:
-        """An author's tool uses no tokens of the run. Arguments that do not fit are refused here, before the intent."""
+        """Nothing: an author's tool uses no tokens of the run. Raises ToolFailed if the arguments do not fit, before the intent is
+        written."""
         problems = problems_of(dict(arguments), self.declared.arguments_schema)
         if problems:
             at = "; ".join(f"{problem.path or 'arguments'}: {problem.reason}" for problem in problems[:5])
-            raise ToolFailed("tool_failed", f"The arguments of {self.name} do not fit: {at}", details={"reason": "arguments"})
+            raise ToolFailed("tool_failed", f"The arguments of {self.name} do not fit its signature: {at}", details={"reason": "arguments"})
         return Reservation()
 
     async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
-        """Run it in its process."""
+        """Run the tool in its process. Raises ToolFailed if it fails."""
         ended, redactor = await self._ask("call", call, arguments)
         try:
             return Called(await redactor.cleaned(self._result(ended, call)["result"]))
@@ -67,9 +69,9 @@ class AuthorTool:
             raise redactor.failure(failed) from None
 
     async def reconcile(self, call: Call, arguments: Mapping[str, Any]) -> Verdict:
-        """Call its reconcile function; an error there means that the outcome is unknown.
+        """Call the tool's reconcile function. Returns Unknown if there is none, or if it fails.
 
-        The function only reads, so it is called again if its process dies: the cause that killed the process of the call may also kill idle
+        The function only reads, so it is called again if its process dies: what killed the process of the call may also have killed idle
         processes.
         """
         if not self.declared.reconciles:

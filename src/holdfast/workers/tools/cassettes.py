@@ -1,8 +1,8 @@
 """Cassettes: recorded calls that are played back, so that tests and CI need no key, no network and no money.
 
-A cassette is a file of JSON lines, one per call: tool, arguments and their hash, then the result and what it cost, or the failure.
-The n-th call with the same arguments plays the n-th recording, then the last one again. Secrets are taken out before a line is
-written, and the hash is that of the arguments without them.
+A cassette is a file of JSON lines, one for each call: the tool, the arguments and their hash, the result or the error, and what the call
+cost. The n-th call with the same arguments plays the n-th recording; when there are no more, the last one again. Secrets are removed before
+a line is written, and the hash is that of the arguments without secrets.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from holdfast.workers.tools.secrets import Redactor
 
 
 class Mode(StrEnum):
-    """What a cassette does."""
+    """What a cassette does: nothing, record the calls that are made, or play recorded calls instead of making them."""
 
     OFF = "off"
     RECORD = "record"
@@ -50,11 +50,12 @@ class CassetteSettings(Struct, frozen=True):
     mode: Mode = Mode.OFF
     path: str = ""
     tools: tuple[str, ...] = ()
-    """The tools that it records or plays back; empty: all tools."""
+    """The names of the tools whose calls are recorded or played back; empty: all tools."""
 
 
 def cassette_settings(text: str | None) -> CassetteSettings:
-    """From `HOLDFAST_CASSETTE` or a setting: `off`, `record:FILE`, `replay:FILE`."""
+    """The settings in a text, from `HOLDFAST_CASSETTE` or a setting: `off`, `record:FILE` or `replay:FILE`. None means `off`. Raises
+    InvalidParameter for any other text."""
     word, _, path = (text or "off").partition(":")
     if word == Mode.OFF and not path:
         return CassetteSettings()
@@ -75,12 +76,14 @@ class Cassette:
         self._lines = _read(self._path) if settings.mode is Mode.REPLAY else {}
 
     def wrap(self, tool: Tool) -> Tool:
-        """The tool behind this cassette; unchanged for pure tools, for tools that it is not for, and when the cassette is off."""
+        """The tool with its calls recorded or played back. A pure tool, and a tool that the settings do not name, is returned unchanged; so
+        is every tool if the cassette is off."""
         is_for = not self._tools or tool.name in self._tools
         return TapedTool(tool, self) if self.mode is not Mode.OFF and is_for and tool.effect is not Effect.PURE else tool
 
     def play(self, tool: str, arguments: Mapping[str, Any]) -> Called:
-        """The recorded outcome of this call."""
+        """The recorded result of this call. Raises the recorded ToolFailed, or ToolFailed (`tool_failed`) if there is no recording with
+        these arguments."""
         kept = self._redactor.value(dict(arguments))
         key = _key(tool, kept)
         lines = self._lines.get(key)
@@ -91,7 +94,7 @@ class Cassette:
         return _outcome(lines[min(at, len(lines) - 1)])
 
     def record(self, tool: str, arguments: Mapping[str, Any], outcome: Called | ToolFailed) -> None:
-        """Add one call, in a single write, so that several processes may share the file."""
+        """Append one call to the file, in a single write, so that several processes may share the file."""
         kept = self._redactor.value(dict(arguments))
         line: dict[str, Any] = {"tool": tool, "arguments_sha256": _key(tool, kept), "arguments": kept}
         if isinstance(outcome, Called):
@@ -124,7 +127,7 @@ class Cassette:
 
 
 class TapedTool:
-    """A tool behind a cassette."""
+    """A tool whose calls a cassette records or plays back."""
 
     def __init__(self, tool: Tool, cassette: Cassette) -> None:
         self._tool = tool
@@ -149,7 +152,7 @@ class TapedTool:
         return self._tool.arguments_schema
 
     def reserve(self, arguments: Mapping[str, Any], remaining: Remaining) -> Reservation:
-        """The reservation of the tool itself, so that budgets hold in tests as well."""
+        """The reservation of the tool itself, so that budgets also work when calls are played back."""
         return self._tool.reserve(arguments, remaining)
 
     def cool_down_keys(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
@@ -157,10 +160,10 @@ class TapedTool:
         return cool_down_keys(self._tool, arguments)[1:]
 
     async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
-        """Play the call back; or make it and record it."""
+        """Play the call back; or make it, and record its result or its error. An error with an unknown outcome is not recorded."""
         if self._cassette.mode is Mode.REPLAY:
             played = self._cassette.play(self.name, arguments)
-            if call.hears is not None:  # the recording is the whole answer, so it is told as one text
+            if call.hears is not None:  # the recording has the whole answer, so followers get it as one text
                 call.hears(played.result if isinstance(played.result, str) else codec.dumps(played.result))
             return played
         try:
@@ -173,7 +176,7 @@ class TapedTool:
         return called
 
     async def reconcile(self, call: Call, arguments: Mapping[str, Any]) -> Verdict:
-        """Ask the tool behind the cassette."""
+        """Ask the tool behind the cassette whether a call took place whose answer was lost."""
         return await verdict_on(self._tool, call, arguments)
 
 

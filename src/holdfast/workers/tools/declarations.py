@@ -1,10 +1,10 @@
-"""What a worker's file declares, read from its source: the runner never imports author code.
+"""What a worker's file declares, read from its source: the runner never imports an author's code.
 
     @tool(effect="write", secrets=["PAY_KEY"], approval=True)      → a tool, its arguments from the signature
     @refund_payment.reconcile                                      → that tool can find out the outcome of a lost call
     @worker("refund-worker.md", include=["rules.json"])            → the worker's function and page
 
-Every argument that the runner must know is a literal. All problems are reported at once, with their lines.
+Every argument of these decorators must be a literal. All problems are reported at once, with their lines.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Problem(Struct, frozen=True):
-    """What is wrong, and where."""
+    """A mistake in a file: the line, from 1, and what is wrong there."""
 
     line: int
     message: str
@@ -34,20 +34,26 @@ class Declared(Struct, frozen=True, kw_only=True):
     """A tool of the file."""
 
     name: str
+    """The name by which workers call it."""
     function: str
+    """The name of its function."""
     line: int
     effect: Effect
     secrets: tuple[str, ...]
+    """The names of the secrets that it gets."""
     approval: bool
+    """Whether a person must approve each call."""
     timeout_seconds: float | None
+    """When a call is ended; None: at the deadline of the attempt."""
     is_async: bool
     reconciles: bool
+    """Whether it has a reconcile function, which finds out the outcome of a lost call."""
     description: str
     arguments_schema: Mapping[str, Any]
 
 
 class DeclaredWorker(Struct, frozen=True, kw_only=True):
-    """The worker of the file."""
+    """A worker of the file."""
 
     function: str
     page: str
@@ -57,7 +63,7 @@ class DeclaredWorker(Struct, frozen=True, kw_only=True):
 
 
 class Declarations(Struct, frozen=True, kw_only=True):
-    """Everything that a file declares. If there are problems, none of it should be used."""
+    """The tools and workers that a file declares. If there are problems, nothing of the file should be used."""
 
     tools: tuple[Declared, ...]
     workers: tuple[DeclaredWorker, ...]
@@ -65,13 +71,13 @@ class Declarations(Struct, frozen=True, kw_only=True):
 
 
 def declarations_of(source: str | bytes) -> Declarations:
-    """Read a file's source."""
+    """Read what a file declares from its source, without running it. Mistakes are in `problems`; nothing is raised for them."""
     tree = parsed(source)
     return Declarations(tools=(), workers=(), problems=(tree,)) if isinstance(tree, Problem) else _Reader(tree).read()
 
 
 def parsed(source: str | bytes) -> ast.Module | Problem:
-    """The syntax tree of a file, or why it has none."""
+    """The syntax tree of a file, or the problem that shows why it is not Python."""
     try:
         return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -79,7 +85,7 @@ def parsed(source: str | bytes) -> ast.Module | Problem:
 
 
 class Flaw(Exception):
-    """A declaration that is wrong. The reader notes it, and reads on."""
+    """A declaration is wrong. The reader of declarations notes the problem and continues."""
 
     def __init__(self, node: ast.AST, message: str) -> None:
         super().__init__(message)
@@ -102,7 +108,7 @@ class _Reader:
         for node in ast.walk(self._tree):
             if isinstance(node, _Function) and node not in top and any(self._kind(d) in ("tool", "worker") for d in node.decorator_list):
                 self._problems.append(
-                    Problem(node.lineno, f"{node.name} is declared inside something else; @tool and @worker stand at the top.")
+                    Problem(node.lineno, f"{node.name} is not at the top level of the file; @tool and @worker must stand at the top level.")
                 )
         self._reconcilers()
         self._twice()
@@ -116,7 +122,9 @@ class _Reader:
                     case "tool":
                         declared = self._tool(function, decorator)
                         if function.name in self._tools:
-                            raise Flaw(function, f"Two functions are named {function.name}; the second would replace the first.")
+                            raise Flaw(
+                                function, f"Two tool functions are named {function.name}; the second would replace the first. Rename one."
+                            )
                         self._tools[function.name] = declared
                     case "worker":
                         self._workers.append(_worker(function, decorator))
@@ -129,7 +137,7 @@ class _Reader:
                 self._problems.append(flaw.problem)
 
     def _kind(self, decorator: ast.expr) -> str | None:
-        """`tool`, `worker` or `reconcile`, by whatever name it was imported."""
+        """`tool`, `worker` or `reconcile`, also if the file imports it under another name; None for another decorator."""
         target = decorator.func if isinstance(decorator, ast.Call) else decorator
         if isinstance(target, ast.Name):
             return self._names.get(target.id)
@@ -147,10 +155,10 @@ class _Reader:
             raise Flaw(decorator, f"@tool of {function.name}: effect is {effect!r}; it must be 'read' or 'write'.")
         name = _typed(options, "name", str, function.name)
         if not name.isidentifier() or name.startswith("_"):
-            raise Flaw(decorator, f"@tool of {function.name}: {name!r} is not a valid name for ctx.tools.")
+            raise Flaw(decorator, f"@tool of {function.name}: the name {name!r} must be a Python identifier without _ at its beginning.")
         seconds = _typed(options, "timeout_seconds", (int, float), None)
         if seconds is not None and not 0 < seconds < 86_400 * 366:
-            raise Flaw(decorator, f"@tool of {function.name}: timeout_seconds is {seconds}; it must be above 0.")
+            raise Flaw(decorator, f"@tool of {function.name}: timeout_seconds is {seconds}; it must be above 0 and below a year.")
         schema, trouble = arguments_of(function)
         if trouble is not None:
             raise Flaw(function, f"The tool {function.name}: {trouble}")
@@ -175,7 +183,7 @@ class _Reader:
     def _reconcilers(self) -> None:
         for name, decorator in self._reconciling.items():
             if name not in self._tools:
-                self._problems.append(Problem(decorator.lineno, f"@{name}.reconcile: {name} is not a tool of this file."))
+                self._problems.append(Problem(decorator.lineno, f"@{name}.reconcile: this file has no function {name} with @tool."))
                 continue
             tool = self._tools[name]
             self._tools[name] = Declared(**{**{key: getattr(tool, key) for key in tool.__struct_fields__}, "reconciles": True})
@@ -184,12 +192,14 @@ class _Reader:
         seen: dict[str, int] = {}
         for tool in self._tools.values():
             if tool.name in seen:
-                self._problems.append(Problem(tool.line, f"Two tools are named {tool.name!r}; the other is in line {seen[tool.name]}."))
+                self._problems.append(
+                    Problem(tool.line, f"Two tools are named {tool.name!r}; the other is in line {seen[tool.name]}. Rename one.")
+                )
             seen[tool.name] = tool.line
 
 
 def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """The names under which this file imports `tool` and `worker`."""
+    """The names that this file's imports define, each with what it means: `tool`, `worker` or `holdfast`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module == "holdfast" and node.level == 0:
             yield from ((alias.asname or alias.name, alias.name) for alias in node.names if alias.name in ("tool", "worker"))
@@ -225,11 +235,11 @@ def _options(decorator: ast.expr, known: tuple[str, ...], what: str, positional:
     if not isinstance(decorator, ast.Call):
         return options
     if len(decorator.args) > (1 if positional else 0):
-        raise Flaw(decorator, f"{what} takes {', '.join(name + '=' for name in known)} by name.")
+        raise Flaw(decorator, f"{what} accepts its arguments only by name: {', '.join(name + '=' for name in known)}.")
     given = [(positional or "", argument) for argument in decorator.args] + [(word.arg or "**", word.value) for word in decorator.keywords]
     for name, value in given:
         if name not in known:
-            raise Flaw(value, f"{what} does not know {name}{'=' if name != '**' else ''}; it takes {', '.join(known)}.")
+            raise Flaw(value, f"{what} does not know {name}{'=' if name != '**' else ''}; it accepts {', '.join(known)}.")
         try:
             options.values[name] = ast.literal_eval(value)
         except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):

@@ -1,4 +1,5 @@
-"""`@tool`: marks a function as a tool and does not change it. The tool host calls the function; the runner only reads the source."""
+"""`@tool`: declares a function as a tool. The tool host, a process outside the sandbox, calls the function; the runner only reads the
+source."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ Function = Callable[..., Any]
 
 
 class DeclaredTool:
-    """A function that workers may call through `ctx.tools`."""
+    """A function that workers call through `ctx.tools`."""
 
     def __init__(self, function: Function, name: str) -> None:
         self.function = function
@@ -24,7 +25,8 @@ class DeclaredTool:
         return f"<tool {self.holdfast_tool}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function directly with a ToolCall, for the author's own tests. A worker calls it through `ctx.tools`."""
+        """Call the function directly, for the author's own tests; the first argument must be a ToolCall. A worker calls it through
+        `ctx.tools`. Raises TypeError without a ToolCall."""
         if not args or not isinstance(args[0], ToolCall):
             raise TypeError(
                 f"Call the tool as ctx.tools.{self.holdfast_tool}(…): it runs outside the sandbox, with its secrets and a receipt."
@@ -32,7 +34,8 @@ class DeclaredTool:
         return self.function(*args, **kwargs)
 
     def reconcile(self, function: Function) -> Function:
-        """Marks the function that finds out the outcome of a lost call."""
+        """Declare the function that finds out whether a call took place whose answer was lost. Used as a decorator:
+        `@my_tool.reconcile`."""
         self.reconciler = function
         return function
 
@@ -60,10 +63,14 @@ def tool(
     approval: bool = False,
     timeout_seconds: float | None = None,
 ) -> DeclaredTool | Callable[[Function], DeclaredTool]:
-    """Declare a tool. `effect` is `write` (the default: sent at most once) or `read`; `secrets` are the only ones it gets;
-    `approval=True` has a person approve each call; at `timeout_seconds` its process is killed.
+    """Declare a tool: a function outside the sandbox that a worker may call. `name` is its name for workers; without it, the name of the
+    function.
 
-    The arguments must be literals: they are read from the source, because no author's code is imported next to the runner's keys.
+    `effect` is `write` or `read`. A `write` is not repeated unless it is known that it did not take place; a `read` may be repeated.
+    `secrets` are the names of the secrets that the tool gets. With `approval=True` a person must approve each call. A call that takes
+    longer than `timeout_seconds` is ended: its process is killed.
+
+    The arguments must be literals, because they are read from the source: no author's code is imported next to the runner's keys.
     """
 
     def declare(function: Function) -> DeclaredTool:

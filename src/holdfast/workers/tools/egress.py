@@ -1,7 +1,7 @@
-"""Egress, pure: which hosts and addresses a worker may reach.
+"""Egress: which hosts and addresses a worker may reach. Nothing here uses the network.
 
-Two checks for every hop: `admit` checks the name in a URL, before it is resolved; `refusal` checks the address that the name resolved to,
-right before the connection to exactly that address. Pages, redirects and name servers may all be hostile.
+There are two checks for every request: `admit` checks the name in a URL, before it is resolved; `refusal` checks the address that the name
+resolved to, right before the connection to exactly that address. Pages, redirects and name servers may all be hostile.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Address = IPv4Address | IPv6Address
 _PORTS: Final = {"http": 80, "https": 443}
 _LONGEST_URL: Final = 8192
 
-# Networks that no worker reaches unless the operator opens them, each with the word for the refusal.
+# Networks that no worker may reach unless the operator opens them, each with a word for the error.
 _REFUSED_V4: Final = [
     (IPv4Network(net), why)
     for net, why in [
@@ -43,7 +43,7 @@ _REFUSED_V6: Final = [
     ]
 ]  # fmt: skip
 _GLOBAL_V6: Final = IPv6Network("2000::/3")
-# Metadata services of clouds, which give credentials: a range in the operator's settings never opens them, only their own address does.
+# Metadata services of clouds, which hand out credentials. Only an entry with exactly their address opens them; a range or a name does not.
 _METADATA: Final = {
     ipaddress.ip_address(address)
     for address in [
@@ -54,7 +54,7 @@ _METADATA: Final = {
 
 
 class Target(Struct, frozen=True):
-    """Where a URL leads."""
+    """The scheme, host and port of a URL."""
 
     scheme: str
     host: str
@@ -68,14 +68,15 @@ class Target(Struct, frozen=True):
 
 
 class Private(Struct, frozen=True):
-    """One entry of the operator's `allow_private`: a host's name, an address or a range, and perhaps one port."""
+    """One entry of the operator's `allow_private`: a host's name, or an address or range. `port` None means every port."""
 
     name: str | None
     network: IPv4Network | IPv6Network | None
     port: int | None
 
     def covers(self, host: str, port: int, address: Address | None) -> bool:
-        """Whether this entry opens this address for that host."""
+        """Whether this entry lets workers reach the host at this address and port. An entry with a name opens every address of that name,
+        except metadata services."""
         if self.port is not None and self.port != port:
             return False
         if self.network is None:
@@ -86,18 +87,20 @@ class Private(Struct, frozen=True):
 
 
 class Egress(Struct, frozen=True):
-    """The operator's side of egress; the contract's side comes with each call."""
+    """The operator's rules for egress. The contract's domains come with each call."""
 
     private: tuple[Private, ...] = ()
     ports: tuple[int, ...] = (80, 443)
 
     @classmethod
     def of(cls, allow_private: Sequence[str] = (), ports: Sequence[int] = (80, 443)) -> Egress:
-        """From settings: `allow_private` holds names, addresses or ranges, each perhaps with `:port`."""
+        """The rules that the settings describe. `allow_private` has names, addresses or ranges; each may end with `:port`. Raises
+        InvalidParameter if an entry is none of these."""
         return cls(tuple(_private(entry) for entry in allow_private), tuple(ports))
 
     def admit(self, url: str, domains: Sequence[str] | None, before: Target | None = None) -> Target:
-        """The target of this URL. Raises if its scheme, name or port is not allowed. `before` is the hop that redirected to it."""
+        """The target of this URL. Raises ToolFailed if its scheme, host or port is not allowed. `domains` are the contract's; None allows
+        every host. `before` is the target that redirected to this URL."""
         target = target_of(url)
         if before is not None and before.scheme == "https" and target.scheme == "http":
             raise ToolFailed("egress_denied", f"The redirect from {before.origin} to {target.origin} goes from https back to http.")
@@ -109,10 +112,10 @@ class Egress(Struct, frozen=True):
                 raise ToolFailed("egress_denied", f"{target.host} is not among the contract's egress domains ({listed}).")
             with_port = _split_port(entry)[1] is not None
         if target.port not in self.ports and not with_port and not self._opened(target):
-            own = f"for a host of your own network [fetch] allow_private = {_entry(target.host, target.port)}"
-            opens = f"The setting [fetch] ports of the operator's holdfast.toml opens a port; {own} opens both"
+            own = f"[fetch] allow_private = {_entry(target.host, target.port)} allows this host of your own network with its port"
+            opens = f"In the operator's holdfast.toml, [fetch] ports lists the allowed ports; {own}"
             raise ToolFailed(
-                "egress_denied", f"Port {target.port} of {target.host} is not open: {', '.join(map(str, self.ports))} are. {opens}."
+                "egress_denied", f"Port {target.port} of {target.host} is not allowed, only {', '.join(map(str, self.ports))}. {opens}."
             )
         return target
 
@@ -133,7 +136,8 @@ class Egress(Struct, frozen=True):
 
     @staticmethod
     def remedy(host: str, port: int, addresses: Sequence[str]) -> str:
-        """The setting that opens these refused addresses; a metadata service is opened only by its own address."""
+        """A sentence with the setting that lets workers reach these refused addresses; empty if there is no valid address. A metadata
+        service needs its own address in the setting."""
         found = [ip for address in addresses if (ip := _parsed(address)) is not None]
         if not found:
             return ""
@@ -149,11 +153,12 @@ def _entry(host: str, port: int) -> str:
 
 
 def target_of(url: str) -> Target:
-    """Scheme, host and port of a URL, read strictly, because the URL comes from a stranger."""
+    """The scheme, host and port of a URL. The URL is not trusted: raises ToolFailed if it is too long, contains blanks, control characters
+    or backslashes, is neither http nor https, contains a user or password, or has no valid host."""
     if len(url) > _LONGEST_URL:
-        raise ToolFailed("egress_denied", f"The URL has {len(url)} characters; {_LONGEST_URL} are allowed.")
+        raise ToolFailed("egress_denied", f"The URL has {len(url)} characters; at most {_LONGEST_URL} are allowed.")
     if any(ord(c) <= 0x20 or ord(c) == 0x7F for c in url) or "\\" in url:
-        raise ToolFailed("egress_denied", f"The URL {url[:200]!r} holds blanks, control characters or backslashes.")
+        raise ToolFailed("egress_denied", f"The URL {url[:200]!r} contains blanks, control characters or backslashes.")
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
@@ -162,16 +167,16 @@ def target_of(url: str) -> Target:
     if parts.scheme not in _PORTS:
         raise ToolFailed("egress_denied", f"The URL {url[:200]!r} is neither http nor https.")
     if "@" in parts.netloc:
-        raise ToolFailed("egress_denied", "A URL with a user or a password in it is not fetched.")
+        raise ToolFailed("egress_denied", "The URL contains a user or a password. Such a URL is not fetched.")
     name = host_of(host)
     if not name:
-        raise ToolFailed("egress_denied", f"The URL {url[:200]!r} names no host that can be asked.")
+        raise ToolFailed("egress_denied", f"The URL {url[:200]!r} contains no valid host.")
     return Target(parts.scheme, name, _PORTS[parts.scheme] if port is None else port)
 
 
 def host_of(name: str) -> str:
-    """A host's name in the one form in which names are compared: lower case, punycode, no last dot. Empty if the text is not a host's
-    name."""
+    """A host's name in the form in which names are compared: lower case, punycode, without a dot at the end. Empty if the text is not a
+    valid host's name."""
     name = name.strip().lower().removesuffix(".")
     ip = _parsed(name)
     if ip is not None:
@@ -185,7 +190,8 @@ def host_of(name: str) -> str:
 
 
 def _covers(entry: str, target: Target) -> bool:
-    """`shop.example` covers itself and what is under it; `*.shop.example` only what is under it; `:port` narrows."""
+    """Whether an entry of the contract's domains covers a target. `shop.example` covers itself and its subdomains; `*.shop.example` only
+    the subdomains. An entry with `:port` covers only that port."""
     name, port = _split_port(entry)
     if port is not None and port != target.port:
         return False
@@ -205,7 +211,7 @@ def _private(entry: str) -> Private:
     except ValueError:
         host = host_of(name)
         if not host or "/" in name:
-            raise InvalidParameter(f"allow_private holds {entry!r}, which is not a valid host, address or range.") from None
+            raise InvalidParameter(f"allow_private contains {entry!r}, which is not a valid host, address or range.") from None
         return Private(host, None, port)
 
 

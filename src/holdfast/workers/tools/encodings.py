@@ -1,4 +1,4 @@
-"""Encodings: a text with its encodings undone, one layer at a time, and where each part of it came from. Pure.
+"""Encodings: a text with its encodings undone, one layer at a time, and which part of the original text each part came from.
 
 A secret may be percent-encoded, escaped as in JSON or HTML, in base64 (also in lines) or in hexadecimal, or in two of these at once. Each
 layer is undone once for the whole text, so the cost grows with the text and not with the number of possible encodings.
@@ -34,23 +34,23 @@ _MAY_BE_ESCAPED: Final = re.compile(r"[%\\&]")
 
 Span = tuple[int, int]
 Place = Callable[[int, int], Span]
-"""Maps a part of the view to its place in the original text."""
+"""Maps the start and the end of a part of the view to their places in the original text."""
 
 
 class View(NamedTuple):
-    """A text with one layer undone."""
+    """A text with one or more layers of encoding undone."""
 
     text: str
     place: Place
 
 
 def undone(text: str, layers: int) -> Iterator[View]:
-    """The text with one layer undone, then with two, up to `layers`. The total length of all views is limited by a multiple of the text's
-    own length, whatever the text contains."""
+    """The text with one layer undone, then with two, up to `layers`. The total length of all views is limited to about 16 times the length
+    of the text: then no further view follows."""
     budget = _TIMES * len(text) + _FREE
     waiting: deque[tuple[View, int]] = deque([(View(text, _here), 0)])
     met = {text}
-    """Views that were made already: undoing layers in another order gives the same view, so four layers give few views, and not 340."""
+    """The texts of the views that were made already. Undoing layers in another order often gives the same text, which is not used again."""
     while waiting:
         above, depth = waiting.popleft()
         for view in views(above.text):
@@ -76,17 +76,17 @@ def _through(inner: Place, outer: Place) -> Place:
 
 
 def views(text: str) -> Iterator[View]:
-    """The text with each kind of encoding undone that it seems to have: at most four views."""
+    """The text with one kind of encoding undone, for each kind that it seems to have: at most four views."""
     if _MAY_BE_ESCAPED.search(text):
         yield from _replaced(text, _ESCAPES, _unescape)
     if "\n" in text:
-        yield from _replaced(text, _WRAPPED, lambda _: "")  # when this view is processed in its turn, its long lines are decoded as base64
+        yield from _replaced(text, _WRAPPED, lambda _: "")  # joins lines; the next layer decodes the long line as base64
     yield from _replaced(text, _BASE64, _from_base64)
     yield from _replaced(text, _HEX, _from_hex)
 
 
 def _replaced(text: str, pattern: re.Pattern[str], by: Callable[[re.Match[str]], str]) -> Iterator[View]:
-    """The text with every match replaced, if there is one."""
+    """One view: the text with every match replaced. No view if nothing matches."""
     parts: list[str] = []
     marks: list[tuple[int, int, int, int]] = []
     end = length = 0
@@ -104,7 +104,8 @@ def _replaced(text: str, pattern: re.Pattern[str], by: Callable[[re.Match[str]],
 
 
 class _Back:
-    """Maps places of a view to places of its text. A place inside a replaced part (such as a run of base64) maps to the whole part."""
+    """Maps places of a view to places of the text from which it was made. A place inside a replaced part (such as decoded base64) maps to
+    the whole part."""
 
     def __init__(self, marks: list[tuple[int, int, int, int]]) -> None:
         self._marks = marks

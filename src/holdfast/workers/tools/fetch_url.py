@@ -1,7 +1,7 @@
-"""fetch_url: one web page, by GET. Neither the worker that asks nor the site that answers is trusted.
+"""fetch_url: fetches one web page by GET. Neither the worker that asks nor the site that answers is trusted.
 
-    each hop:  admit the name → robots → resolve, check and pin the address → ask → a redirect is the next hop
-    at last:   status → type → body under the cap → text
+    each request:   check the name → robots.txt → resolve the name, check the address, connect to it → ask → follow a redirect
+    last response:  check the status → check the media type → read at most `max_bytes` → decode to text
 
 It uses nothing from the environment (no proxy, no netrc, no cookies), and it keeps no connection after its request.
 """
@@ -56,23 +56,28 @@ class FetchSettings(Struct, frozen=True, kw_only=True):
 
     user_agent: str = "holdfast-worker/1"
     timeout_seconds: float = 30.0
-    """The time limit of the whole call, with redirects and robots.txt."""
+    """The time limit of the whole call, including redirects and robots.txt."""
     silence_seconds: float = 10.0
-    """The time limit of one connect, or of one read."""
+    """The time limit of one connect, of one read or of one write."""
     max_bytes: int = 4 * 1024 * 1024
+    """The most bytes of a page, after decompression."""
     max_redirects: int = 10
     content_types: tuple[str, ...] = ("text/*", "application/json", "application/xml", "application/xhtml+xml", "*+json", "*+xml")
+    """The media types that may be fetched: `text/*` covers every type of text, `*+json` every type that ends with `+json`."""
     robots: bool = True
+    """Whether the robots.txt of sites is obeyed."""
     robots_seconds: float = 5.0
+    """The time limit for fetching one robots.txt."""
     allow_private: tuple[str, ...] = ()
-    """Names, addresses or ranges inside your own network that workers may reach, each perhaps with `:port`."""
+    """Names, addresses or ranges inside your own network that workers may reach. Each may end with `:port`."""
     ports: tuple[int, ...] = (80, 443)
+    """The ports that workers may reach. A domain with a port in a contract opens that port too."""
     ca_file: str | None = None
-    """Certificate authorities to trust instead of the usual ones."""
+    """A PEM file with the certificate authorities to trust; None: those of the package certifi."""
 
 
 class FetchUrl:
-    """The tool."""
+    """The tool `fetch_url`."""
 
     name = "fetch_url"
     effect = Effect.READ
@@ -87,30 +92,30 @@ class FetchUrl:
         self._closed: dict[tuple[str, str], float] = {}
 
     def reserve(self, arguments: Mapping[str, Any], remaining: Remaining) -> Reservation:
-        """Fetching costs time, not tokens."""
+        """Nothing: fetching a page costs no tokens and no money."""
         return Reservation()
 
     def cool_down_keys(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-        """The domain that would be asked first."""
+        """The key of the host of the URL, such as `domain:shop.example`."""
         try:
             return (f"domain:{target_of(str(arguments.get('url', ''))).host}",)
         except ToolFailed:
             return ()  # the call itself reports what is wrong
 
     async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
-        """Fetch one page."""
+        """Fetch one page: its text, headers, hash, and the redirects that led to it. Raises ToolFailed if there is no page."""
         limit = min(self._settings.timeout_seconds, float(arguments.get("timeout_seconds", self._settings.timeout_seconds)))
         seconds = max(min(limit, call.deadline - monotonic()), 0.0)
-        visit = _Visit(self, call, arguments, self._settings)
+        fetch = _Fetch(self, call, arguments, self._settings)
         asking_for.set(call.tenant)
         try:
             async with asyncio.timeout(seconds):
-                return Called(await visit.page())
+                return Called(await fetch.page())
         except TimeoutError:
-            raise ToolFailed("fetch_timeout", f"The page did not come within {seconds:.1f} seconds.") from None
+            raise ToolFailed("fetch_timeout", f"The page did not arrive within {seconds:.1f} seconds.") from None
 
     async def close(self) -> None:
-        """Close what is open."""
+        """Close the open connections."""
         if self._transport is not None:
             await self._transport.aclose()
             self._transport = None
@@ -119,33 +124,34 @@ class FetchUrl:
 
     @property
     def transport(self) -> PinnedTransport:
-        """The HTTP transport. It is made for the first page, because reading the CA file takes a while."""
+        """The HTTP transport. It is made when the first page is fetched, because reading the CA file takes a while."""
         if self._transport is None:
             self._transport = PinnedTransport(self._egress, self._resolver, ca_file=self._settings.ca_file)
         return self._transport
 
     @property
     def egress(self) -> Egress:
-        """The operator's rules."""
+        """The operator's rules: which hosts and ports workers may reach."""
         return self._egress
 
     @property
     def robots(self) -> robots.Robots:
-        """The robots.txt rules of sites."""
+        """The robots.txt rules of the sites asked lately."""
         return self._robots
 
     def cool(self, tenant: str, host: str, seconds: float) -> None:
-        """Make no requests to a host for a while, also after a redirect, which the gateway cannot see."""
+        """For some seconds, let no call of this tenant ask this host. This also holds for a host to which a redirect leads: the gateway
+        knows only the host of the first URL."""
         now = monotonic()
         self._closed = {key: until for key, until in self._closed.items() if until > now}
         self._closed[tenant, host] = now + seconds
 
     def cooling(self, tenant: str, host: str) -> float:
-        """Seconds for which no request goes to a host."""
+        """How many seconds longer this tenant may not ask this host; 0 or less: the tenant may ask it."""
         return self._closed.get((tenant, host), 0.0) - monotonic()
 
 
-class _Visit:
+class _Fetch:
     """One call of the tool."""
 
     def __init__(self, tool: FetchUrl, call: Call, arguments: Mapping[str, Any], settings: FetchSettings) -> None:
@@ -159,7 +165,7 @@ class _Visit:
         self._headers |= {name: value for name, value in arguments.get("headers", {}).items() if name in _SENT_HEADERS}
 
     async def page(self) -> dict[str, Any]:
-        """Follow redirects to the page, checking every hop."""
+        """Follow redirects to the page, and check each target before it is asked."""
         url, before = self._url, None
         redirects: list[str] = []
         while True:
@@ -175,13 +181,15 @@ class _Visit:
                 await response.aclose()
             redirects.append(url)
             if len(redirects) > self._settings.max_redirects:
-                raise ToolFailed("tool_failed", f"More than {self._settings.max_redirects} redirects, the last to {target.origin}.")
+                raise ToolFailed(
+                    "tool_failed", f"The page redirects more than {self._settings.max_redirects} times; {target.origin} redirected last."
+                )
 
     def _admitted(self, url: str, before: Target | None) -> Target:
         target = self._tool.egress.admit(url, self._call.egress, before)
         left = self._tool.cooling(self._call.tenant, target.host)
         if left > 0:
-            raise self._limited(target, left, "asked to be left alone")
+            raise self._limited(target, left, "asked not to be called for a while")
         return target
 
     async def _ask(self, url: str, target: Target, silence: float) -> httpx.Response:
@@ -194,14 +202,14 @@ class _Visit:
                 "fetch_timeout", f"{target.host} did not answer within {silence:g} seconds ({type(error).__name__})."
             ) from None
         except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.UnsupportedProtocol, OSError) as error:
-            raise ToolFailed("tool_unavailable", f"{target.host} could not be asked: {str(error) or type(error).__name__}") from None
+            raise ToolFailed("tool_unavailable", f"{target.host} could not be reached: {str(error) or type(error).__name__}") from None
 
     def _next(self, url: str, response: httpx.Response) -> str:
         location = response.headers["location"]
         try:
             joined = httpx.URL(url).join(location)
         except (httpx.InvalidURL, ValueError) as error:
-            raise ToolFailed("tool_failed", f"The page redirects to {location[:200]!r}, which is not a URL: {error}") from None
+            raise ToolFailed("tool_failed", f"The page redirects to {location[:200]!r}, which is not a valid URL: {error}") from None
         return str(joined.copy_with(fragment=None))
 
     async def _result(self, url: str, target: Target, response: httpx.Response, redirects: list[str]) -> dict[str, Any]:
@@ -210,7 +218,9 @@ class _Visit:
         kind = media_type(content_type)
         if kind and response.status_code < 300 and not any(covers(kind, pattern) for pattern in self._settings.content_types):
             allowed = ", ".join(self._settings.content_types)
-            raise ToolFailed("tool_failed", f"The page is {kind[:100]!r}, not one of {allowed}.", details={"reason": "content_type"})
+            raise ToolFailed(
+                "tool_failed", f"The page has the media type {kind[:100]!r}, and allowed are {allowed}.", details={"reason": "content_type"}
+            )
         body = await self._body(target, response, self._cap)
         text, charset = decoded(body, content_type)
         shown = {name: response.headers[name][:_LONGEST_HEADER] for name in _SHOWN_HEADERS if name in response.headers}
@@ -232,10 +242,11 @@ class _Visit:
         except httpcore.TimeoutException:
             raise ToolFailed("fetch_timeout", f"{target.host} stopped sending in the middle of the page.") from None
         except (httpcore.NetworkError, httpcore.ProtocolError, OSError) as error:
-            raise ToolFailed("tool_unavailable", f"{target.host} broke off: {str(error) or type(error).__name__}") from None
+            raise ToolFailed("tool_unavailable", f"{target.host} broke off its answer: {str(error) or type(error).__name__}") from None
 
     def _judge(self, target: Target, response: httpx.Response) -> None:
-        """Raise an error if the status means that there is no page."""
+        """Raise ToolFailed if the status means that there is no page. After a 429, or a 503 with Retry-After, the host is not asked for a
+        while."""
         status = response.status_code
         wait = retry_after(response.headers.get("retry-after"), self._call.now)
         if status == 429 or (status == 503 and wait is not None):
@@ -248,11 +259,12 @@ class _Visit:
             raise ToolFailed("tool_unavailable", f"{target.host} answered {status}.", details={"status": status})
 
     def _limited(self, target: Target, seconds: float, why: str) -> ToolFailed:
-        message = f"{target.host} {why}: {seconds:.0f} seconds from now at the earliest."
+        message = f"{target.host} {why}. Try again in {seconds:.0f} seconds."
         return ToolFailed("rate_limited", message, retry_after_seconds=seconds, closes=f"domain:{target.host}")
 
     async def _robots_txt(self, url: str) -> tuple[int, bytes]:
-        """A robots.txt, by the same rules as a page, with caps of its own."""
+        """The status and the body of a robots.txt. It is fetched by the same rules as a page, with its own limits of time, size and
+        redirects."""
         before: Target | None = None
         try:
             async with asyncio.timeout(self._settings.robots_seconds):
@@ -266,12 +278,12 @@ class _Visit:
                     finally:
                         await response.aclose()
         except TimeoutError:
-            raise ToolFailed("fetch_timeout", f"robots.txt did not come within {self._settings.robots_seconds:g} seconds.") from None
-        return 404, b""  # as in RFC 9309: after too many redirects there is no robots.txt
+            raise ToolFailed("fetch_timeout", f"robots.txt did not arrive within {self._settings.robots_seconds:g} seconds.") from None
+        return 404, b""  # RFC 9309 allows it: after too many redirects, assume that there is no robots.txt
 
 
 def _parsed(url: str, target: Target) -> httpx.URL:
-    """The URL of the request; raises if two parsers read the URL differently."""
+    """The URL of the request. Raises ToolFailed if httpx reads another scheme, host or port from the URL than `target_of` did."""
     try:
         parsed = httpx.URL(url)
         port = parsed.port or (443 if parsed.scheme == "https" else 80)
@@ -279,11 +291,11 @@ def _parsed(url: str, target: Target) -> httpx.URL:
             return parsed
     except (httpx.InvalidURL, ValueError):
         pass
-    raise ToolFailed("egress_denied", f"The URL {url[:200]!r} can be read in two ways.")
+    raise ToolFailed("egress_denied", f"The URL {url[:200]!r} is ambiguous: two parsers read different hosts or ports from it.")
 
 
 def covers(kind: str, pattern: str) -> bool:
-    """Whether a pattern such as `text/*` or `*+json` covers a media type, or another pattern."""
+    """Whether a pattern such as `text/*`, `*+json` or `text/html` covers a media type, or another pattern."""
     if pattern.endswith("/*"):
         return kind.startswith(pattern[:-1])
     return kind.endswith(pattern[1:]) if pattern.startswith("*+") else kind == pattern

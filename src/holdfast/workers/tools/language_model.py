@@ -1,10 +1,10 @@
-"""language_model: any server that speaks the OpenAI protocol, with a cap on the length of its answer and an account of its cost.
+"""language_model: asks any server that speaks the OpenAI protocol, with a limit on the length of its answer and a count of its cost.
 
-    reserve   estimate the input, give the rest of the budget to the output, price both
-    call      send the cap upstream; read the answer while the server writes it; check it against its schema; settle on the
-              server's own count, or, without a complete answer, on what was sent and received
+reserve estimate the tokens of the input, give the rest of the budget to the output, compute the price of both call send the limit to the
+server; read the answer while the server writes it; check it against its schema; charge what the server counted or, without a complete
+answer, an estimate of what was sent and received
 
-With a `schema` the result is the value itself; without one it is the text.
+With a `schema` the result is the JSON value of the answer; without one it is the text.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from holdfast.workers.tools.secrets import Redactor
 from holdfast.workers.tools.token_estimate import estimated_input
 
 _LEAST_OUTPUT: Final = 16
-"""A useful answer has at least this many tokens: if fewer are left, the budget counts as spent."""
+"""If fewer tokens than this are left for an answer, the call is refused, unless it asked for less."""
 _LAST_SECONDS: Final = 0.5
-"""How long the server may take to end a stream after its last event."""
+"""How many seconds the server may take to end a stream after its last event."""
 
 ARGUMENTS: Final[Mapping[str, Any]] = {
     "type": "object",
@@ -77,19 +77,22 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     max_output_tokens: int = 4096
     """The most tokens of one answer. A call may ask for less, and a budget may force less."""
     timeout_seconds: float = 120.0
+    """The time limit of one call."""
     prices: Mapping[str, Price] = {}
+    """The operator's prices, by model."""
     price_source: str | None = None
-    """Where the prices of models that are not in the table come from: `genai-prices`, or None."""
+    """Where the prices of models that are not in `prices` come from: `genai-prices`; None: they have no price."""
     cap_field: str | None = None
-    """`max_tokens` or `max_completion_tokens`; by default the one that the server at this address takes."""
+    """The field of the request that limits the answer: `max_tokens` or `max_completion_tokens`. None: `max_completion_tokens` for servers
+    of OpenAI and Azure, else `max_tokens`."""
     schema_mode: str = "json_schema"
     """How a schema is sent: `json_schema`, or `json_object` (with the schema in the prompt) for servers without `json_schema`."""
     stream: bool = True
     """Whether the server is asked to send its answer while it writes it, so that followers of the run see the text. A server that does not
-    know streams answers in one piece; set it to false for a server that refuses a request for a stream."""
+    support this may answer in one piece. Set it to false for a server that refuses such a request."""
 
     def price_of(self, model: str) -> Price | None:
-        """The price of a model: by the operator's table, else by the source that the operator has chosen."""
+        """The price of a model: the operator's own, else that of the source that the operator has chosen; None if there is none."""
         found = self.prices.get(model)
         return listed_price(model, self.base_url) if found is None and self.price_source is not None else found
 
@@ -98,25 +101,26 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
 
 
 class LanguageModel:
-    """The tool."""
+    """The tool `language_model`."""
 
     name = "language_model"
     effect = Effect.READ
     arguments_schema = ARGUMENTS
     streams: Redactor
-    """Takes the tool's own secrets out of the text that followers get while it arrives (seam.Hears)."""
+    """Removes the tool's own secrets from the text that followers get while it arrives (seam.Hears)."""
 
     def __init__(self, settings: ModelSettings | None = None) -> None:
         self._settings = settings or ModelSettings()
         if self._settings.cap_field not in (None, "max_tokens", "max_completion_tokens"):
-            raise InvalidParameter(f"cap_field is {self._settings.cap_field!r}: it must be max_tokens or max_completion_tokens.")
+            raise InvalidParameter(f"cap_field is {self._settings.cap_field!r}; it must be max_tokens or max_completion_tokens.")
         self._redactor = self.streams = Redactor({"model_key": self._settings.api_key or ""})
         self._client: Any = None
 
     # --- before
 
     def reserve(self, arguments: Mapping[str, Any], remaining: Remaining) -> Reservation:
-        """The estimated input, and as much output as asked for and as the budget still allows."""
+        """The estimated input, and as much output as the call asks for, at most what the budget leaves. Raises ToolFailed if the budget is
+        too small, if a cost limit holds and the model has no price, or if the model is not allowed."""
         model = self._model(arguments)
         schema = self._schema_text(arguments)
         tokens_in = estimated_input(self._messages(arguments), schema)
@@ -133,7 +137,9 @@ class LanguageModel:
         if remaining.cost_usd is None:
             return _reserved(model, price, tokens_in, output)
         if price is None:
-            raise ToolFailed("price_unknown", f"The run has a cost cap, and the price of {model!r} is not in the operator's table.")
+            raise ToolFailed(
+                "price_unknown", f"The run has a cost limit, and the operator has set no price for {model!r} ([model.prices])."
+            )
         affordable = price.affordable_output(tokens_in, remaining.cost_usd)
         output = output if affordable is None else min(output, affordable)
         if output < wanted:
@@ -151,7 +157,9 @@ class LanguageModel:
         if model != self._settings.model and model not in self._settings.models:
             allowed = ", ".join([self._settings.model, *self._settings.models])
             raise ToolFailed(
-                "tool_failed", f"The model {model[:100]!r} is not one the operator allows: {allowed}.", details={"reason": "model"}
+                "tool_failed",
+                f"The operator does not allow the model {model[:100]!r}. Allowed are: {allowed}.",
+                details={"reason": "model"},
             )
         return model
 
@@ -173,7 +181,8 @@ class LanguageModel:
     # --- the call
 
     async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
-        """Ask the model once; the caller decides whether to ask again."""
+        """Ask the model once, without retries. Returns the text, or with a `schema` the JSON value. Raises ToolFailed if there is no
+        complete answer that fits."""
         model = self._model(arguments)
         if "schema" in arguments:
             await check_schema(arguments["schema"], "The schema", call.tenant)
@@ -221,7 +230,7 @@ class LanguageModel:
         return "max_completion_tokens" if host.endswith((".openai.com", ".azure.com")) else "max_tokens"
 
     def _counted(self, model: str, reported: Any) -> Usage | None:
-        """What the server counted; None when it counted nothing."""
+        """The usage that the server reported, with its cost; None if the server did not report it."""
         tokens_in, tokens_out = (count_of(reported, name) for name in ("prompt_tokens", "completion_tokens"))
         if tokens_in is None or tokens_out is None:
             return None
@@ -241,7 +250,9 @@ class LanguageModel:
         if self._client is not None:
             return self._client
         if not self._settings.api_key and self._settings.base_url == _USUAL_SERVER:  # a server of the operator's own may need no key
-            raise ToolFailed("access_denied", "The model has no key. Set HOLDFAST_MODEL_KEY, or HOLDFAST_MODEL_URL for another server.")
+            raise ToolFailed(
+                "access_denied", "There is no key for the model's server. Set HOLDFAST_MODEL_KEY, or HOLDFAST_MODEL_URL for another server."
+            )
         try:
             openai = await in_thread(Purpose.WORK, import_module, "openai")  # the import takes seconds and must not block the loop
         except ImportError:
@@ -256,7 +267,7 @@ class LanguageModel:
         return self._client
 
     async def close(self) -> None:
-        """Close its connections."""
+        """Close the connections to the model's server."""
         if self._client is not None:
             await self._client.close()
             self._client = None
@@ -279,7 +290,7 @@ async def _exchanged(client: Any, exchange: Exchange, request: dict[str, Any], h
                 hears(text)
             if answer.is_complete:
                 break
-        if answer.is_complete:  # a connection that has ended its answer can be used again
+        if answer.is_complete:  # read the end of the stream, so that the connection can be used again
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LAST_SECONDS):
                     async for _ in pieces:
@@ -288,7 +299,7 @@ async def _exchanged(client: Any, exchange: Exchange, request: dict[str, Any], h
 
 
 def _all(reservation: Reservation) -> Usage:
-    """If the server reports no usage, the whole reservation counts as used."""
+    """The usage of a call for which the server reported none: its whole reservation."""
     tokens_out = reservation.output_tokens or 0
     return Usage(max(reservation.tokens - tokens_out, 0), tokens_out, reservation.cost_usd, is_estimated=True)
 

@@ -1,8 +1,8 @@
 """Listed prices: the prices of models by the optional package `genai-prices`, for an operator who chooses that source.
 
-The package has its list inside; nothing is asked over the network. A model that is not in the list of its server, or whose price is not
-one number for each kind of token at any time, has no price here: the operator writes it into the table. A run that began at a cheap hour
-must not go on with its price in a dear one.
+The package contains its list; it does not use the network. Two kinds of models have no price here, and the operator must write one into the
+table: a model that the list does not have for its server, and a model whose price depends on the time or on the amount. (A run that began
+at a cheap hour must not be charged that price at an expensive hour.)
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from holdfast.model.errors import InvalidParameter
 from holdfast.workers.tools.prices import Price
 
 GENAI_PRICES: Final = "genai-prices"
-"""The only other source of prices than the operator's table."""
+"""The only source of prices beside the operator's table."""
 _LATER: Final = tuple(datetime(2999, 1, 1, hour, 30, tzinfo=UTC) for hour in range(24))
-"""Each hour of a day after every change of a price that a list may announce."""
+"""Each hour of a day in the far future, after every change of a price that the list may announce."""
 
 
 def check_source(source: str | None) -> None:
-    """Refuse a source that does not exist, or whose package is not installed."""
+    """Raise InvalidParameter if the source is not known, or if its package is not installed. None is allowed."""
     if source is None:
         return
     if source != GENAI_PRICES:
@@ -34,7 +34,8 @@ def check_source(source: str | None) -> None:
 
 @lru_cache(maxsize=1000)
 def listed_price(model: str, base_url: str) -> Price | None:
-    """The price of a model of the server at this address; None if the list has none that is certain. It is dated with the day of today."""
+    """The price of a model of the server at this address, with the present day as `as_of`. None if the list does not have it, or if it
+    depends on the time or on the amount."""
     package, today = _package(), datetime.fromtimestamp(SystemClock().now() / 1000, UTC)
     at_any_hour = {_price_at(package, model, base_url, moment) for moment in (today, *_LATER)}
     found = at_any_hour.pop()
@@ -48,7 +49,8 @@ def listed_price(model: str, base_url: str) -> Price | None:
 
 
 def _price_at(package: Any, model: str, base_url: str, moment: datetime) -> tuple[Decimal | None, ...] | None:
-    """What a million tokens cost at this moment: read, written, and read from a cache."""
+    """The price of a million tokens at this moment: of input, of output, and of input from a cache. None if the list does not have the
+    model."""
     usage = package.Usage(input_tokens=1, output_tokens=1)
     try:
         found = package.calc_price(usage, model, provider_api_url=base_url, genai_request_timestamp=moment)
@@ -58,7 +60,7 @@ def _price_at(package: Any, model: str, base_url: str, moment: datetime) -> tupl
 
 
 def _certain(value: Any) -> Decimal | None:
-    """A price that does not depend on how much is used."""
+    """The price if it is one number; None if it depends on the amount or is missing."""
     return value if isinstance(value, Decimal) and value.is_finite() and value >= 0 else None
 
 

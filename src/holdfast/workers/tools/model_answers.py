@@ -1,4 +1,4 @@
-"""Answers and failures of a model's server, turned into results and error codes of a run."""
+"""Turns answers and failures of a model's server into results and error codes of a call."""
 
 from __future__ import annotations
 
@@ -20,44 +20,45 @@ _SHOWN: Final = 500
 
 
 def answered(data: Mapping[str, Any], cap: int | None) -> str:
-    """The text of an answer; raises ToolFailed when it is not complete."""
+    """The text of an answer. Raises ToolFailed if the model refused, if the answer has no text, or if it was cut off at the limit `cap`."""
     choices = data.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else None
     if not isinstance(first, Mapping) or not isinstance(first.get("message"), Mapping):
-        raise ToolFailed("tool_unavailable", "The model's server answered without a message.")
+        raise ToolFailed("tool_unavailable", "The answer of the model's server contains no message.")
     message, reason = first["message"], first.get("finish_reason")
     text = message.get("content")
     if message.get("refusal") or reason == "content_filter":
         why = message.get("refusal") or "its content filter stopped the answer"
         raise ToolFailed("tool_failed", f"The model refused: {str(why)[:_SHOWN]}", details={"reason": "refusal"})
     if reason == "length":
-        raise ToolFailed("budget_exceeded", f"The answer was cut off at its cap of {cap} output tokens.", details={"reason": "truncated"})
+        raise ToolFailed("budget_exceeded", f"The answer was cut off at its limit of {cap} output tokens.", details={"reason": "truncated"})
     if not isinstance(text, str):
         raise ToolFailed("tool_failed", f"The model gave no text (finish_reason {reason!r}).", details={"reason": "empty"})
     return text
 
 
 def count_of(reported: Any, name: str) -> int | None:
-    """A count that the server reports; None where it reports none."""
+    """The count of this name in the usage that a server reports; None if it reports none."""
     value = reported.get(name) if isinstance(reported, Mapping) else None
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def parts_of(reported: Mapping[str, Any], tokens_in: int, tokens_out: int) -> tuple[int, int]:
-    """The cached part of the input and the reasoning part of the output, as the server reports them; no part is more than the whole."""
+    """How many of the input tokens were cached, and how many of the output tokens were for reasoning, as the server reports them; 0 if it
+    does not. Neither is more than the whole."""
     cached = count_of(reported.get("prompt_tokens_details"), "cached_tokens") or 0
     reasoning = count_of(reported.get("completion_tokens_details"), "reasoning_tokens") or 0
     return min(cached, tokens_in), min(reasoning, tokens_out)
 
 
 async def value_of(text: str, schema: Mapping[str, Any], who: str) -> Any:
-    """The value that an answer's text holds; raises ToolFailed when it does not fit."""
+    """The JSON value of an answer's text. Raises ToolFailed if the text is not JSON or the value does not fit the schema."""
     try:
         if (crowded := crowding(text.encode(errors="replace"), MAX_DEPTH)) is not None:
             raise ValueError(f"it {crowded}")
         value = json.loads(text, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
-        raise _mismatch([{"path": "", "reason": f"no JSON: {error}", "value": text[:_SHOWN]}]) from None
+        raise _mismatch([{"path": "", "reason": f"not JSON: {error}", "value": text[:_SHOWN]}]) from None
     problems = await mismatches(schema, value, who)
     if problems:
         raise _mismatch([{"path": at.path, "reason": at.reason, "value": at.value} for at in problems])
@@ -75,7 +76,8 @@ def _mismatch(problems: list[dict[str, str]]) -> ToolFailed:
 
 
 def failed(error: Exception, exchange: Exchange, now: int, seconds: float) -> ToolFailed:
-    """The ToolFailed for an exception of the `openai` package, of its HTTP client or of our timeout, given the progress of the exchange."""
+    """The ToolFailed for an exception of the `openai` package, of its HTTP client or of the timeout of `seconds`. `exchange` says how far
+    the request came."""
     import openai
 
     status, known = exchange.status, not exchange.billed
@@ -83,23 +85,25 @@ def failed(error: Exception, exchange: Exchange, now: int, seconds: float) -> To
         wait = _wait(error.response.headers, now)
         return _refused(int(error.status_code), _said(error), wait, code=getattr(error, "code", None))
     if status is not None and not 200 <= status < 300:  # the status arrived, but the body of the answer did not
-        return _refused(status, "it broke off before it said why", None)
+        return _refused(status, "the connection ended before the reason arrived", None)
     if isinstance(error, TimeoutError | openai.APITimeoutError | httpx.TimeoutException):
-        return ToolFailed("tool_timeout", f"The model's answer was not there after {seconds:g} s.", known=known)
+        return ToolFailed("tool_timeout", f"The model's answer did not arrive within {seconds:g} seconds.", known=known)
     if isinstance(error, openai.APIConnectionError | httpx.TransportError):
         cause = error.__cause__ or error
         why = str(cause).strip() or type(cause).__name__
-        did = "broke off" if exchange.sent else "could not be asked"
+        did = "broke off the connection" if exchange.sent else "could not be reached"
         return ToolFailed("tool_unavailable", f"The model's server {did}: {why[:_SHOWN].rstrip('.')}.", known=known)
     if isinstance(error, AnswerInvalid):
         return ToolFailed("tool_unavailable", f"The model's server {error}.", known=known)
     return ToolFailed(
-        "tool_unavailable", f"The model's server answered nonsense: {type(error).__name__}: {str(error)[:_SHOWN]}", known=known
+        "tool_unavailable",
+        f"The model's server gave an answer that cannot be read: {type(error).__name__}: {str(error)[:_SHOWN]}",
+        known=known,
     )
 
 
 def _refused(status: int, said: str, wait: float | None, code: str | None = None) -> ToolFailed:
-    """The error for an answer with an error status: nothing is billed for it."""
+    """The error for an answer with an error status, for which the server bills nothing."""
     message = f"The model's server answered {status}: {said}"
     if (status == 429 and code != "insufficient_quota") or (status == 503 and wait is not None):
         seconds = USUAL_SECONDS if wait is None else wait
@@ -109,7 +113,7 @@ def _refused(status: int, said: str, wait: float | None, code: str | None = None
     if status >= 500 or status in (408, 409):
         return ToolFailed("tool_unavailable", message)
     if "stream" in said:
-        message = f"{message.rstrip('.')}. Where the server knows no streams, set stream = false under [model]."
+        message = f"{message.rstrip('.')}. If the server does not support streams, set stream = false under [model]."
     return ToolFailed("tool_failed", message)
 
 

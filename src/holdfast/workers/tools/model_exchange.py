@@ -1,6 +1,6 @@
-"""The progress of one request to a model's server. The usage that a failed call is charged follows from it.
+"""The progress of one request to a model's server. It decides what a failed call is charged.
 
-not sent, or answered with another status than 2xx → not billed      sent, and no complete answer → its input, and the text that arrived
+not sent, or answered with a status other than 2xx → nothing sent, and no complete answer → the estimated input, and the text that arrived
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ class Exchange:
 
     @property
     def billed(self) -> bool:
-        """Whether the server may bill the call: it was sent, and it was not refused."""
+        """Whether the server may bill the call: the request was sent, and the server did not answer with an error status."""
         return self.sent and (self.status is None or 200 <= self.status < 300)
 
     async def note(self, event: str, info: Mapping[str, Any]) -> None:
-        """Take a progress event of the HTTP client."""
+        """Take a trace event of the HTTP client, which shows how far the request came."""
         if event.endswith(".send_request_headers.started"):
             self.sent = True
         elif event == "http11.receive_response_headers.complete":
             self.status = int(info["return_value"][1])
 
     def streamed(self, cap: int | None) -> int:
-        """About how many tokens of output arrived, at most the cap that was sent."""
+        """About how many tokens of output arrived, at most `cap`, the limit that was sent to the server."""
         tokens = estimated_tokens(self.answer.text)
         return tokens if cap is None else min(tokens, cap)
 
 
 current: ContextVar[Exchange | None] = ContextVar("exchange", default=None)
-"""The exchange of the call that the task makes."""
+"""The exchange of the call that this asyncio task makes."""
 
 
 async def watched(request: httpx.Request) -> None:
-    """A hook of the HTTP client that reports progress to the exchange of this task."""
+    """A hook of the HTTP client: lets the request report its progress to the exchange of this asyncio task."""
     exchange = current.get()
     if exchange is not None:
         request.extensions = {**request.extensions, "trace": exchange.note}

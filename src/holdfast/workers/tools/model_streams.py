@@ -1,11 +1,11 @@
-"""The answer of a model's server while it arrives: as one JSON document, or as a stream of server-sent events, one for each few tokens.
+"""The answer of a model's server while it arrives: as one JSON document, or as a stream of server-sent events with a few tokens each.
 
     data: {"choices":[{"delta":{"content":"Hel"}}]}
     data: {"choices":[{"delta":{"content":"lo."},"finish_reason":"stop"}]}
     data: {"choices":[],"usage":{"prompt_tokens":11,"completion_tokens":3}}
     data: [DONE]
 
-Both give the same document at the end. The server may be hostile: the length of a line, of the text and of the whole answer is limited.
+Both become the same document at the end. The server may be hostile: the length of a line, of the text and of the whole answer is limited.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from typing import Any, Final, Protocol
 
 MOST_LINE: Final = 1024 * 1024
 MOST_TEXT: Final = 4 * 1024 * 1024
-"""The most bytes of an answer's text; a result of a tool cannot be much larger."""
+"""The most characters of an answer's text; a result of a tool cannot be much larger."""
 MOST_BYTES: Final = 64 * 1024 * 1024
-"""The most bytes of an answer including everything around its text. A stream needs some hundred bytes for each token."""
+"""The most bytes of a streamed answer, including everything around its text. A stream needs some hundred bytes for each token."""
 _CONTENT: Final = re.compile(r'"content"\s*:\s*"((?:[^"\\]|\\.)*)', re.DOTALL)
 _SHOWN: Final = 500
 
 
 class AnswerInvalid(Exception):
-    """The server's answer is not what the protocol says, or is too large. The message continues the sentence "The model's server …"."""
+    """The server's answer does not follow the protocol, or is too large. The message continues the sentence "The model's server …"."""
 
 
 class Answer(Protocol):
-    """An answer that arrives."""
+    """An answer while it arrives."""
 
     @property
     def is_complete(self) -> bool:
@@ -42,16 +42,17 @@ class Answer(Protocol):
         ...
 
     def take(self, piece: bytes) -> str:
-        """Take the next bytes; returns the text that they bring."""
+        """Take the next bytes of the answer. Returns the text that became known with them, which may be empty. Raises AnswerInvalid."""
         ...
 
     def document(self) -> Mapping[str, Any]:
-        """The whole answer as a document, when no more bytes come. Raises AnswerInvalid, or ValueError where it is not JSON."""
+        """The whole answer as a document, after its last bytes. Raises AnswerInvalid if it is not complete, and ValueError if it is not
+        JSON."""
         ...
 
 
 def answer_of(content_type: str | None) -> Answer:
-    """An answer in the form that the server has chosen."""
+    """The object that takes an answer with this content type: a stream of events, or one document."""
     return StreamedAnswer() if (content_type or "").partition(";")[0].strip().lower() == "text/event-stream" else WholeAnswer()
 
 
@@ -65,19 +66,19 @@ class WholeAnswer:
 
     @property
     def text(self) -> str:
-        """The text so far, as the JSON writes it."""
+        """The text so far, with the escapes of JSON. It is used only to estimate how long the text is."""
         found = _CONTENT.search(self._body.decode(errors="replace"))
         return "" if found is None else found[1]
 
     def take(self, piece: bytes) -> str:
-        """The text is known only at the end."""
+        """Take the next bytes of the answer. Returns an empty text, because the text is known only at the end."""
         self._body += piece
         if len(self._body) > MOST_TEXT * 2:
             raise AnswerInvalid(f"sent an answer of more than {MOST_TEXT * 2:,} bytes")
         return ""
 
     def document(self) -> Mapping[str, Any]:
-        """The document that was sent."""
+        """The document that the server sent. Raises ValueError if it is not a JSON object."""
         document = json.loads(bytes(self._body))
         if not isinstance(document, Mapping):
             raise ValueError("the answer is not a JSON object")
@@ -104,7 +105,8 @@ class StreamedAnswer:
         return "".join(self._content)
 
     def take(self, piece: bytes) -> str:
-        """Read the lines that are complete now."""
+        """Take the next bytes of the answer, and read the lines that are complete now. Returns their text. Raises AnswerInvalid if a limit
+        is passed or the server reports an error."""
         self._bytes += len(piece)
         self._line += piece
         told: list[str] = []
@@ -121,7 +123,7 @@ class StreamedAnswer:
         return "".join(told)
 
     def _read(self, line: bytes) -> str:
-        """Read one line. Only lines with data are used; comments, names and retry times of events are ignored."""
+        """Read one line, and return its text. Only lines with `data:` are used; all other lines are ignored."""
         if len(line) > MOST_LINE:
             raise AnswerInvalid(f"sent a line of more than {MOST_LINE:,} bytes")
         if not line.startswith(b"data:"):
@@ -160,7 +162,7 @@ class StreamedAnswer:
         return text
 
     def document(self) -> Mapping[str, Any]:
-        """The document that the same answer has without streaming."""
+        """The document that the server would have sent without streaming. Raises AnswerInvalid if the answer is not complete."""
         if self._line and not self.is_complete:  # the last line may have no end
             self._read(bytes(self._line))
         if self._finish is None and not self.is_complete:

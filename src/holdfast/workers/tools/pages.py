@@ -1,6 +1,6 @@
-"""parse_html, pure: a page as data. It runs in the sandbox, because hostile HTML is never parsed next to credentials.
+"""parse_html: makes data from an HTML page. It runs in the sandbox, because hostile HTML is never parsed next to credentials.
 
-Broken pages are read as a browser reads them; nothing in a page can make this fail, only the caller's own selector can.
+Broken pages are read as a browser reads them. No page makes it fail; only a wrong selector of the caller does.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ MAX_SELECTORS: Final = 200
 MAX_DEPTH: Final = 2_000
 MAX_ATTRIBUTES: Final = 1_000
 _TAG: Final = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)")
-# These patterns never backtrack, so the time is proportional to the page.
+# These patterns never backtrack, so the time is proportional to the length of the page.
 _ATTRIBUTE: Final = re.compile(r"""[\s/]*+(?:=[^\s/>=]*+|[^\s/>=]++)(?:\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>]*+))?+""", re.ASCII)
 _WHOLE_TAG: Final = re.compile(rf"<[a-zA-Z][^\s/>]*+(?:{_ATTRIBUTE.pattern})*+", re.ASCII)
-# Tags that have no end, then tags that end where the next begins: neither nests.
+# Tags that are not counted as nested: first tags without an end tag, then tags whose end tag may be missing.
 _ENDS_ITSELF: Final = frozenset([
     "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr",
     "p", "li", "dt", "dd", "td", "th", "tr", "option", "optgroup", "thead", "tbody", "tfoot", "colgroup", "rt", "rp",
@@ -68,7 +68,8 @@ ARGUMENTS: Final[Mapping[str, Any]] = {
 
 
 def parse_html(html: str, base_url: str = "", select: Mapping[str, str | Mapping[str, Any]] | None = None) -> dict[str, Any]:
-    """Title, language, metadata, links, readable text, JSON-LD, and whatever `select` asks for by CSS selector."""
+    """The title, language, metadata, links, readable text and JSON-LD of a page, and what `select` asks for: for each name a CSS selector,
+    or an object with `css` and options. `base_url` makes relative links absolute. Raises ToolFailed if a selector is not valid."""
     tree = parsed(html)
     base = base_of(tree, base_url)
     selected = {name: _selected(tree, name, how) for name, how in (select or {}).items()}
@@ -81,19 +82,21 @@ def parse_html(html: str, base_url: str = "", select: Mapping[str, str | Mapping
         "links": _links(tree, base),
         "json_ld": json_ld_of(tree),
         "selected": selected,
-        "text": readable(tree),  # last, because it removes what is not shown to readers
+        "text": readable(tree),  # last, because it removes nodes from the tree
     }
 
 
 def parsed(html: str) -> LexborHTMLParser:
-    """The tree of a page. What parsers cannot handle (lone surrogates, NUL, very deep nesting, very many attributes) is removed first."""
+    """The tree of a page. What the parser cannot handle (lone surrogates, NUL, very deep nesting, very many attributes) is removed
+    first."""
     return LexborHTMLParser(tamed(html.encode("utf-8", errors="replace").replace(b"\0", b"").decode("utf-8", errors="replace")))
 
 
 def tamed(html: str) -> str:
-    """A page without tags that are nested too deep and without tags with too many attributes, which no honest page has.
+    """The page without tags that are nested too deep, and without the attributes that a tag has beyond the limit. Ordinary pages have
+    neither.
 
-    The time to parse them grows with the square of their number.
+    The time to parse nested tags and attributes grows with the square of their number.
     """
     crowded = any(_crowded(tag) for tag in _WHOLE_TAG.finditer(html) if tag.end() - tag.start() > MAX_ATTRIBUTES)
     if not crowded and html.count("<") < MAX_DEPTH:
@@ -121,7 +124,7 @@ def tamed(html: str) -> str:
 
 
 def _crowded(tag: re.Match[str]) -> int:
-    """Where the attributes of a tag become too many; 0 when they do not."""
+    """The position of the first attribute of a tag that is beyond the limit; 0 if there is none."""
     name = _TAG.match(tag.string, tag.start())
     assert name is not None
     attributes = _ATTRIBUTE.finditer(tag.string, name.end(), tag.end())
@@ -130,13 +133,13 @@ def _crowded(tag: re.Match[str]) -> int:
 
 
 def _raw_end(html: str, name: str, at: int) -> int:
-    """Where the text of a script, or of a similar tag, ends. If the tag is never closed, its text is the rest of the page."""
+    """The position at which the text of a script, or of a similar tag, ends. If the tag is never closed, that is the end of the page."""
     end = re.compile(f"</{re.escape(name)}", re.IGNORECASE).search(html, at)
     return len(html) if end is None else end.start()
 
 
 def base_of(tree: LexborHTMLParser, base_url: str) -> str:
-    """The base address of a page's relative addresses."""
+    """The address to which a page's relative addresses are relative: that of its `<base>` tag, else `base_url`."""
     node = tree.css_first("base[href]")
     return joined(base_url, attribute(node, "href") or "") or base_url if node is not None else base_url
 
@@ -150,18 +153,19 @@ def joined(base: str, href: str) -> str | None:
 
 
 def attribute(node: LexborNode, name: str) -> str | None:
-    """An attribute's value; the empty text for an attribute without a value."""
+    """The value of an attribute: empty for an attribute without a value, None if the node does not have it."""
     attributes = node.attributes
     return (attributes[name] or "") if name in attributes else None
 
 
 def squeezed(text: str) -> str:
-    """White space as a reader sees it."""
+    """The text with each run of white space replaced by one space, and without white space at its ends."""
     return " ".join(text.split())
 
 
 def meta_of(tree: LexborHTMLParser) -> dict[str, str]:
-    """The page's metadata: `name`, `property` or `http-equiv` to content; the first of each counts."""
+    """The page's metadata: the content of each `<meta>` tag by its `name`, `property`, `http-equiv` or `itemprop`, in lower case. If a name
+    occurs twice, the first one is used."""
     found: dict[str, str] = {}
     for node in tree.css("meta")[:MAX_FOUND]:
         name = attribute(node, "name") or attribute(node, "property") or attribute(node, "http-equiv") or attribute(node, "itemprop")
@@ -172,7 +176,7 @@ def meta_of(tree: LexborHTMLParser) -> dict[str, str]:
 
 
 def json_ld_of(tree: LexborHTMLParser) -> list[Any]:
-    """Every JSON-LD object, `@graph` and lists laid flat; blocks that are not JSON are left out."""
+    """Every JSON-LD object of the page in one list, those inside lists and `@graph` included. Blocks that are not JSON are left out."""
     found: list[Any] = []
     for node in tree.css("script[type]")[:MAX_FOUND]:
         if (attribute(node, "type") or "").partition(";")[0].strip().lower() == "application/ld+json":
@@ -217,7 +221,8 @@ def _links(tree: LexborHTMLParser, base: str) -> list[dict[str, str]]:
 
 
 def readable(tree: LexborHTMLParser) -> str:
-    """The text that a reader sees; the other nodes are removed from the tree."""
+    """The text that a reader sees, at most MAX_TEXT characters. Scripts, styles and other nodes that readers do not see are removed from
+    the tree."""
     tree.strip_tags(_UNSEEN)
     root = tree.body or tree.root
     return "" if root is None else squeezed(root.text(deep=True, separator=" "))[:MAX_TEXT]
@@ -233,7 +238,8 @@ def _selected(tree: LexborHTMLParser, name: str, how: str | Mapping[str, Any]) -
 
 
 def found_by(within: LexborHTMLParser | LexborNode, css: str, where: str) -> list[LexborNode]:
-    """The nodes that a selector finds, in the page's order. Raises if the text is not a CSS selector."""
+    """The nodes that a CSS selector finds, in the order of the page. Raises ToolFailed if it is not a CSS selector; `where` is for the
+    error."""
     try:
         return within.css(css)
     except (SelectolaxError, ValueError) as error:

@@ -1,6 +1,6 @@
-"""parameter_store: settings of the operator that a worker may read; from a file, or from AWS Systems Manager (extra `aws`).
+"""parameter_store: reads settings of the operator that a worker may know, from a file or from AWS Systems Manager (extra `aws`).
 
-A secret is never a parameter: the file's table `secrets` and SSM's SecureStrings are for `@tool(secrets=[…])` only.
+A worker cannot read secrets with it: the file's table `secrets` and SSM's SecureStrings are for `@tool(secrets=[…])` only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ParameterSource(Protocol):
     """A source of parameters."""
 
     def parameter(self, name: str) -> Any:
-        """The value of a parameter. Blocks; raises ToolFailed."""
+        """The value of a parameter. Blocks. Raises ToolFailed if there is none, or if the source cannot be read."""
         ...
 
 
@@ -40,19 +40,21 @@ class ParameterFile:
         self._path = path
 
     def table(self, name: str) -> Mapping[str, Any]:
-        """One of the file's tables; the file is read each time."""
+        """One of the file's tables; empty if the file does not have it. The file is read at each call. Raises ToolFailed if it cannot be
+        read."""
         try:
             text = self._path.read_text(encoding="utf-8")
             content = json.loads(text) if self._path.suffix == ".json" else tomllib.loads(text)
         except OSError as error:
             raise ToolFailed("tool_unavailable", f"The parameter file {self._path.name} cannot be read: {error.strerror}.") from None
         except ValueError as error:
-            raise ToolFailed("tool_failed", f"The parameter file {self._path.name} is broken: {error}.") from None
+            raise ToolFailed("tool_failed", f"The parameter file {self._path.name} is not valid TOML or JSON: {error}.") from None
         table = content.get(name, {}) if isinstance(content, dict) else {}
         return table if isinstance(table, dict) else {}
 
     def parameter(self, name: str) -> Any:
-        """By its whole name, else along its parts: `/shop/limits/max` is `[parameters.shop.limits] max`."""
+        """The value of a parameter: by its whole name, else by the parts of its name: `/shop/limits/max` is `max` in
+        `[parameters.shop.limits]`. Raises ToolFailed if there is none."""
         table = self.table("parameters")
         value = table.get(name, table.get(name.strip("/"), _ABSENT))
         if value is _ABSENT:
@@ -76,9 +78,10 @@ class Ssm:
         self._made: Any = None
 
     def parameter(self, name: str) -> Any:
-        """A parameter under the operator's prefix; a StringList is a list."""
+        """The value of a parameter under the operator's prefix; a StringList is returned as a list. Raises ToolFailed for a name outside
+        the prefix, for a missing parameter and for a SecureString."""
         if not name.startswith(self._prefix) or "/../" in name:
-            raise ToolFailed("access_denied", f"Workers may read parameters under {self._prefix!r} only.")
+            raise ToolFailed("access_denied", f"Workers may read parameters under {self._prefix!r} only, not {name!r:.200}.")
         found = self._get(name, decrypt=False)
         if found is None:
             raise ToolFailed("tool_failed", f"There is no parameter {name!r} in SSM.", details={"reason": "not_found"})
@@ -87,7 +90,8 @@ class Ssm:
         return found["Value"].split(",") if found["Type"] == "StringList" else found["Value"]
 
     def secret(self, name: str) -> str | None:
-        """Any parameter, decrypted; None when there is none."""
+        """The decrypted value of any parameter, with or without the prefix; None if there is none. Raises ToolFailed if SSM refuses or
+        cannot be reached."""
         found = self._get(name, decrypt=True)
         return None if found is None else str(found["Value"])
 
@@ -102,13 +106,18 @@ class Ssm:
             self._refused(error.response["Error"].get("Code", ""), name)
             return None
         except BotoCoreError as error:
-            raise ToolFailed("tool_unavailable", f"SSM could not be asked: {type(error).__name__}.") from None
+            raise ToolFailed("tool_unavailable", f"SSM could not be reached: {type(error).__name__}.") from None
 
     def _refused(self, code: str, name: str) -> None:
         if code in ("ParameterNotFound", "ParameterVersionNotFound"):
             return
         if code in _BUSY:
-            raise ToolFailed("rate_limited", "SSM is throttling.", retry_after_seconds=1.0, closes="tool:parameter_store")
+            raise ToolFailed(
+                "rate_limited",
+                "SSM refuses requests for a moment, because there are too many (throttling).",
+                retry_after_seconds=1.0,
+                closes="tool:parameter_store",
+            )
         if code in _DENIED:
             raise ToolFailed("access_denied", f"SSM does not let the runner read {name!r} ({code}).")
         raise ToolFailed("tool_failed" if code.startswith("Validation") else "tool_unavailable", f"SSM answered {code} for {name!r}.")
@@ -131,12 +140,12 @@ class Ssm:
 
 
 def parameters_from(text: str) -> ParameterSource:
-    """From settings: `ssm:/prefix/` is AWS Systems Manager, anything else the path of a file."""
+    """The source that a setting names: `ssm:/prefix/` is AWS Systems Manager, anything else is the path of a file."""
     return Ssm(prefix=text.removeprefix("ssm:") or "/") if text.startswith("ssm:") else ParameterFile(Path(text))
 
 
 class ParameterStore:
-    """The tool."""
+    """The tool `parameter_store`."""
 
     name = "parameter_store"
     effect = Effect.READ
@@ -146,11 +155,11 @@ class ParameterStore:
         self._source = source
 
     def reserve(self, arguments: Mapping[str, Any], remaining: Remaining) -> Reservation:
-        """Reading a setting costs nothing."""
+        """Nothing: reading a parameter costs no tokens and no money."""
         return Reservation()
 
     async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
-        """One parameter."""
+        """The value of one parameter. Raises ToolFailed if there is none."""
         return Called(await in_thread(Purpose.SECRETS, self._source.parameter, str(arguments["name"])))
 
     async def close(self) -> None:
@@ -161,7 +170,7 @@ class ParameterStore:
 
 
 def _as_json(value: Any) -> Any:
-    """A value as JSON can hold it: TOML has dates, which become texts."""
+    """The value as JSON: the dates and times of TOML become ISO texts."""
     if isinstance(value, Mapping):
         return {key: _as_json(item) for key, item in value.items()}
     if isinstance(value, list):

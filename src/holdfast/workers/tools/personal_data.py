@@ -1,7 +1,7 @@
 """Finds personal data in a text: e-mail addresses, IBANs, IP addresses, card numbers, phone numbers, and names that the caller gives.
 
-Every search reads the text once, from left to right, so its cost grows with the text alone, whatever the text is. Where a checksum or a
-format exists, a text that does not pass it is not taken for personal data: a card number must pass Luhn's check, and an IBAN its own check.
+Every search reads the text once, from left to right, so the cost is proportional to the length of the text, whatever the text contains. If
+a kind of data has a checksum, a text that does not pass it is not personal data: a card number must pass Luhn's check, and an IBAN its own.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ Kind: TypeAlias = Literal["email", "iban", "ip", "card", "phone", "name"]
 
 _LOCAL: Final = r"\s<>()\[\],;:\"@"
 _EMAIL: Final = re.compile(rf"(?<![^{_LOCAL}])[^{_LOCAL}]++@[\w-]++(?:\.[\w-]++)++")
-"""The characters before the @ are matched from their beginning only, without backtracking, so that a long text without an @ is read once.
-"""
+"""A match begins only at the first character of a word, and without backtracking, so that a long text without an @ is read once."""
 _IBAN: Final = re.compile(r"(?<![^\W_])([A-Za-z]{2})\d\d(?=[^\W_ ]|[ \u00a0-][^\W_])")
 _IPV4: Final = re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w]|\.\d)")
 _IPV6: Final = re.compile(r"(?<![\w:.])[0-9A-Fa-f:]++(?:\.\d{1,3}){0,3}+(?![\w:])")
@@ -50,15 +49,17 @@ class Span(NamedTuple):
     end: int
     kind: Kind
     person: int = -1
-    """For a name: which of the given names it is."""
+    """For a name: the index of the person in the given list. Otherwise -1."""
 
 
 Names: TypeAlias = Mapping[str, Any]
-"""The words of the given names as a tree: word by word, and under the empty word the number of the name that ends there."""
+"""The words of the given names as a tree of dicts, word by word. If a name ends at a place, the empty word there has the index of the
+person."""
 
 
 def names_of(persons: Sequence[Sequence[str]]) -> Names:
-    """The names to look for: for each person the forms of the name. If two persons share a form, it counts for the first of them."""
+    """The tree of the names to look for. `persons` has for each person the forms of the name. If two persons share a form, it belongs to
+    the first of them."""
     tree: dict[str, Any] = {}
     for number, forms in enumerate(persons):
         for form in forms:
@@ -72,7 +73,7 @@ def names_of(persons: Sequence[Sequence[str]]) -> Names:
 
 
 def found_in(text: str, names: Names) -> list[Span]:
-    """Every place with personal data, in order. Places that overlap are one place, so that no part of either is left over."""
+    """Every place with personal data, in order. Places that overlap are joined into one, so that no part of them remains in the text."""
     found = [*_emails(text), *_ibans(text), *_addresses(text), *_cards(text), *_phones(text), *_named(text, names)]
     kept: list[Span] = []
     for span in sorted(found, key=lambda one: (one.start, -one.end)):
@@ -88,7 +89,7 @@ def _emails(text: str) -> Iterator[Span]:
 
 
 def _ibans(text: str) -> Iterator[Span]:
-    """Letters and digits of the length that the country has, perhaps in groups, with the right check digits."""
+    """IBANs: letters and digits with the length that the country's IBANs have and with the right check digits; groups may be separated."""
     for hit in _IBAN.finditer(text):
         length = _IBAN_LENGTHS.get(hit.group(1).upper())
         taken, at = hit.group(), hit.end()
@@ -128,7 +129,8 @@ def _groups(text: str) -> list[tuple[int, int]]:
 
 
 def _cards(text: str) -> Iterator[Span]:
-    """13 to 19 digits that begin as card numbers do and pass Luhn's check, perhaps in groups with a space or a hyphen between them."""
+    """Card numbers: 13 to 19 digits that begin with 2 to 6 and pass Luhn's check. There may be one space or hyphen between groups of
+    digits."""
     groups = _groups(text)
     luhn = _Luhn("".join(text[start:end] for start, end in groups))
     places = [0, *accumulate(end - start for start, end in groups)]  # for each group, the position of its first digit among all digits
@@ -144,7 +146,7 @@ def _cards(text: str) -> Iterator[Span]:
 
 
 def _card_ends(text: str, groups: Sequence[tuple[int, int]], places: Sequence[int], first: int) -> Iterator[int]:
-    """The groups with which a card number that begins with a group may end."""
+    """The indexes of the groups of digits with which a card number that begins with the group `first` may end."""
     least, most = _CARD_LENGTHS
     for number in range(first, len(groups)):
         start = groups[number][0]
@@ -158,7 +160,7 @@ def _card_ends(text: str, groups: Sequence[tuple[int, int]], places: Sequence[in
 
 
 class _Luhn:
-    """Luhn's check for any part of a row of digits, at the same small cost for each part: the sums from the beginning are kept."""
+    """Luhn's check for any part of a row of digits. Sums from the beginning are computed once, so each check costs the same small time."""
 
     def __init__(self, digits: str) -> None:
         values = list(map(int, digits))
@@ -174,13 +176,14 @@ class _Luhn:
         ]
 
     def passes(self, start: int, end: int) -> bool:
-        """Whether the digits from `start` up to `end` pass. Every second digit counts double, seen from the last one."""
+        """Whether the digits from `start` up to `end` (not included) pass. From the last digit backwards, every second digit is doubled."""
         sums = self._sums[end % 2]
         return (sums[end] - sums[start]) % 10 == 0
 
 
 def _phones(text: str) -> Iterator[Span]:
-    """7 to 15 digits after a + or a 0, perhaps in groups; or ten or seven digits in the groups of a North American number. No dates."""
+    """Phone numbers: 7 to 15 digits that begin with + or 0, also in groups; or ten or seven digits in the groups of a North American
+    number. Digits of a date are left out of the first form."""
     yield from (Span(*hit.span(), "phone") for hit in _NATIONAL.finditer(text))
     dated = {at for hit in _DATE.finditer(text) for at in range(*hit.span())}
     groups = [span for span in _groups(text) if span[0] not in dated]
@@ -192,8 +195,8 @@ def _phones(text: str) -> Iterator[Span]:
 
 
 def _phone_at(text: str, groups: Sequence[tuple[int, int]], first: int) -> tuple[int, int, int]:
-    """The phone number that begins with this group: where it begins and ends (both equal if there is none), and the group to look at
-    next."""
+    """The phone number that begins with the group `first` of digits: its start, its end (equal to the start if there is none), and the
+    index of the group to look at next."""
     least, most = _PHONE_LENGTHS
     start, end = groups[first]
     begin = _phone_begins(text, start, end)
@@ -224,7 +227,7 @@ def _is_between(told: str) -> bool:
 
 
 def _named(text: str, names: Names) -> Iterator[Span]:
-    """The longest given name at each word, without regard to capitals and to the way in which accents are encoded."""
+    """The longest given name that begins at each word. Capital letters, and the way in which accents are encoded, make no difference."""
     if not names:
         return
     words = [(hit.start(), hit.end(), _plain(hit.group())) for hit in _WORD.finditer(text)]

@@ -1,7 +1,7 @@
 """A pinned connection: one HTTP request to an address that was checked after its name was resolved.
 
-A name is resolved once, here, and the connection goes to one of the addresses that passed the check: the name server cannot give another
-address in between. `Host` and the TLS name stay those of the URL.
+The name is resolved once, and the connection goes to one of the addresses that passed the check. So a name server cannot give another
+address after the check. The `Host` header and the TLS name are those of the URL.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ from holdfast.workers.tools.egress import Egress, host_of
 from holdfast.workers.tools.seam import ToolFailed
 
 Resolver: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
-"""The addresses of a name."""
+"""Finds the IP addresses of a host, given its name and a port."""
 
 
 _LOOKUPS: Final = 6
-"""The most lookups of one tenant at once: a tenant that asks slow name servers delays only its own lookups."""
+"""The most name lookups of one tenant at once, so that a tenant with slow name servers delays only its own lookups."""
 _shares: WeakValueDictionary[tuple[int, str], asyncio.Semaphore] = WeakValueDictionary()
 asking_for: ContextVar[str] = ContextVar("asking_for", default="")
 """The tenant for which a name is looked up."""
 
 
 async def resolve(host: str, port: int) -> list[str]:
-    """The addresses from the machine's resolver. A lookup cannot be cancelled, so it keeps its place until the resolver returns."""
+    """The addresses of a host from the machine's resolver. A lookup cannot be cancelled: even if the caller does not wait any more, it is
+    counted as one of the tenant's lookups until the resolver returns."""
     loop = asyncio.get_running_loop()
     share = _shares.setdefault((id(loop), asking_for.get()), asyncio.Semaphore(_LOOKUPS))
     await share.acquire()
@@ -45,7 +46,7 @@ async def resolve(host: str, port: int) -> list[str]:
     def let_go(done: asyncio.Future[Any]) -> None:
         share.release()
         if not done.cancelled():
-            done.exception()  # the caller may be gone, so the error is read here
+            done.exception()  # if the caller does not wait any more, the error must be read here
 
     looking.add_done_callback(let_go)
     found = await asyncio.shield(looking)
@@ -68,7 +69,8 @@ class PinnedBackend(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Resolve, check, connect; the first allowed address that answers."""
+        """Resolve the name, check its addresses, and connect to the first allowed address that answers. Raises ToolFailed if no address is
+        allowed."""
         try:
             addresses = await asyncio.wait_for(self._resolver(host, port), timeout)
         except TimeoutError:
@@ -80,7 +82,7 @@ class PinnedBackend(httpcore.AsyncNetworkBackend):
         if not allowed:
             reasons = "; ".join(sorted({refusal for _, refusal in refusals if refusal})) or "it has no address"
             remedy = self._egress.remedy(host_of(host), port, addresses)
-            raise ToolFailed("egress_denied", f"{host} may not be reached: {reasons}.{remedy}")
+            raise ToolFailed("egress_denied", f"Workers may not reach {host}: {reasons}.{remedy}")
         failure: Exception | None = None
         for address in allowed[:4]:
             try:
@@ -94,26 +96,27 @@ class PinnedBackend(httpcore.AsyncNetworkBackend):
         self, path: str, timeout: float | None = None, socket_options: Iterable[Any] | None = None
     ) -> httpcore.AsyncNetworkStream:
         """Refuse UNIX sockets, because a path is not an address that can be checked."""
-        raise ToolFailed("egress_denied", "UNIX sockets are not fetched from.")
+        raise ToolFailed("egress_denied", "A worker may not reach a UNIX socket.")
 
     async def sleep(self, seconds: float) -> None:
-        """Let time pass."""
+        """Wait for some seconds."""
         await asyncio.sleep(seconds)
 
 
 class PinnedTransport(httpx.AsyncBaseTransport):
-    """httpx's transport over the pinned backend; no proxies, no environment, no cookies, no redirects."""
+    """An httpx transport that connects through PinnedBackend. It uses no proxy, no environment variable and no cookie, and follows no
+    redirect."""
 
     def __init__(self, egress: Egress, resolver: Resolver = resolve, *, ca_file: str | None = None, connections: int = 32) -> None:
         self._pool = httpcore.AsyncConnectionPool(
             ssl_context=ssl.create_default_context(cafile=ca_file or certifi.where()),
             max_connections=connections,
-            max_keepalive_connections=0,  # a kept connection would live longer than the check that allowed it
+            max_keepalive_connections=0,  # each request needs a new connection, to an address that is checked for it
             network_backend=PinnedBackend(egress, resolver),
         )
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send one request; the body streams."""
+        """Send one request, and return the response when its headers have arrived. The body is read later."""
         url = request.url
         answer = await self._pool.handle_async_request(
             httpcore.Request(
@@ -127,7 +130,7 @@ class PinnedTransport(httpx.AsyncBaseTransport):
         return httpx.Response(answer.status, headers=answer.headers, stream=_Stream(answer), extensions=answer.extensions)
 
     async def aclose(self) -> None:
-        """Close what is open."""
+        """Close the open connections."""
         await self._pool.aclose()
 
 

@@ -1,8 +1,8 @@
 """Prices: what a model's tokens cost, by the operator's table. No price is built in, because prices change, and a wrong price is worse than
 none.
 
-A price says where it is from and for which day it was written down. Costs are whole billionths of a dollar, rounded up, so that sums of
-costs are exact at every level.
+A price says where it is from and at which day it was known to be right. Costs are whole billionths of a dollar, rounded up, so that sums of
+costs are exact.
 """
 
 from __future__ import annotations
@@ -20,41 +20,43 @@ from holdfast.workers.tools.seam import ZERO
 _MILLION: Final = Decimal(1_000_000)
 _NANO: Final = Decimal(1).scaleb(-9)
 _LONGEST: Final = 100
-"""The most characters of a source."""
+"""The most characters of `source` and of `as_of`."""
 
 
 class Price(Struct, frozen=True, kw_only=True):
-    """US dollars for a million tokens."""
+    """The price of a model's tokens, in US dollars for a million tokens."""
 
     input: Decimal
     output: Decimal
     cached_input: Decimal | None = None
-    """The price of input from the server's cache; the same as `input` if it is not given."""
+    """The price of input tokens from the server's cache; None: the same as `input`."""
     source: str = "holdfast.toml"
     """Where the price is from."""
     as_of: str = ""
-    """The day for which it was written down, such as 2026-11-01."""
+    """The day at which this price was known to be right, such as 2026-11-01; empty if no day is given."""
 
     def cost(self, input_tokens: int, output_tokens: int, cached_tokens: int = 0) -> Decimal:
-        """What these tokens cost."""
+        """What these tokens cost, in dollars. `cached_tokens` are a part of `input_tokens`."""
         cached = min(max(cached_tokens, 0), input_tokens)
         kept = self.input if self.cached_input is None else self.cached_input
         return _whole(((input_tokens - cached) * self.input + cached * kept + output_tokens * self.output) / _MILLION)
 
     @property
     def dearest(self) -> Decimal:
-        """The most that one token costs."""
+        """The highest price of one token, in dollars."""
         return max(self.input, self.output, self.cached_input or ZERO) / _MILLION
 
     def affordable_output(self, input_tokens: int, dollars: Decimal) -> int | None:
-        """How many tokens of output the money pays for after the input; None if output costs nothing."""
+        """How many tokens of output the money pays for after the input is paid: 0 if it does not even pay for the input, None if there is
+        no limit because output costs nothing."""
         if self.output == ZERO:
             return None if dollars >= self.cost(input_tokens, 0) else 0
         return max(int((dollars - self.cost(input_tokens, 0)) * _MILLION / self.output), 0)
 
 
 def prices_of(table: Mapping[str, Mapping[str, Any]]) -> dict[str, Price]:
-    """From settings: `{"small-model": {"input": 0.15, "output": 0.60}}`."""
+    """The prices in a table of the settings, such as `{"small-model": {"input": 0.15, "output": 0.60}}`. Raises InvalidParameter if a price
+    is not valid."""
     return {model: _price(model, row) for model, row in table.items()}
 
 
@@ -68,13 +70,13 @@ def _price(model: str, row: Mapping[str, Any]) -> Price:
         return Price(**values, **said)
     except (ArithmeticError, ValueError, TypeError):
         raise InvalidParameter(
-            f"The price of {model!r} is {dict(row)!r}: it has `input` and `output`, dollars for a million tokens, and perhaps "
+            f"The price of {model!r} is {dict(row)!r}: it must have `input` and `output`, dollars for a million tokens, and may have "
             "`cached_input`, `source` (a short text) and `as_of` (a day such as 2026-11-01)."
         ) from None
 
 
 def _text(value: Any) -> str:
-    """A short text of the operator, or a day as TOML writes it."""
+    """A short text of the operator; a date of TOML becomes a text. Raises ValueError for anything else."""
     text = value.isoformat() if isinstance(value, date) else value
     if not isinstance(text, str) or not text.isprintable() or not 0 < len(text) <= _LONGEST:
         raise ValueError

@@ -1,4 +1,4 @@
-"""The pure tools: they run inside the sandbox, touch nothing and leave no receipt. Each is a plain function of its arguments."""
+"""The pure tools: they run inside the sandbox, have no effect and leave no receipt. The result of each depends only on its arguments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from holdfast.contract.checking import SchemaInvalid, checker_of, problems_of
 from holdfast.contract.merges import MISSING, NO_CHOICES, MergePolicy, failure_of, merged
 from holdfast.contract.rules import RULE_SCHEMA, Rule, broken, flaw_of
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.workers.tools.seam import ToolFailed
 
 _SCHEMA_ARGUMENTS: Final[Mapping[str, Any]] = {
@@ -47,14 +47,15 @@ _MERGE_ARGUMENTS: Final[Mapping[str, Any]] = {
 
 
 def parse_html(html: str, base_url: str = "", select: Mapping[str, str | Mapping[str, Any]] | None = None) -> dict[str, Any]:
-    """A page as data: title, language, meta, links, text, JSON-LD, and what `select` asks for."""
-    from holdfast.workers.tools.pages import parse_html as parse  # the parser is loaded with the first page
+    """The data of an HTML page: title, language, metadata, links, text, JSON-LD, and what `select` asks for (pages.parse_html)."""
+    from holdfast.workers.tools.pages import parse_html as parse  # imported at the first call, because few workers need the parser
 
     return parse(html, base_url, select)
 
 
 def json_schema_validate(value: Any, schema: Mapping[str, Any] | bool) -> dict[str, Any]:
-    """Whether a value fits a JSON Schema (draft 2020-12), and every place where it does not."""
+    """Whether a value fits a JSON Schema (draft 2020-12), and every place where it does not. Raises ToolFailed if the schema is not
+    valid."""
     try:
         problems = checker_of(schema).problems(value)
     except SchemaInvalid as error:
@@ -63,11 +64,12 @@ def json_schema_validate(value: Any, schema: Mapping[str, Any] | bool) -> dict[s
 
 
 def rules_engine(value: Any, rules: list[dict[str, Any]]) -> dict[str, Any]:
-    """Whether a value keeps rules, and every place where it does not. A rule that can never hold is refused."""
-    read = [reading.converted(rule, Rule) for rule in rules]
+    """Whether a value keeps these rules, and every place where it does not. Broken rules of a lower severity than `error` are listed, but
+    `holds` stays true. Raises ToolFailed for a rule that cannot be checked."""
+    read = [json_structs.converted(rule, Rule) for rule in rules]
     for at, rule in enumerate(read):
         if (flaw := flaw_of(rule)) is not None:
-            raise ToolFailed("tool_failed", f"Rule {at} cannot be asked: {flaw}", details={"reason": "rules", "rule": at})
+            raise ToolFailed("tool_failed", f"Rule {at} (from 0) cannot be checked: {flaw}", details={"reason": "rules", "rule": at})
     reasons = broken(read, value)
     kept = not any(reason.severity == "error" for reason in reasons)
     return {"holds": kept, "reasons": [msgspec.structs.asdict(reason) for reason in reasons]}
@@ -76,14 +78,15 @@ def rules_engine(value: Any, rules: list[dict[str, Any]]) -> dict[str, Any]:
 def merge_rules(
     parts: list[dict[str, Any]], policy: MergePolicy, key: str | None = None, choices: Mapping[str, str] = NO_CHOICES
 ) -> dict[str, Any]:
-    """One result of several parts. A part without a value is missing. `error_code` is `merge_conflict` if `strict` refuses the result."""
+    """Merge the values of several parts into one, by a merge policy (contract.merges). A part without `value` counts as missing.
+    `error_code` in the result is None, or `merge_conflict` if the policy `strict` refuses the result."""
     result = merged([(part["source"], part.get("value", MISSING)) for part in parts], policy, key, choices)
     return {**result.document, "error_code": failure_of(policy, result)}
 
 
 def redact_pii(texts: list[str], names: list[str | list[str]] | None = None) -> dict[str, Any]:
-    """The texts with placeholders in the place of personal data, and the value behind each placeholder."""
-    from holdfast.workers.tools.redact_pii import redact_pii as redact  # few workers redact
+    """The texts with placeholders in place of personal data, and the value behind each placeholder (redact_pii.redact_pii)."""
+    from holdfast.workers.tools.redact_pii import redact_pii as redact  # imported at the first call, because few workers need it
 
     return redact(texts, names or ())
 
@@ -99,7 +102,7 @@ PURE: Final[Mapping[str, Callable[..., Any]]] = {
 
 
 def arguments_schema(tool: str) -> Mapping[str, Any]:
-    """What a pure tool takes."""
+    """The JSON Schema of the arguments of a pure tool."""
     match tool:
         case "json_schema_validate":
             return _SCHEMA_ARGUMENTS
@@ -118,7 +121,7 @@ def arguments_schema(tool: str) -> Mapping[str, Any]:
 
 
 def call_pure(tool: str, arguments: Mapping[str, Any]) -> Any:
-    """Call one of them; raises ToolFailed."""
+    """Call the pure tool of this name. Raises ToolFailed if the arguments do not fit, or if the tool refuses them."""
     problems = problems_of(dict(arguments), arguments_schema(tool))
     if problems:
         at = "; ".join(f"{problem.path or 'arguments'}: {problem.reason}" for problem in problems[:5])

@@ -1,9 +1,8 @@
-"""read_repo: lines of a file in a folder that the operator opened to workers (`[repos.NAME]` in holdfast.toml). It never writes.
+"""read_repo: reads lines of a file in a folder that the operator opened to workers (`[repos.NAME]` in holdfast.toml). It never writes.
 
-A path is opened folder by folder, beginning at the descriptor of the operator's folder. No link is followed, not even one that is created
-during the walk. Files whose
-name begins with a dot, files that usually have secrets, and files with a private key in them are refused. An error names the repository
-and the path in it, never a path of the machine.
+A path is opened folder by folder, beginning at the descriptor of the operator's folder. No link below that folder is followed, not even one
+that is created meanwhile. Files whose name begins with a dot, files that usually have secrets, and files that contain a private key are
+refused. An error names the path in the repository, never a path of the machine.
 """
 
 from __future__ import annotations
@@ -53,14 +52,15 @@ class RepoSettings(Struct, frozen=True, kw_only=True):
     tenants: tuple[str, ...] = ()
     """The tenants whose runs may read it; empty: all."""
     max_file_bytes: int = 1024 * 1024
-    """A larger file is not read."""
+    """A call for a larger file fails."""
     max_bytes: int = 256 * 1024
     """One call returns at most this many bytes of lines."""
     max_lines: int = 2_000
+    """One call returns at most this many lines."""
 
 
 class ReadRepo:
-    """The tool."""
+    """The tool `read_repo`."""
 
     name = "read_repo"
     effect = Effect.READ
@@ -70,15 +70,15 @@ class ReadRepo:
         self._repos = repos
 
     def reserve(self, arguments: Mapping[str, Any], remaining: Remaining) -> Reservation:
-        """Reading a file costs nothing."""
+        """Nothing: reading a file costs no tokens and no money."""
         return Reservation()
 
     async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
-        """Some lines of one file."""
+        """Some lines of one file, the number of its lines, and its hash. Raises ToolFailed if the file may not be read."""
         name, path = str(arguments["repo"]), str(arguments["path"])
         repo = self._repos.get(name)
         if repo is None or (repo.tenants and call.tenant not in repo.tenants):
-            told = f"There is no repository {name!r} that this run may read: the operator names them in [repos]."
+            told = f"There is no repository {name!r} that this run may read. The operator lists repositories in [repos] of holdfast.toml."
             raise ToolFailed("access_denied", told, details={"reason": "repo_unknown"})
         first, last = int(arguments.get("first", 1)), arguments.get("last")
         data = await in_thread(Purpose.FILES, _content, repo, _parts(path), path)
@@ -86,7 +86,8 @@ class ReadRepo:
 
 
 def _parts(path: str) -> list[str]:
-    """The folders and the file of a path; a path that is not plainly below the folder is refused."""
+    """Split a path into its folders and its file name. Raises ToolFailed for a path that could leave the folder (`..`, an absolute path),
+    and for a path with a part that begins with a dot or has a name that files with secrets usually have."""
     parts = path.split("/")
     if len(parts) > _MOST_FOLDERS or any(part in ("", ".", "..") or "\0" in part or "\\" in part for part in parts):
         raise _denied(f"{path!r:.200} is not a path below the folder. Write names with / between them, without `..`.")
@@ -98,7 +99,8 @@ def _parts(path: str) -> list[str]:
 
 
 def _content(repo: RepoSettings, parts: list[str], path: str) -> bytes:
-    """The whole file. Blocks; raises ToolFailed."""
+    """The whole file. Blocks. Raises ToolFailed if it is not a regular text file, has a second name, contains a private key, is too large,
+    or cannot be read."""
     try:
         with _opened(repo.folder, parts) as fd:
             found = os.fstat(fd)
@@ -112,7 +114,7 @@ def _content(repo: RepoSettings, parts: list[str], path: str) -> bytes:
     if len(data) > repo.max_file_bytes:
         raise _failed(f"{path!r:.200} is larger than {repo.max_file_bytes:,} bytes.", "too_large")
     if b"\0" in data:
-        raise _failed(f"{path!r:.200} is not a text.", "binary")
+        raise _failed(f"{path!r:.200} is not a text file: it contains a NUL byte.", "binary")
     if _PRIVATE_KEY.search(data):
         raise _denied(f"{path!r:.200} has a private key in it.")
     return data
@@ -120,7 +122,7 @@ def _content(repo: RepoSettings, parts: list[str], path: str) -> bytes:
 
 @contextmanager
 def _opened(folder: str, parts: list[str]) -> Iterator[int]:
-    """The file, opened from folder to folder by descriptors. The operator's own folder may be a link."""
+    """The descriptor of the file, opened folder by folder without following links. Only the operator's folder itself may be a link."""
     at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for part in parts[:-1]:
@@ -145,7 +147,7 @@ def _read(fd: int, most: int) -> bytes:
 
 
 def _lines(data: bytes, first: int, last: int | None, repo: RepoSettings) -> dict[str, Any]:
-    """The asked lines, as many as one call may return."""
+    """The lines from `first` to `last` (None: to the end), as many as one call may return. `truncated` says whether some are missing."""
     lines = data.decode("utf-8", "replace").split("\n")
     if lines[-1] == "":
         lines.pop()
@@ -170,7 +172,7 @@ def _unreadable(error: OSError, path: str) -> ToolFailed:
     if error.errno == errno.ENOENT:
         return _failed(f"There is no file {path!r:.200}.", "not_found")
     if error.errno in _LINKED:
-        return _denied(f"{path!r:.200} leads through a link, or through a file that is not a folder: this tool follows no links.")
+        return _denied(f"{path!r:.200} contains a link, or a file in the place of a folder: this tool follows no links.")
     if error.errno in (errno.EACCES, errno.EPERM):
         return _denied(f"The runner may not read {path!r:.200}.")
     return ToolFailed("tool_unavailable", f"{path!r:.200} could not be read: {os.strerror(error.errno or 0)}.")

@@ -1,8 +1,8 @@
-"""redact_pii: personal data becomes placeholders such as `[email-1]`, the same placeholder for the same value in every text of a call.
+"""redact_pii: replaces personal data by placeholders such as `[email-1]`. The same value gets the same placeholder in every text of a call.
 
-The result has the value behind each placeholder, so that code that may see the values can map a text with placeholders back.
-A placeholder that occurs in the given texts is not used: if a stranger writes `[email-1]`, mapping back does not put another person's value
-there.
+The result has the value behind each placeholder, so that code that may see the values can put them back into a text with placeholders. A
+placeholder that occurs in the given texts is not used for a value: if the author of a text wrote `[email-1]`, no value of another person is
+put there later.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ PLACEHOLDER: Final = re.compile(r"\[(?:email|iban|ip|card|phone|name)-\d+\]")
 
 
 def redact_pii(texts: Sequence[str], names: Sequence[str | Sequence[str]] = ()) -> dict[str, Any]:
-    """The texts with placeholders, the value behind each placeholder, and how many values of each kind there are."""
+    """The texts with placeholders, the value behind each placeholder, and how many different values of each kind there are. `names` are the
+    names to replace, each as a text or as a list of the forms of one name. Raises ToolFailed if the texts are too long."""
     if sum(map(len, texts)) > MOST_CHARACTERS:
-        told = f"redact_pii takes texts of at most {MOST_CHARACTERS:,} characters in all."
+        told = f"redact_pii accepts texts of at most {MOST_CHARACTERS:,} characters in all."
         raise ToolFailed("tool_failed", told, details={"reason": "too_large"})
     persons = [[name] if isinstance(name, str) else list(name) for name in names]
     placeholders = _Placeholders(texts, persons)
@@ -55,7 +56,7 @@ def _redacted(text: str, tree: Names, placeholders: _Placeholders) -> str:
 
 
 class _Placeholders:
-    """The placeholder of each value, numbered in the order of their first places."""
+    """The placeholder of each value. Placeholders of one kind are numbered in the order in which their values first occur."""
 
     def __init__(self, texts: Sequence[str], persons: Sequence[Sequence[str]]) -> None:
         self.values: dict[str, str] = {}
@@ -66,7 +67,7 @@ class _Placeholders:
         self._numbers: Counter[str] = Counter()
 
     def of(self, text: str, span: Span) -> str:
-        """The placeholder of a value. A name is mapped back to its first form."""
+        """The placeholder of the value at a place of a text. The value behind the placeholder of a name is the first form of that name."""
         value = text[span.start : span.end] if span.person < 0 else self._persons[span.person][0]
         same = span.person if span.person >= 0 else _same(value, span.kind)
         if (span.kind, same) not in self._known:
@@ -84,5 +85,5 @@ class _Placeholders:
 
 
 def _same(value: str, kind: str) -> str:
-    """A form in which two spellings of the same value are equal: an address without capitals, a number without groups."""
+    """A form that is equal for two spellings of the same value: an address in lower case, a number without the signs between its groups."""
     return value.casefold() if kind in ("email", "ip") else "".join(sign for sign in value.casefold() if sign.isalnum())

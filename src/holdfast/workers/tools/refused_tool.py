@@ -1,4 +1,4 @@
-"""An author's tool that may not run here: every call is refused with the reason."""
+"""An author's tool that the operator does not trust: every call is refused, and the error says why."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ class RefusedTool:
     def __init__(self, declared: Declared, refusal: str) -> None:
         self.declared = declared
         self.refusal = refusal
-        """The reason, and the command that allows the tool."""
+        """The text of the error: the reason, and the command that allows the tool."""
         self.name = declared.name
         self.effect: Effect = declared.effect
         self.approval = declared.approval
         self.arguments_schema: Mapping[str, Any] | None = declared.arguments_schema
 
     def reserve(self, arguments: Mapping[str, Any], remaining: Remaining) -> Reservation:
-        """Refuse the call before anything is written."""
+        """Raise ToolFailed, before anything is written."""
         raise ToolFailed("tool_not_trusted", self.refusal)
 
     async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
-        """Refused."""
+        """Raise ToolFailed."""
         raise ToolFailed("tool_not_trusted", self.refusal)
 
     async def reconcile(self, call: Call, arguments: Mapping[str, Any]) -> Verdict:
-        """The outcome stays unknown: the reconcile function is author code too and may not run, so a person must find out."""
+        """Always Unknown: the reconcile function is the author's code too and may not run, so a person must decide."""
         return Unknown()

@@ -1,6 +1,6 @@
-"""Response bodies: read with a cap on their unpacked size, and decoded to text as browsers do.
+"""Response bodies: read with a limit on their decompressed size, and decoded to text as browsers do.
 
-A few kilobytes of gzip can unpack to gigabytes of zeros, so unpacking stops at the cap.
+A few kilobytes of gzip can become gigabytes of zeros, so decompression stops at the limit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from holdfast.workers.tools.seam import ToolFailed
 ACCEPTED_ENCODINGS: Final = "gzip, deflate"
 _STEP: Final = 64 * 1024
 _META_BYTES: Final = 4096
-# Every browser reads Latin-1 and ASCII as this charset.
+# Browsers read Latin-1 and ASCII as this charset.
 _LATIN: Final = "windows-1252"
 _LATIN_LABELS: Final = {"iso8859-1", "ascii", "cp1252"}
 _META_CHARSET: Final = re.compile(rb"""<meta[^>]{0,200}?charset\s{0,8}=\s{0,8}["']?\s{0,8}([\w:.-]{1,40})""", re.IGNORECASE)
@@ -25,15 +25,16 @@ _BOMS: Final = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), 
 
 
 class TooLarge(ToolFailed):
-    """The body is larger than it may be, packed or unpacked."""
+    """The body is larger than the limit, compressed or decompressed."""
 
     def __init__(self, cap: int) -> None:
-        message = f"The answer is larger than {cap:,} bytes (counted after decompression)."
+        message = f"The answer is larger than {cap:,} bytes, the limit before and after decompression."
         super().__init__("tool_failed", message, details={"reason": "too_large"})
 
 
 async def read_body(parts: AsyncIterator[bytes], encoding: str, cap: int, *, truncate: bool = False) -> bytes:
-    """The whole body, unpacked. A body above the cap is refused; with `truncate`, only the part below the cap is returned."""
+    """The whole body, decompressed. Raises TooLarge if it has more than `cap` bytes; with `truncate`, returns its first `cap` bytes
+    instead. Raises ToolFailed if the compression is broken or unknown."""
     unpack = _unpacker(encoding)
     body = bytearray()
     packed = 0
@@ -58,11 +59,11 @@ class _Plain:
             raise TooLarge(cap)
 
     def finish(self) -> None:
-        """There is no buffer to empty."""
+        """Do nothing: there is no buffer to empty."""
 
 
 class _Inflate:
-    """gzip and deflate, up to the cap; several gzip members in a row are one body."""
+    """Decompresses gzip and deflate, up to the limit. Several gzip members one after the other are one body."""
 
     def __init__(self, gzip: bool) -> None:
         self._gzip = gzip
@@ -74,7 +75,7 @@ class _Inflate:
             while part:
                 if self._stream.eof:
                     if not self._gzip or not part.strip(b"\0"):
-                        return  # padding after the end
+                        return  # zeros after the end are padding
                     self._stream = zlib.decompressobj(zlib.MAX_WBITS | 16)
                 into += self._inflate(part, cap - len(into) + 1)
                 if len(into) > cap:
@@ -107,11 +108,12 @@ def _unpacker(encoding: str) -> _Plain | _Inflate:
         case "deflate":
             return _Inflate(gzip=False)
         case other:
-            raise ToolFailed("tool_failed", f"The answer is encoded as {other[:40]!r}, which was not asked for ({ACCEPTED_ENCODINGS}).")
+            raise ToolFailed("tool_failed", f"The answer has the content encoding {other[:40]!r}; the request allows {ACCEPTED_ENCODINGS}.")
 
 
 def decoded(body: bytes, content_type: str) -> tuple[str, str]:
-    """The text and its charset: by byte order mark, header, the page's own declaration, UTF-8, and last a charset that never fails."""
+    """The text of a body, and its charset: by the byte order mark, else the header, else the page's own declaration, else UTF-8 if the body
+    is valid UTF-8, else windows-1252, which can decode any bytes."""
     for mark, name in _BOMS:
         if body.startswith(mark):
             return body[len(mark) :].decode(name, errors="replace"), name

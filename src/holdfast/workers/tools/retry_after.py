@@ -1,4 +1,4 @@
-"""Retry-After: how long a server asks clients to wait, in seconds or as a date; bounded, because a server may be hostile."""
+"""Retry-After: how long a server asks clients to wait, in seconds or as a date. The time is limited, because a server may be hostile."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Final
 
 LONGEST_SECONDS: Final = 24 * 3600.0
 USUAL_SECONDS: Final = 60.0
-"""The default when a server refuses because of its load and does not say for how long."""
+"""How many seconds to wait if a server refuses because of its load and does not say for how long."""
 
 
 def retry_after(header: str | None, now: int) -> float | None:
-    """Seconds from `now` (milliseconds of the wall clock); None when nothing readable was said."""
+    """How many seconds after `now` (in milliseconds since 1970) the server may be asked again, from 0 to LONGEST_SECONDS; None if the
+    header is missing or is neither a number nor a date."""
     if header is None or not header.strip():
         return None
     text = header.strip()

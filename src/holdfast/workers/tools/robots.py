@@ -1,6 +1,7 @@
-"""robots.txt: whether a site allows this page to be fetched; asked once for each origin and kept for a while (RFC 9309).
+"""robots.txt: whether a site allows a page to be fetched (RFC 9309). The file is fetched once for each origin, and kept for an hour.
 
-Without the file, or without the right to read it, everything may be fetched. While the server fails, nothing may be fetched.
+If there is no such file, or the server refuses it (4xx), every page may be fetched. If the server fails (429 or 5xx), no page may be
+fetched.
 """
 
 from __future__ import annotations
@@ -30,32 +31,33 @@ _MOST_LINES: Final = 20_000
 
 
 class Rules(Protocol):
-    """What a robots.txt says."""
+    """The parsed rules of a robots.txt."""
 
     def can_fetch(self, url: str, user_agent: str) -> bool: ...
 
 
 Read: TypeAlias = Callable[[str], Awaitable[tuple[int, bytes]]]
-"""Fetches a robots.txt: status and body."""
+"""Fetches the robots.txt at this URL, and returns its status and body."""
 
 
 class _Kept(Struct):
     body: bytes | None
-    """The compressed file; None if everything may be fetched."""
+    """The compressed file; None if there is none, so that every page may be fetched."""
     until: float
+    """When the file is fetched again, in seconds of `monotonic`."""
     rules: dict[str, Rules] = {}
-    """The parsed rules for each user agent that fetched lately."""
+    """The parsed rules, by user agent."""
 
 
 class Robots:
-    """The rules of the origins asked lately."""
+    """The robots.txt files of the origins asked lately."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._bytes = 0
 
     async def check(self, target: Target, url: str, user_agent: str, read: Read) -> None:
-        """Raise when the site does not allow it."""
+        """Raise ToolFailed if the robots.txt of the site does not allow this user agent to fetch this URL. `read` fetches the file."""
         kept = self._kept.get(target.origin)
         if kept is None or kept.until <= monotonic():
             body = await self._ask(target, read)
@@ -83,7 +85,9 @@ class Robots:
     async def _ask(self, target: Target, read: Read) -> bytes | None:
         status, body = await read(f"{target.origin}/robots.txt")
         if status == 429 or status >= 500:
-            raise ToolFailed("tool_unavailable", f"robots.txt of {target.host} answered {status}, so nothing there is fetched for now.")
+            raise ToolFailed(
+                "tool_unavailable", f"robots.txt of {target.host} answered {status}. Until it can be read, no page there is fetched."
+            )
         return body if status == 200 else None
 
 
@@ -96,13 +100,14 @@ def _packed(body: bytes) -> bytes:
 
 
 def _parsed(body: bytes, user_agent: str) -> Rules:
-    from protego import Protego  # loaded with the first page
+    from protego import Protego  # imported when the first robots.txt is read
 
     return Protego.parse("\n".join(_spoken_to(zlib.decompress(body).decode("utf-8", errors="replace"), user_agent.lower())))
 
 
 def _spoken_to(text: str, user_agent: str) -> Iterator[str]:
-    """The lines that apply to this user agent, up to a bound: reading a line costs little, a rule much more."""
+    """The lines of a robots.txt that apply to this user agent, with at most `_MOST_RULES` rules, because each rule costs time for each
+    page."""
     meant = naming = False
     rules = 0
     for line in text.split("\n", _MOST_LINES)[:_MOST_LINES]:

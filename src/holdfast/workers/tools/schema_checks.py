@@ -1,4 +1,4 @@
-"""Checks of schemas and arguments that a body sends, in a process of their own if they may be slow. A problem is an error of the call."""
+"""Checks schemas and arguments that a body sends, in a separate process if a check may be slow. A problem is raised as ToolFailed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _SHOWN: Final = 2_000
 
 
 async def check_schema(schema: Mapping[str, Any], what: str, who: str) -> None:
-    """Refuse a value that is not a JSON Schema, and a schema above a limit."""
+    """Raise ToolFailed if the value is not a JSON Schema, or if the schema is above a limit. `what` names it in the error; `who` is the
+    tenant or worker for which it is checked."""
     try:
         await examined(schema, who)
     except SchemaInvalid as wrong:
@@ -28,15 +29,15 @@ async def check_schema(schema: Mapping[str, Any], what: str, who: str) -> None:
 
 
 async def check_arguments(tool: str, schema: Mapping[str, Any] | None, arguments: dict[str, Any], who: str) -> None:
-    """Refuse arguments that do not fit."""
+    """Raise ToolFailed if the arguments of a tool do not fit its schema. Without a schema nothing is checked."""
     problems = () if schema is None else await mismatches(schema, arguments, who)
     if problems:
-        told = f"{tool} was called with arguments that do not fit: {told_of(problems)}."
+        told = f"{tool} was called with arguments that do not fit its schema: {told_of(problems)}."
         raise ToolFailed("tool_failed", told, details=msgspec.to_builtins(problems))
 
 
 async def mismatches(schema: Mapping[str, Any], value: Any, who: str) -> tuple[Mismatch, ...]:
-    """The places where a value does not fit its schema."""
+    """The places where a value does not fit its schema. Raises ToolFailed if the check would take too long or cannot be made now."""
     try:
         return await problems_in(schema, value, who)
     except (CheckTooCostly, Overloaded) as refused:

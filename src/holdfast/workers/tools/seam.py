@@ -1,8 +1,8 @@
 """The tool seam: what the gateway knows about a tool, and what a tool knows about a call.
 
-Before it asks the tool, the gateway answers a call that was made before from its receipt, and waits for an approval if one is needed.
-Then it calls the tool twice. `reserve` has no effect and returns the most that the call may cost. If the budget has room for that, the
-gateway writes the intent, and `call` makes the call. The tool only reports what happened.
+If a call was made before, the gateway answers it from its receipt. If the call needs an approval, the gateway waits for it. Then it calls
+two methods of the tool. `reserve` has no effect and returns the most that the call may cost. If the budgets have room for that, the gateway
+writes the intent, and `call` makes the call. The tool only reports what happened; it writes no receipt.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from msgspec import Struct
 
 ZERO = Decimal(0)
 Hears: TypeAlias = Callable[[str], None]
-"""Takes a part of a result's text while it arrives. It returns at once. Parts may get lost, because only the result itself is guaranteed.
-A tool that sends such text has an attribute `streams`: a Redactor with the tool's own secrets."""
+"""A function that takes a part of a result's text while it arrives, for followers of the run. It returns at once. Followers may miss parts;
+the result itself is complete. A tool that calls such a function has an attribute `streams`: a Redactor with the tool's own secrets."""
 
 
 class Effect(StrEnum):
-    """What a call does to the world, which decides whether it may be made twice."""
+    """What a call does to the world: nothing outside the sandbox (`pure`), only reading (`read`), or a change (`write`). The gateway does
+    not repeat a `write` unless it is known that it did not take place."""
 
     PURE = "pure"
     READ = "read"
@@ -29,15 +30,15 @@ class Effect(StrEnum):
 
 
 class Usage(Struct, frozen=True, omit_defaults=True):
-    """What a call has cost."""
+    """What a call has used: tokens and US dollars."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: Decimal = ZERO
     cached_tokens: int = 0
-    """How many input tokens the server had in its cache."""
+    """How many of the input tokens the server had in its cache."""
     reasoning_tokens: int = 0
-    """How many output tokens the model used for reasoning."""
+    """How many of the output tokens the model used for reasoning."""
     is_estimated: bool = False
     """Whether the amounts are estimates, because the server did not say what the call used."""
 
@@ -53,12 +54,12 @@ class Usage(Struct, frozen=True, omit_defaults=True):
 
     @property
     def tokens(self) -> int:
-        """Input and output together."""
+        """Input and output tokens together."""
         return self.input_tokens + self.output_tokens
 
 
 class Remaining(Struct, frozen=True):
-    """What the run may still spend; None: no cap."""
+    """What the run may still spend. None means no cap."""
 
     tokens: int | None = None
     cost_usd: Decimal | None = None
@@ -70,13 +71,13 @@ class Reservation(Struct, frozen=True, omit_defaults=True):
     tokens: int = 0
     cost_usd: Decimal = ZERO
     output_tokens: int | None = None
-    """The cap on its output, sent upstream."""
+    """The most tokens of the answer; the tool sends this limit to the model's server. None: the tool sends no limit."""
     model: str = ""
     """The model that is asked; empty for a tool that asks none."""
     price_source: str = ""
     """Where the price is from; empty if no price is known."""
     price_date: str = ""
-    """The day for which the price was written down."""
+    """The day at which this price was known to be right (`as_of`), such as 2026-11-01; empty if no day is known."""
 
 
 class Called(Struct, frozen=True):
@@ -87,32 +88,32 @@ class Called(Struct, frozen=True):
 
 
 class Call(Struct, frozen=True, kw_only=True):
-    """One call, as the gateway hands it to a tool."""
+    """Facts about one call that the gateway gives to the tool, beside the arguments."""
 
     run_id: str
     tool: str
     idempotency_key: str
     deadline: float
-    """On the clock of `model.clock.monotonic`: the tool must be done by then."""
+    """When the tool must have ended, in seconds of `model.clock.monotonic`."""
     now: int
-    """Milliseconds of the wall clock when the call was intended: the time a result carries."""
+    """The time of the call, in milliseconds since 1970. A tool that puts a time into its result uses this one."""
     attempt: int = 1
     tenant: str = "default"
     egress: tuple[str, ...] | None = None
-    """The contract's domains; None: any public address."""
+    """The domains that the contract lets the worker reach; None: any public address."""
     traceparent: str | None = None
     """The W3C trace context of this call, for the servers that it calls."""
     hears: Hears | None = None
-    """Takes the text of the result while it arrives, for followers of the run."""
+    """Takes the text of the result while it arrives, for followers of the run; None if it is not wanted."""
 
 
 class ToolFailed(Exception):
-    """A call failed; `code` is in the runtime's table of codes."""
+    """A call was refused or failed. `code` is an error code, usually one of the table of codes."""
 
     recorded = False
-    """Whether the call was made and has a receipt. If not, the gateway refused it."""
+    """Whether the call was made and has a receipt. If not, the call was refused."""
     beyond: Reservation | None = None
-    """What the call used beyond its reservation, though it failed."""
+    """What the failed call used beyond its reservation; None if nothing."""
 
     def __init__(
         self,
@@ -130,9 +131,10 @@ class ToolFailed(Exception):
         self.message = message
         self.retry_after_seconds = retry_after_seconds
         self.closes = closes
-        """A key, such as `domain:shop.example`, that stays closed until `retry_after_seconds` have passed."""
+        """A key, such as `domain:shop.example`. Calls of this tenant with the key are refused until `retry_after_seconds` have passed.
+        None: no calls are refused."""
         self.known = known
-        """Whether it is known if the effect happened."""
+        """Whether it is known that the effect of the call did not take place. If not, the gateway finds out whether it did."""
         self.usage = usage or Usage()
         self.details = details
 
@@ -141,7 +143,7 @@ class ToolFailed(Exception):
 
 
 class Tool(Protocol):
-    """What the gateway calls."""
+    """A tool, as the gateway calls it."""
 
     @property
     def name(self) -> str: ...
@@ -151,11 +153,12 @@ class Tool(Protocol):
     def arguments_schema(self) -> Mapping[str, Any] | None: ...
 
     def reserve(self, arguments: Mapping[str, Any], remaining: Remaining) -> Reservation:
-        """What the call may cost; raises ToolFailed (`price_unknown`, `budget_exceeded`) when it may not be made at all."""
+        """The most that the call may cost, given what the run may still spend. Has no effect. Raises ToolFailed if the call cannot be made,
+        for example with the code `price_unknown` or `budget_exceeded`."""
         ...
 
     async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
-        """Make the call; raises ToolFailed."""
+        """Make the call. Raises ToolFailed if it fails."""
         ...
 
 
@@ -185,7 +188,7 @@ class Reconciling(Protocol):
 
 
 async def verdict_on(tool: Tool, call: Call, arguments: Mapping[str, Any]) -> Verdict:
-    """The outcome of a call whose answer was lost; unknown for a tool without `reconcile`."""
+    """Ask the tool for the outcome of a call whose answer was lost. Returns Unknown for a tool without `reconcile`."""
     reconcile = getattr(tool, "reconcile", None)
     if reconcile is None:
         return Unknown()
@@ -194,7 +197,8 @@ async def verdict_on(tool: Tool, call: Call, arguments: Mapping[str, Any]) -> Ve
 
 
 def cool_down_keys(tool: Tool, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """The keys that a `Retry-After` may have closed for this call: the key of the tool, and of a domain."""
+    """The keys by which an earlier `Retry-After` may close this call: that of the tool, and others that the tool names, such as a
+    domain."""
     own = f"tool:{tool.name}"
     more = getattr(tool, "cool_down_keys", None)
     return (own,) if more is None else (own, *more(arguments))

@@ -1,8 +1,8 @@
 """Beginnings of secrets: how many characters at the end of a text must be held back until more text arrives, so that no part of a secret is
-shown. Pure.
+shown.
 
 A text that arrives in parts may be cut inside a secret. The end of such a text is held back if a secret, in one of its usual forms, begins
-with it. Its last word is held back too, with the words before it that may be parts of one encoding, such as base64 in lines.
+with it. The last word of the text is held back too, with the words before it that may belong to the same encoding, such as base64 in lines.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from typing import Final
 
 _HEAD: Final = 4
 _MOST_CODED: Final = 4 * 1024
-"""At most this many characters of encoded words are held back. A longer word is searched and shown in parts."""
+"""At most this many characters of words that may be encoded are held back. A longer word is searched and shown in parts."""
 _CODED: Final = re.compile(r".*[%\\&].*|.{12,}|[0-9A-Fa-f]{1,2}(?::[0-9A-Fa-f]{1,2})*:?", re.DOTALL)
 """Matches a word that may be encoded: one with an escape, a long one, or a pair of hexadecimal digits."""
 _WORD: Final = re.compile(r"[!-~]+")
 
 
 class Beginnings:
-    """The beginnings of some secret forms."""
+    """The beginnings of the forms that secrets may have in a text."""
 
     def __init__(self, forms: Iterable[str]) -> None:
         self._heads: dict[str, list[str]] = {}
         for form in sorted({form for form in forms if form}):
             self._heads.setdefault(form[:_HEAD], []).append(form)
         self.longest = max((len(form) for named in self._heads.values() for form in named), default=0)
-        """The length of the longest form; 0 where there is no secret."""
+        """The length of the longest form; 0 if there is no secret."""
 
     def held(self, text: str) -> int:
-        """How many characters at the end of the text may belong to a secret that goes on after the text."""
+        """How many characters at the end of the text may belong to a secret that continues after the text."""
         return 0 if not self.longest else max(self._begun(text), _coded(text))
 
     def _begun(self, text: str) -> int:
@@ -46,8 +46,8 @@ class Beginnings:
 
 
 def _coded(text: str) -> int:
-    """The length of the last words of the text that may be parts of one encoding: the word at its end, which may be incomplete, and the
-    encoded words before it. Encodings are ASCII, so text in Chinese characters is not held back."""
+    """The length of the end of the text that may belong to one encoding: the word at its end, which may be incomplete, and the words before
+    it that look encoded. Encodings are ASCII, so text in Chinese characters is not held back."""
     tail = text[-_MOST_CODED:]
     begin = len(tail)
     for word in reversed(list(_WORD.finditer(tail))):

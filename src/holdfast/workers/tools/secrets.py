@@ -1,8 +1,8 @@
 """Secrets: where they come from, and how they are kept out of everything that is stored.
 
-A secret goes from its source directly into the pipe of the tool that declares it. A `Redactor` removes these values from every result,
-error and log line of the call, also when they are encoded once or twice: percent-encoding, the escapes of JSON and HTML, base64 (also in
-lines), hexadecimal.
+The runner reads a secret from its source and sends it to the process of the tool that declares it, through a pipe. A `Redactor` removes
+these values from every result, error and log line of the call, also if they are encoded once or twice: percent-encoding, the escapes of
+JSON and HTML, base64 (also in lines), hexadecimal.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from holdfast.workers.tools.seam import ToolFailed
 from holdfast.workers.tools.secret_beginnings import Beginnings
 
 _SHORTEST: Final = 4
-"""A shorter secret is found only as a whole word: else a secret `a` would be redacted in every text."""
+"""A shorter secret is replaced only if it is the whole text: otherwise a secret `a` would be replaced in every text."""
 _RUNNERS: Final = "HOLDFAST_"
 _SHORTEST_CORE: Final = 8
 _SHORTEST_LINE: Final = 16
 _AT_ONCE: Final = 2 * 1024
-"""The most characters that are searched on the event loop, for a few secrets: some milliseconds at most."""
+"""The most characters that are searched on the event loop if there are few secrets. This takes some milliseconds at most."""
 _FEW_FORMS: Final = 64
 _LAYERS: Final = 4
 """How many encodings on top of each other are undone. Joined lines of base64 are one of them, and JSON in JSON is two."""
@@ -42,7 +42,7 @@ class SecretSource(Protocol):
 
     @property
     def where(self) -> str:
-        """The name of this source in the message about a missing secret."""
+        """The name of this source, for the error about a missing secret."""
         ...
 
     def get(self, name: str) -> str | None: ...
@@ -58,19 +58,19 @@ class EnvironmentSecrets:
         self._environment = environment
 
     def get(self, name: str) -> str | None:
-        """A variable's value."""
+        """The value of a variable; None if it is missing, empty, or begins with `HOLDFAST_`."""
         return None if name.upper().startswith(_RUNNERS) else self._environment.get(name) or None
 
 
 class FileSecrets:
-    """A TOML or JSON file with a table `secrets`, or a folder with a file per secret (as Docker and Kubernetes mount them)."""
+    """A TOML or JSON file with a table `secrets`, or a folder with one file for each secret (as Docker and Kubernetes mount them)."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.where = f"{path.name}{'/' if path.is_dir() else ''}"
 
     def get(self, name: str) -> str | None:
-        """Read each time, so that a changed secret is used at once."""
+        """A secret; None if it is missing or empty. The file is read at each call, so that a changed secret is used at once."""
         if self._path.is_dir():
             file = self._path / name
             if name != Path(name).name or not file.is_file():
@@ -81,7 +81,7 @@ class FileSecrets:
 
 
 class SsmSecrets:
-    """AWS Systems Manager, SecureString parameters included, under a prefix."""
+    """Parameters of AWS Systems Manager under a prefix, SecureString parameters included."""
 
     def __init__(self, ssm: Ssm, prefix: str = "") -> None:
         self._ssm = ssm
@@ -89,24 +89,25 @@ class SsmSecrets:
         self.where = f"SSM {prefix}*"
 
     def get(self, name: str) -> str | None:
-        """A parameter's value, decrypted."""
+        """The decrypted value of a parameter; None if there is none."""
         return self._ssm.secret(self._prefix + name)
 
 
 def secrets_from(text: str) -> SecretSource:
-    """From settings: `ssm:/prefix/` is AWS Systems Manager, anything else the path of a file or folder."""
+    """The source that a setting names: `ssm:/prefix/` is AWS Systems Manager, anything else is the path of a file or folder."""
     prefix = text.removeprefix("ssm:")
     return SsmSecrets(Ssm(), prefix) if text.startswith("ssm:") else FileSecrets(Path(text))
 
 
 class Secrets:
-    """All sources, asked in order."""
+    """All sources of secrets. The first one that has a secret is used."""
 
     def __init__(self, sources: Sequence[SecretSource]) -> None:
         self._sources = tuple(sources)
 
     def resolve(self, names: Iterable[str], tool: str) -> dict[str, str]:
-        """The values of these names; blocks (files, SSM). A missing secret raises before anything is sent."""
+        """The values of the secrets with these names. Raises ToolFailed if one is missing. Blocks, because it reads files or asks SSM.
+        `tool` is for the error."""
         found: dict[str, str] = {}
         missing: list[str] = []
         for name in names:
@@ -117,12 +118,14 @@ class Secrets:
                 found[name] = value
         if missing:
             where = ", ".join(source.where for source in self._sources) or "nowhere, no source is set"
-            raise ToolFailed("tool_failed", f"The tool {tool!r} needs the secret {', '.join(missing)}, found in none of: {where}.")
+            raise ToolFailed(
+                "tool_failed", f"The tool {tool!r} needs the secret {', '.join(missing)}, which was found in none of: {where}."
+            )
         return found
 
 
 class Redactor:
-    """Takes secret values out of texts and JSON, in every form in which they usually travel."""
+    """Replaces secret values in texts and JSON, also in their usual encodings, by `[redacted:NAME]`."""
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
         self.secrets = dict(secrets)
@@ -132,12 +135,12 @@ class Redactor:
             for form in _forms(value):
                 forms.setdefault(form, f"[redacted:{name}]")
         self._forms = forms
-        # Below an undone encoding the secret is plain, or in base64 at any offset: few forms, because there may be many texts.
+        # A text whose encoding was undone is searched for fewer forms (plain, hexadecimal, base64), because there may be many such texts.
         self._bare = {form: forms[form] for value in secrets.values() for form in _bare(value)}
         self._shortest = min(map(len, forms), default=0)
 
     def text(self, text: str) -> str:
-        """The text without the secrets."""
+        """The text with the secrets replaced."""
         if text in self._whole:
             return self._whole[text]
         return _without(text, self.found(text))
@@ -146,13 +149,13 @@ class Redactor:
         """The places of the secrets in a text, in order; no two of them overlap."""
         if not self._forms or len(text) < self._shortest:
             return []
-        found = [*_standing(text, self._forms)]
+        found = [*_found_in(text, self._forms)]
         for view in undone(text, _LAYERS):
-            found += [(*view.place(start, end), label) for start, end, label in _standing(view.text, self._bare)]
+            found += [(*view.place(start, end), label) for start, end, label in _found_in(view.text, self._bare)]
         return _merged(found)
 
     def and_also(self, secrets: Mapping[str, str]) -> Redactor:
-        """A redactor that also takes out these secrets."""
+        """A redactor for these secrets in addition to its own."""
         return Redactor({**secrets, **self.secrets})
 
     @cached_property
@@ -161,10 +164,10 @@ class Redactor:
         return Beginnings((*self._forms, *self._whole))
 
     def released(self, text: str, *, begin: int = 0, is_first: bool, is_last: bool) -> tuple[str, int]:
-        """The beginning of a text that arrives in parts, without the secrets, and how many characters of the text that is. The rest must
-        wait for the next part.
+        """What may be shown now of a text that arrives in parts: the beginning of the text, with the secrets replaced, and how many
+        characters of the text that beginning has. The rest must wait for the next part.
 
-        The first `begin` characters are left out. `is_first`: nothing of the text was shown before.
+        The first `begin` characters are not shown. `is_first`: nothing was shown before this text. `is_last`: no part follows.
         """
         if is_first and text in self._whole:
             return (self._whole[text], len(text)) if is_last else ("", 0)
@@ -176,14 +179,14 @@ class Redactor:
         return _without(text[:end], [place for place in hidden if begin <= place[0] < end], begin), end
 
     async def cleaned(self, value: Any) -> Any:
-        """The JSON value without the secrets, as `value` makes it. A large value is searched in a thread, so that the event loop does not
-        wait."""
+        """The JSON value with the secrets replaced, as `value` makes it. A large value is searched in a thread, so that the event loop does
+        not wait."""
         if not self._whole or _weight(value) * (1 + len(self._bare) // _FEW_FORMS) <= _AT_ONCE:
             return self.value(value)
         return await in_thread(Purpose.WORK, self.value, value)
 
     def value(self, value: Any) -> Any:
-        """The JSON value without the secrets, also in its keys."""
+        """The JSON value with the secrets replaced, also in its keys. A number is replaced if it is a whole secret."""
         if not self._whole:
             return value
         if isinstance(value, str):
@@ -197,7 +200,7 @@ class Redactor:
         return value
 
     def failure(self, failed: ToolFailed) -> ToolFailed:
-        """The failure without the secrets."""
+        """A copy of the failure, with the secrets replaced in its message and details."""
         return ToolFailed(
             failed.code,
             self.text(failed.message),
@@ -210,7 +213,7 @@ class Redactor:
 
 
 def _weight(value: Any) -> int:
-    """About how many characters there are to search; counting stops at the limit."""
+    """About how many characters of a JSON value must be searched. Counting stops above `_AT_ONCE`."""
     waiting, weight = [value], 0
     while waiting and weight <= _AT_ONCE:
         part = waiting.pop()
@@ -223,7 +226,7 @@ def _weight(value: Any) -> int:
 
 
 def _without(text: str, hidden: Sequence[Hidden], begin: int = 0) -> str:
-    """The text from a place on, with a label in each of these places."""
+    """The text from `begin` on, with the label of each hidden place instead of its text."""
     parts: list[str] = []
     for start, end, label in hidden:
         parts += (text[begin:start], label)
@@ -231,8 +234,8 @@ def _without(text: str, hidden: Sequence[Hidden], begin: int = 0) -> str:
     return "".join((*parts, text[begin:])) if parts else text[begin:]
 
 
-def _standing(text: str, forms: Mapping[str, str]) -> Iterator[Hidden]:
-    """The places of these forms in a text."""
+def _found_in(text: str, forms: Mapping[str, str]) -> Iterator[Hidden]:
+    """The places at which one of these forms occurs in a text, with its label."""
     for form, label in forms.items():
         at = text.find(form)
         while at >= 0:
@@ -241,7 +244,7 @@ def _standing(text: str, forms: Mapping[str, str]) -> Iterator[Hidden]:
 
 
 def _merged(found: list[Hidden]) -> list[Hidden]:
-    """The places in order; places that touch or overlap are joined."""
+    """The places in order. Places that overlap are joined into one."""
     merged: list[Hidden] = []
     for start, end, label in sorted(found, key=lambda hidden: (hidden[0], -hidden[1])):
         if merged and start < merged[-1][1]:

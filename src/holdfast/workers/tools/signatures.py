@@ -1,4 +1,4 @@
-"""Signatures as schemas: what a tool's arguments must be, from its source alone."""
+"""Signatures as schemas: makes the JSON Schema of a tool's arguments from its source, without running it."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ _PLAIN: Final[dict[str, Any]] = {
 
 
 def arguments_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[dict[str, Any], str | None]:
-    """The schema of a tool's arguments (everything after the call itself), and what is wrong with its signature."""
+    """The schema of a tool's arguments (all parameters after the first, which is the call), and what is wrong with the signature; None if
+    nothing is wrong."""
     spec = function.args
     positional = [*spec.posonlyargs, *spec.args]
     if spec.vararg or spec.kwarg:
         return {}, "name every argument; *args and **kwargs cannot be checked or shown to an approver."
     if not positional:
-        return {}, "its first parameter is the call: `call: ToolCall`."
+        return {}, "its first parameter must be the call: `call: ToolCall`."
     if len(spec.posonlyargs) > 1:
-        return {}, "arguments are passed by name, so none but the call may stand before a `/`."
+        return {}, "arguments are passed by name, so only the call may stand before a `/`."
     wanted = positional[len(positional) - len(spec.defaults) :]
     defaults = dict(zip([parameter.arg for parameter in wanted], spec.defaults, strict=True))
     defaults |= {parameter.arg: value for parameter, value in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if value is not None}
@@ -37,7 +38,7 @@ def arguments_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[dict
 
 
 def schema_of(annotation: ast.expr | None) -> Any:
-    """The schema of an annotation; what is not known allows any JSON."""
+    """The schema of an annotation; an annotation that is not known gives a schema that allows any JSON value."""
     match annotation:
         case None:
             return {}
@@ -85,7 +86,7 @@ def _of_generic(name: str, inside: ast.expr) -> Any:
 
 
 def _any_of(schemas: list[Any]) -> Any:
-    """Alternatives; a plain list of types where that says the same."""
+    """A schema that allows each of these schemas: a list of types if that is enough, else `anyOf`."""
     if any(schema == {} for schema in schemas):
         return {}
     if all(set(schema) == {"type"} for schema in schemas):

@@ -1,7 +1,7 @@
-"""An estimate of the tokens of a text, rather too high than too low.
+"""An estimate of the tokens of a text. It is usually too high.
 
-No tokenizer fits all models. Words of Latin letters are about four letters to a token; digits, marks and other scripts are dense.
-Tokens of a hostile text beyond the estimate are charged afterwards, from the server's own count.
+No tokenizer fits all models. In English words a token has about four letters; the estimate counts three. Digits, punctuation and other
+scripts need more tokens. If a text has more tokens than the estimate, they are charged afterwards, by the server's own count.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _PER_CALL: Final = 16
 
 
 def estimated_tokens(text: str) -> int:
-    """A text's tokens."""
+    """About how many tokens a text has."""
     letters = sum(char.isascii() and (char.isalpha() or char.isspace()) for char in text)
     dense = sum(char.isascii() for char in text) - letters
     foreign = len(text.encode("utf-8", errors="replace")) - letters - dense
@@ -23,7 +23,7 @@ def estimated_tokens(text: str) -> int:
 
 
 def estimated_input(messages: Iterable[Mapping[str, Any]], schema_text: str = "") -> int:
-    """A request's tokens: its messages, the schema of its answer, and what the protocol puts around them."""
+    """About how many tokens a request has: its messages, the schema of its answer, and what the protocol adds."""
     return (
         _PER_CALL
         + sum(_PER_MESSAGE + estimated_tokens(str(message.get("content", ""))) for message in messages)

@@ -20,11 +20,11 @@ then the nice value."""
 SCRATCH: Final = b"s"
 ARE_YOU_THERE: Final = b"?"
 I_AM: Final = b"!"
-"""The byte that a process in lockdown and its keeper exchange before the report."""
+"""A process in lockdown sends ARE_YOU_THERE to its keeper before it sends its report. The keeper answers with I_AM."""
 
 
 class Channel:
-    """The body's end of the channel. It blocks and keeps the order. One thread sends at a time, and one receives."""
+    """The body's end of the channel. Its calls block and keep the order. At most one thread may send at a time, and one receive."""
 
     def __init__(self, fd: int) -> None:
         self._socket = socket.socket(fileno=fd)
@@ -36,7 +36,7 @@ class Channel:
         return self._socket.fileno()
 
     def send(self, frame: dict[str, Any], fd: int | None = None) -> None:
-        """Send one frame."""
+        """Send one frame, with a descriptor if `fd` is given."""
         text = json.dumps(frame, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
         data = memoryview(len(text).to_bytes(_LENGTH, "big") + text)
         if fd is not None:
@@ -66,10 +66,10 @@ class Channel:
 
 
 def sent_along(line: socket.socket, data: memoryview, *fds: int) -> int:
-    """Send data with descriptors, and return how much of the data was taken.
+    """Send data with descriptors, and return how many bytes were sent.
 
-    The kernel counts descriptors in flight per user, and bodies share a user. So a body waits while another body has too many in flight;
-    its timeout goes on.
+    The kernel counts descriptors in flight per user, and bodies share a user. So a body waits here while another body has too many in
+    flight. Its timeout continues to run.
     """
     while True:
         try:

@@ -20,7 +20,7 @@ def make_folder() -> str:
 
 
 def sweep(own: str) -> None:
-    """Remove the folders of killed stubs, which could not do it themselves."""
+    """Remove the folders of killed stubs, which could not remove them. Errors are ignored."""
     with contextlib.suppress(OSError):
         process_folders.sweep(own)
 
@@ -44,6 +44,6 @@ def kill_below() -> None:
 
 
 def clear(folder: str) -> None:
-    """Remove a folder, also if a body changed its modes or nested it deeply."""
+    """Remove a folder, also if a body changed its modes or nested it deeply. Errors are ignored."""
     with contextlib.suppress(OSError):
         remove(folder)

@@ -1,6 +1,6 @@
 """The seccomp filter: which system calls a jailed program may make, as a program in classic BPF.
 
-Every jump is forward and short, so no labels are needed. A rule means: if all tests hold, return this answer; else go on to the next.
+Every jump is forward and short, so no labels are needed. A rule means: if all tests hold, return this answer; else try the next rule.
 """
 
 from __future__ import annotations
@@ -50,14 +50,15 @@ class OtherLocks(NamedTuple):
 
     children: bool
     own_pid: int | None
-    """Set when there is no PID namespace: then the program may signal and limit only itself."""
+    """The program's pid if there is no PID namespace: then the program may signal and limit only itself. None with a PID namespace."""
     mounted: bool
     """Whether the program sees only read-only mounts, so that changing modes and owners is harmless."""
     landlock: int
 
 
 class ArgumentTest(NamedTuple):
-    """One comparison of an argument."""
+    """One comparison of an argument (`argument` is its number) with a value, by the BPF comparison `jump`. `wanted` is the result that the
+    test needs; `mask` is applied first; with `high` the upper half of the 64 bits is compared."""
 
     argument: int
     jump: int
@@ -75,7 +76,7 @@ class Rule(NamedTuple):
 
 
 def refuse(number: int) -> int:
-    """The answer that makes the call fail with an errno; 0 makes it appear successful."""
+    """The answer that makes the call fail with this errno. With 0 the call seems to succeed."""
     return _ERRNO | number
 
 
@@ -170,7 +171,7 @@ def _always(children: bool) -> Rules:
             Rule((equal(1, _SOL_SOCKET), ArgumentTest(2, _GREATER, _LAST_PLAIN_OPTION, wanted=False)), ALLOW),
             no,
         ),
-        # A thread with its own descriptor table could open as many again, and the keeper would not see them.
+        # A thread with its own descriptor table could open the same number of files again, and the keeper would not see them.
         "clone": (Rule((any_bit(0, _CLONE_NEW | _CLONE_PARENT),), _NO), Rule((thread_alone,), _NO), Rule((thread,), ALLOW), *forks),
         "fork": forks, "vfork": forks, "execve": forks, "execveat": forks,
         "prctl": (*(Rule((equal(0, option),), _NO) for option in _PRCTLS), allow),
@@ -184,7 +185,7 @@ def _always(children: bool) -> Rules:
 
 
 def _towards_others(own_pid: int | None) -> Rules:
-    """Calls that name a process."""
+    """The rules for calls that name a process. Without a PID namespace (`own_pid` is given) the program may name only itself."""
     first = ["kill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "prlimit64"]
     first += ["sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr"]
     if own_pid is None:
@@ -196,7 +197,7 @@ def _towards_others(own_pid: int | None) -> Rules:
 
 
 def _on_files(held: OtherLocks) -> Rules:
-    """Calls on files that Landlock does not control, for the case that only Landlock protects the user's files."""
+    """The rules for calls on files that Landlock does not control, for the case that only Landlock protects the user's files."""
     modes = ["chmod", "fchmodat", "fchmodat2", "utime", "utimes", "utimensat", "futimesat"]
     owners = ["chown", "lchown", "fchownat"]
     marks = ["setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr", "fremovexattr"]

@@ -1,7 +1,8 @@
 """The keeper of one attempt: it makes the namespaces, forks the body, watches it, ends it, and reports when no process is left.
 
-The keeper is trusted and stays outside the jail. The runner talks to it over a control socket: `begin` starts the attempt's clock, and a
-closed socket means kill. The keeper answers with `locked` (and a descriptor of the body's process), later with `ended`.
+The keeper is trusted and stays outside the jail. The runner talks to it over a control socket: `begin` starts the attempt's clock. If the
+runner closes the socket, the keeper kills the body. The keeper answers with `locked` (and a descriptor of the body's process), later with
+`ended`.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class DiskPlace(NamedTuple):
 
 
 def keep(plan: Plan, features: KernelFeatures, place: DiskPlace, lines: KeeperSockets, mapper: socket.socket) -> NoReturn:
-    """Run one attempt, from its namespaces to its end."""
+    """Run one attempt, from its namespaces to its end, then exit this process. An error is reported to the runner as `unable`."""
     try:
         _kept(plan, features, place, lines, mapper)
     except BaseException as error:
@@ -95,7 +96,7 @@ def _kept(plan: Plan, features: KernelFeatures, place: DiskPlace, lines: KeeperS
 
 
 def _body(plan: Plan, features: KernelFeatures, place: DiskPlace, lines: KeeperSockets, keeper: socket.socket, scratch: str) -> NoReturn:
-    """The process that becomes the body."""
+    """Become the body: lock this process in, report that to the keeper, and launch the entry."""
     try:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGTERM):
@@ -116,7 +117,8 @@ def _body(plan: Plan, features: KernelFeatures, place: DiskPlace, lines: KeeperS
 
 
 def _locked(body: socket.socket) -> tuple[dict[str, Any], int | None] | tuple[None, str]:
-    """Wait for the body's report: the locks that hold, and a descriptor of its scratch if it has one. Until then it runs only our code."""
+    """Wait for the body's report. Returns the locks that hold, and a descriptor of its scratch or None; or None and the reason, if it could
+    not be locked in. Until the report it runs only our code."""
     text, fds = b"", []
     while not text.endswith(b"\n"):
         data, ancillary, _, _ = body.recvmsg(64 * 1024, socket.CMSG_SPACE(4))
@@ -134,7 +136,8 @@ def _locked(body: socket.socket) -> tuple[dict[str, Any], int | None] | tuple[No
 
 
 def _watched(body: int, watch: LimitWatch, control: socket.socket, woken: int) -> tuple[Breach | None, Any]:
-    """Watch the body until it ends, passes a limit, or the runner closes the socket. The second part is its exit status if it ended."""
+    """Watch the body until it ends, passes a limit, or the runner closes the socket. Returns the limit that it passed, or None; and the
+    result of `wait4` if it ended by itself, else None."""
     poll = select.poll()
     poll.register(control, select.POLLIN)
     poll.register(woken, select.POLLIN)
@@ -154,7 +157,7 @@ def _watched(body: int, watch: LimitWatch, control: socket.socket, woken: int) -
                 if "begin" in order:
                     seconds = order["begin"]
                     watch.begin(order["memory_mb"], order["cpu_seconds"], order["nice"])
-                deadline = math.inf if order["left"] is None else time.monotonic() + order["left"]  # None: its time stands still
+                deadline = math.inf if order["left"] is None else time.monotonic() + order["left"]  # None: its clock is stopped
         end = os.wait4(body, os.WNOHANG)
         if end[0]:
             return None, end
@@ -170,7 +173,8 @@ def _watched(body: int, watch: LimitWatch, control: socket.socket, woken: int) -
 
 
 def _ended(body: int, tree: bool) -> Any:
-    """Kill the body and wait until it is dead. If it is the first process of a PID namespace, all its processes die with it."""
+    """Kill the body, wait until it is dead, and return the result of `wait4`, or None if it was reaped before. If it is the first process
+    of a PID namespace, all its processes die with it."""
     end: Any = None
     with contextlib.suppress(ProcessLookupError):
         os.kill(body, signal.SIGKILL)
@@ -228,7 +232,7 @@ def _woken() -> int:
 
 
 def _tell(control: socket.socket, message: dict[str, Any]) -> None:
-    """Send a message to the runner without waiting. If the socket is full the message is lost, and the next look sends it again."""
+    """Send a message to the runner without waiting. If the socket is full, the message is lost; a later message has newer numbers."""
     with contextlib.suppress(OSError):
         control.send(json.dumps(message).encode() + b"\n", socket.MSG_DONTWAIT)
 

@@ -54,7 +54,7 @@ def unshare(flags: int) -> None:
 
 
 def bound_capabilities() -> None:
-    """Empty the bounding set, so that no later program gets a capability. This needs CAP_SETPCAP."""
+    """Empty the bounding set, so that no later program gets a capability. This needs CAP_SETPCAP; without it the set stays as it is."""
     for capability in range(64):
         with contextlib.suppress(OSError):  # the kernel does not have this capability, or we may not drop it: then `no_new_privs` protects
             prctl(PR_CAPBSET_DROP, capability)
@@ -70,7 +70,7 @@ def drop_capabilities() -> None:
 
 
 def has_capabilities() -> bool:
-    """Whether the effective or permitted set still has a capability."""
+    """Whether the effective, the permitted or the inheritable set still has a capability."""
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
     sets = (ctypes.c_uint32 * 6)()
     _checked(_libc.capget(header, sets))

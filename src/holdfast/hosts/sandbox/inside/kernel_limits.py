@@ -19,7 +19,7 @@ _SPARE_TASKS: Final = 32
 
 
 def apply(plan: Plan) -> dict[str, int]:
-    """Set all limits except those of tasks and open files. Returns the limits that were set."""
+    """Set all limits except those of tasks and open files. Returns the values that were set, by name."""
     limits = {
         "cpu_seconds": (resource.RLIMIT_CPU, math.ceil(plan.cpu_seconds * 2) + 2),  # once for the import, once for the attempt
         "file_bytes": (resource.RLIMIT_FSIZE, plan.scratch_mb * _MB),
@@ -44,7 +44,7 @@ def _set(kind: int, value: int) -> int:
 
 
 def tighten(body: int, memory_mb: int, cpu_seconds: float) -> None:
-    """Lower the limits of a spare: one attempt may have tighter limits than its jail. Limits cannot be raised."""
+    """Lower the limits of a spare, for an attempt with tighter limits than its jail. A limit that is lower already stays."""
     wanted = {
         resource.RLIMIT_DATA: data_bytes(memory_mb),
         resource.RLIMIT_AS: _mapped(body) + _address_bytes(memory_mb),
@@ -57,7 +57,7 @@ def tighten(body: int, memory_mb: int, cpu_seconds: float) -> None:
 
 
 def data_bytes(memory_mb: int) -> int:
-    """The kernel's limit for writable memory."""
+    """The kernel's limit for writable memory, in bytes: somewhat above the keeper's limit."""
     return (memory_mb * 5 // 4 + _SLACK_MB) * _MB
 
 
@@ -66,12 +66,13 @@ def _address_bytes(memory_mb: int) -> int:
 
 
 def bind_files(plan: Plan) -> int:
-    """Limit open files. A process may then send no descriptor while its user has more than this number in flight."""
+    """Limit open files, and return the limit. A process may then send no descriptor while its user has more than this number in flight."""
     return _set(resource.RLIMIT_NOFILE, plan.open_files)
 
 
 def bind_tasks(plan: Plan) -> int:
-    """Limit threads and processes, counted in the user namespace alone. A smaller limit makes a fork bomb faster to end."""
+    """Limit threads and processes, counted in the user namespace alone, and return the limit. A smaller limit makes a fork bomb faster to
+    end."""
     most = plan.processes + _SPARE_TASKS if plan.allow_children else TASKS + _SPARE_TASKS
     resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
     return most

@@ -52,8 +52,8 @@ def _outcome(plan: Plan) -> int:
 
 
 def passed_limit(error: BaseException) -> str | None:
-    """Which limit caused an exception. A body that catches all exceptions should let these pass, so that the attempt ends with the limit's
-    name."""
+    """The limit that caused an exception; None if no limit did. A body that catches all exceptions should let these pass, so that the
+    attempt ends with the limit's name."""
     if isinstance(error, MemoryError):
         return "memory_exceeded"
     if isinstance(error, RuntimeError) and str(error) == "can't start new thread":

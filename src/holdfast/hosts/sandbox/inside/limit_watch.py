@@ -53,7 +53,8 @@ class LimitWatch:
             self._wrote = _written(body)
 
     def begin(self, memory_mb: int | None, cpu_seconds: float | None, nice: int) -> None:
-        """The import is over and the attempt begins: the CPU count starts again, and tighter limits may apply."""
+        """Note that the import has ended and the attempt begins: the CPU count starts again, and tighter limits may apply. None means the
+        jail's limit."""
         with contextlib.suppress(processes.Unreadable):  # the next look reports that the usage cannot be read
             if kernel.LINUX:
                 self._look_at_processes()
@@ -89,7 +90,8 @@ class LimitWatch:
         return self._cpu_before + self._cpu_seconds
 
     def look(self) -> Breach | None:
-        """The limit that the body passes now, if any. If the usage of a living body cannot be read, that is a breach too."""
+        """The limit that the body passes now; None if it passes none. If the usage of a living body cannot be read, that is a breach
+        too."""
         if not kernel.LINUX:
             return self._look_at_scratch()
         try:
@@ -126,18 +128,18 @@ class LimitWatch:
                 resident = min(resident, sum(map(processes.share, seen)))
         self.kilobytes = resident + in_kernel
         if tasks > TASKS:
-            return Breach("process_limit", f"{tasks} threads; allowed are {TASKS}")
+            return Breach("process_limit", f"{tasks} threads; at most {TASKS} are allowed")
         if self.kilobytes > allowed:
             of_it = f" ({in_kernel // 1024} MB of it for its sockets in the kernel)" if in_kernel > resident else ""
-            return Breach("memory_exceeded", f"{self.kilobytes // 1024} MB of memory{of_it}; allowed are {self._memory_mb}")
+            return Breach("memory_exceeded", f"{self.kilobytes // 1024} MB of memory{of_it}; at most {self._memory_mb} MB are allowed")
         if self._kernel.too_many_locks(seen):
             return Breach("memory_exceeded", f"more than {MOST_LOCKS} locks on files, each of which is memory of the kernel")
         if self._cpu - self._cpu_before > self._cpu_seconds:
-            return Breach("cpu_exceeded", f"{self._cpu - self._cpu_before:.2f} s of CPU; allowed are {self._cpu_seconds:g}")
+            return Breach("cpu_exceeded", f"{self._cpu - self._cpu_before:.2f} s of CPU; at most {self._cpu_seconds:g} s are allowed")
         return None
 
     def _tree(self) -> Iterator[int]:
-        """The body and its descendants; where the keeper adopts orphans, all descendants of the keeper."""
+        """The pids of the body and its descendants. If the keeper adopts orphans, all descendants of the keeper."""
         if not self._plan.allow_children and not self._orphans_come_here:
             yield self._body
             return

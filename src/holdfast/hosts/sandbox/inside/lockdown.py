@@ -17,7 +17,7 @@ _HOST_NAME: Final = "sandbox"
 
 
 def lock(plan: Plan, features: KernelFeatures, root: str, scratch: str, keeper: socket.socket) -> dict[str, Any]:
-    """Lock this process in, as the plan says. Returns the locks that hold; raises when a required lock does not."""
+    """Lock this process in, as the plan says. Returns the locks that hold. Raises an OSError if a required lock cannot be set."""
     os.setsid()
     processes.give_way(0, plan.nice)  # again: a new session is a new group
     jailed = features.jails(plan)
@@ -48,7 +48,7 @@ def lock(plan: Plan, features: KernelFeatures, root: str, scratch: str, keeper: 
 
 
 def prepare(plan: Plan, features: KernelFeatures) -> None:
-    """Compute in the stub what is the same for all attempts, so that no attempt has to."""
+    """Compute in the stub what is the same for all attempts, so that no attempt must compute it."""
     if features.jails(plan) and features.namespaces:
         mounts.survey(tuple(plan.seen()))
         mounts.survey(mounts.DEVICES)
@@ -67,7 +67,7 @@ def _fenced(plan: Plan, features: KernelFeatures, apart: bool, scratch: str) -> 
         landlock.restrict(features.landlock, [*folders, *devices, (scratch, landlock.SCRATCH)])
     filters.install(filters.program(features.machine, _held(plan, features, apart)))
     if kernel.prctl(kernel.PR_GET_SECCOMP) != _FILTERED or kernel.prctl(_PR_GET_NO_NEW_PRIVS) != 1 or kernel.has_capabilities():
-        raise PermissionError("the kernel took the locks and does not hold them")
+        raise PermissionError("the kernel accepted the locks, but they are not in force")
     return {"landlock": features.landlock, "seccomp": True}
 
 

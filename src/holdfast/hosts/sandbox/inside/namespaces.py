@@ -19,7 +19,8 @@ _ENTERED, _MAPPED = b"e", b"m"
 
 
 def enter(mapper: socket.socket) -> None:
-    """Enter new namespaces. Processes that are forked from now on are in the new PID namespace."""
+    """Enter new namespaces. Processes that are forked from now on are in the new PID namespace. Raises an OSError if the kernel does not
+    allow it."""
     user, group = os.getuid(), os.getgid()
     kernel.unshare(_NEW)
     if user == 0:
@@ -33,7 +34,8 @@ def enter(mapper: socket.socket) -> None:
 
 
 def map_users(child: int, mapper: socket.socket) -> None:
-    """The stub's part of the mapping, if root runs us."""
+    """Map the users of a keeper's new namespace, if root runs us: the keeper waits for this at the other end of `mapper`. Else do
+    nothing."""
     if os.getuid() != 0 or mapper.recv(1) != _ENTERED:
         return
     lines = f"0 0 1\n{UNPRIVILEGED} {UNPRIVILEGED} 1\n"
@@ -41,7 +43,7 @@ def map_users(child: int, mapper: socket.socket) -> None:
         Path(f"/proc/{child}/uid_map").write_text(lines)
         Path(f"/proc/{child}/gid_map").write_text(lines)
     except OSError:
-        return  # the closed socket tells the keeper
+        return  # the keeper sees that the socket is closed
     mapper.sendall(_MAPPED)
 
 

@@ -11,7 +11,7 @@ BODY_FD: Final = 3
 UNPRIVILEGED: Final = 65534
 """The user of a body when root runs us. The user owns no files, and RLIMIT_NPROC applies to it."""
 PERIOD_MS: Final = 50
-"""How often the keeper measures the usage of a body."""
+"""The keeper measures the usage of a body once in this many milliseconds."""
 NICE: Final = 2
 """The nice value of a body while it is prepared and while it runs: the runner and the keepers have the CPU before it."""
 NICE_OF_BUSY: Final = 10
@@ -19,7 +19,7 @@ NICE_OF_BUSY: Final = 10
 BUSY_SECONDS: Final = 0.05
 """A body that used more CPU seconds than this is busy."""
 TASKS: Final = 256
-"""The most threads of a body."""
+"""A body may have at most this many threads."""
 EXITS: Final = {81: "memory_exceeded", 82: "disk_exceeded", 83: "process_limit"}
 """Exit codes by which the launcher names the limit behind an exception. A body may use them itself; that only ends it earlier."""
 
@@ -65,7 +65,7 @@ class KernelFeatures(NamedTuple):
     landlock: int
     seccomp: bool
     why: str = ""
-    """Why there are no namespaces."""
+    """Why there are no namespaces; empty if there are."""
     cgroup_v2: bool = False
     """Whether the kernel has cgroup v2. It is only reported; nothing uses it yet."""
 

@@ -1,8 +1,8 @@
 """The stub of one worker version: a small trusted process that forks a keeper for each attempt.
 
 Run as `python -I -S -u stub.py PARENT`, with a socket as standard input. The runner sends a jail as JSON, then for each attempt two bytes
-with three descriptors: the body's channel, its output, and the keeper's control socket. The stub is never forked from the runner, and it
-is started with an empty environment, so that a body inherits no data of the runner, not even in memory. It ends when its socket closes.
+with three descriptors: the body's channel, its output, and the keeper's control socket. The stub is never forked from the runner, and it is
+started with an environment of its own, so that a body inherits no data of the runner, not even in memory. It ends when its socket closes.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _fork(plan: Plan, features: KernelFeatures, scratch: str, folder: str, fds: 
         for fd in fds:
             os.close(fd)
         goes.close()
-        with stays, contextlib.suppress(OSError):  # the keeper died meanwhile, which its closed socket tells the runner
+        with stays, contextlib.suppress(OSError):  # the keeper died meanwhile: the runner sees that its socket is closed
             if features.jails(plan) and features.namespaces:
                 namespaces.map_users(child, stays)
         return
@@ -131,7 +131,7 @@ def _fork(plan: Plan, features: KernelFeatures, scratch: str, folder: str, fds: 
 
 
 def _reap(ended: int) -> None:
-    """Reap a keeper. It leaves no process, unless it was killed: then the stub kills its orphans."""
+    """Reap a keeper. A keeper leaves no process, unless it was killed: then the stub kills its orphans."""
     if ended in _keepers:
         _keepers.discard(ended)
         for orphan in processes.children(os.getpid()) if kernel.LINUX else ():

@@ -1,6 +1,6 @@
-// A Lambda runtime client in plain JavaScript: asks for invocations, calls the handler, answers. For where aws-lambda-ric is not installed.
+// A Lambda runtime client in plain JavaScript: asks for invocations, calls the handler, answers. Used if aws-lambda-ric is not installed.
 //
-// Run as `node node_client.mjs path/module.function` in the function's folder. It needs nothing but Node's own library.
+// Run as `node node_client.mjs path/module.function` in the function's folder. It needs only Node's own library.
 
 import fs from "node:fs";
 import http from "node:http";
@@ -56,7 +56,8 @@ async function tellError(where, error, label) {
 const METHODS = { log: "INFO", info: "INFO", warn: "WARN", error: "ERROR", debug: "DEBUG", trace: "TRACE", fatal: "FATAL" };
 const LEVELS = ["", "TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"];
 
-// One record: in a frame to a descriptor of the platform's, so that it stays whole; without it, one line of the output.
+// Writes one log record. With the descriptor that the server names, it is a telemetry frame, so a record of several lines stays whole.
+// Without the descriptor, it is one line of the standard output.
 function record(text, level) {
   if (FRAMES === undefined) {
     process.stdout.write(text.replace(/\n/g, "\r") + "\n");
@@ -156,11 +157,11 @@ function call(handler, event, context) {
     let called = false;
     let kept = null;
     const first = (how) => (...given) => {
-      if (called) return; // the first word counts
+      if (called) return; // only the first answer is used
       called = true;
       how(...given);
     };
-    const idle = () => settle(resolve)(kept); // nothing is left to do: what the callback was told, if it was
+    const idle = () => settle(resolve)(kept); // the event loop is empty: the answer is what the callback got, or null
     const done = (error, value) => (error === null || error === undefined ? settle(resolve)(value) : settle(reject)(error));
     const callback = (error, value) => {
       if ((error !== null && error !== undefined) || !context.callbackWaitsForEmptyEventLoop) done(error, value);
@@ -171,7 +172,7 @@ function call(handler, event, context) {
     Object.assign(context, { done: first(done), succeed, fail });
     process.once("beforeExit", idle);
     const returned = handler(event, context, first(callback));
-    if (typeof returned?.then === "function") returned.then(succeed, fail); // any other value counts for nothing
+    if (typeof returned?.then === "function") returned.then(succeed, fail); // any other returned value is ignored
   });
 }
 

@@ -24,7 +24,7 @@ _IS_JSON = os.environ.get("AWS_LAMBDA_LOG_FORMAT") == "JSON"
 
 
 class Fault(Exception):
-    """The runtime cannot go on, for a reason that has a name in Lambda."""
+    """An error that the runtime client itself found. `kind` is Lambda's name for it, such as `Runtime.HandlerNotFound`."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -32,7 +32,7 @@ class Fault(Exception):
 
 
 class Context:
-    """The context object of a handler."""
+    """The context object that a handler gets. `headers` are those of its invocation."""
 
     def __init__(self, headers: http.client.HTTPMessage) -> None:
         environment = os.environ.get
@@ -49,12 +49,12 @@ class Context:
         self._deadline_ms = int(headers["Lambda-Runtime-Deadline-Ms"])
 
     def get_remaining_time_in_millis(self) -> int:
-        """The time that the invocation has left."""
+        """The milliseconds until the invocation reaches its timeout; 0 after that."""
         # This runs in the function's process, where the machine's clock is the only one.
         return max(self._deadline_ms - round(time.clock_gettime(time.CLOCK_REALTIME) * 1000), 0)
 
     def log(self, message: object) -> None:
-        """Write to the log."""
+        """Write a message to the standard output, without a line end."""
         os.write(1, str(message).encode())
 
 
@@ -72,7 +72,7 @@ def _client_context(text: str | None) -> ClientContext | None:
 
 
 class _Requests(logging.Filter):
-    """Adds the request id to every log record."""
+    """Adds the id of the current request to every log record."""
 
     request = ""
 
@@ -82,7 +82,8 @@ class _Requests(logging.Filter):
 
 
 class _Sink:
-    """Writes records: as frames to the platform's descriptor, so that each record stays whole; without that descriptor, to the output."""
+    """Writes log records. With the descriptor that the server names, each record is a telemetry frame, so a record of several lines stays
+    whole. Without it, each record is a line of the standard output."""
 
     def __init__(self) -> None:
         frames = os.environ.pop("_LAMBDA_TELEMETRY_LOG_FD", None)
@@ -105,7 +106,8 @@ class _Sink:
 
 
 def _bits(level: int) -> int:
-    """The level bits of a frame: DEBUG is 2, FATAL is 6, shifted left by two bits."""
+    """The bits of a frame's type for a level of Python's logging: from 2 for DEBUG to 6 for FATAL, shifted left by two bits; 0 for lower
+    levels."""
     return 0 if level < logging.DEBUG else (min(level, logging.CRITICAL) // 10 + 1) << 2
 
 
@@ -182,14 +184,14 @@ def _described(error: BaseException) -> dict[str, Any]:
 
 
 class RuntimeClient:
-    """Speaks with the Runtime API."""
+    """Sends requests to the Runtime API at `address`."""
 
     def __init__(self, address: str, sink: _Sink) -> None:
         self._sink = sink
         self._connection = http.client.HTTPConnection(address)
 
     def next(self) -> tuple[http.client.HTTPMessage, bytes]:
-        """Wait for the next invocation."""
+        """Wait for the next invocation, and return its headers and its body. Raises SystemExit if the Runtime API refuses."""
         self._connection.request("GET", f"{_API}invocation/next")
         answer = self._connection.getresponse()
         body = answer.read()
@@ -198,7 +200,7 @@ class RuntimeClient:
         return answer.headers, body
 
     def post(self, path: str, body: bytes, kind: str | None = None) -> None:
-        """Post the result of an invocation."""
+        """Post a result or an error to a path of the Runtime API. `kind` is the type of an error."""
         headers = {"Content-Type": "application/json"}
         if kind:
             headers["Lambda-Runtime-Function-Error-Type"] = kind.encode("ascii", "replace").decode()
@@ -206,7 +208,7 @@ class RuntimeClient:
         self._connection.getresponse().read()
 
     def post_error(self, path: str, error: BaseException, request: str = "") -> None:
-        """Post an error, and write it to the log."""
+        """Write an error to the log, and post it to a path of the Runtime API. `request` is the request id for the log."""
         told = _described(error)
         if _IS_JSON:
             now = logging.Formatter().formatTime(logging.makeLogRecord({}), "%Y-%m-%dT%H:%M:%SZ")
@@ -236,7 +238,7 @@ def _handle(client: RuntimeClient, handler: Callable[[Any, Any], Any], headers: 
 
 
 def main() -> None:
-    """Serve one function until the process is ended."""
+    """Load the handler that the command line names, and answer invocations until the process is ended."""
     sys.path[0] = os.environ.get("LAMBDA_TASK_ROOT", os.getcwd())
     sink = _Sink()
     client = RuntimeClient(os.environ["AWS_LAMBDA_RUNTIME_API"], sink)

@@ -1,4 +1,5 @@
--- Each runner tells the schema number of its code, so that a step which old code cannot bear is refused while an old runner is there.
--- NULL is a runner of 0.1.0, whose statements did not name their columns: from there every process is stopped first, and `least` begins here.
+-- Each runner writes the schema number of its code, so that a step with which older code does not work is refused while an older runner
+-- has a lease. NULL is a runner of release 0.1.0, whose statements did not name their columns. An upgrade from that release needs every
+-- process to be stopped first. `least` exists from this step on.
 ALTER TABLE runners ADD COLUMN code BIGINT;
 INSERT INTO meta (key, value) VALUES ('least', '5');

@@ -1,2 +1,2 @@
--- From now on pipelines may be started. There is nothing to change, but code from before must be gone: its retention leaves graphs behind,
--- and its runs do not reserve what they spend of a pipeline's budget.
+-- From now on pipelines may be started. There is nothing to change here, but no older code may run any more: its retention does not remove
+-- graphs, and its runs do not reserve what they spend of a pipeline's budget.

@@ -1,4 +1,4 @@
--- The graphs of pipelines, which graph an execution runs, and which graph an execution named whose rows are being removed.
+-- The graphs of pipelines, the graph that an execution runs, and the graph that an execution named whose rows are being removed.
 ALTER TABLE executions ADD COLUMN graph TEXT COLLATE "C";
 CREATE INDEX executions_by_graph ON executions (graph) WHERE graph IS NOT NULL;
 CREATE TABLE graphs (
@@ -7,5 +7,5 @@ CREATE TABLE graphs (
 );
 ALTER TABLE expired ADD COLUMN graph TEXT COLLATE "C";
 
--- What calls that are under way have reserved of a budget.
+-- The part of a budget that calls have reserved which have not ended yet.
 ALTER TABLE counters ADD COLUMN reserved BIGINT NOT NULL DEFAULT 0;

@@ -8,14 +8,14 @@ ALTER TABLE executions ADD COLUMN units BIGINT;
 ALTER TABLE executions ADD COLUMN parks BIGINT;
 ALTER TABLE executions ADD COLUMN parked BIGINT NOT NULL DEFAULT 0;
 CREATE INDEX executions_ready_of ON executions (function, version, ready_at) WHERE state = 'ready' AND deaths < 2;
--- For queues: what waits in a lane or may come back to it, how long something has waited, what is parked, and the list of a queue.
+-- For queues: executions that wait in a lane or may return to it, how long one has waited, parked executions, and the list of a queue.
 CREATE INDEX executions_in_lane ON executions (lane, state, order_at, id) WHERE state IN ('queued', 'delayed', 'suspended', 'quarantined') AND lane IS NOT NULL;
 CREATE INDEX executions_waiting ON executions (queue, ready_at) WHERE state = 'queued';
 CREATE INDEX executions_delayed ON executions (queue) WHERE state = 'delayed';
 CREATE INDEX executions_parked ON executions (queue, id) WHERE parked = 1 AND superseded_by IS NULL;
 CREATE INDEX executions_by_queue ON executions (queue, id) WHERE queue IS NOT NULL;
 
--- Queues: what the code declares, what an operator has set, and whether it is open, paused or draining.
+-- Queues: what the code declares, what an operator has set, and whether the queue is open, paused or draining.
 CREATE TABLE queues (
     name     TEXT COLLATE "C" PRIMARY KEY,
     declared TEXT COLLATE "C" NOT NULL DEFAULT '{}',

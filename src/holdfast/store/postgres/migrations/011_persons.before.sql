@@ -1,2 +1,2 @@
--- The person who holds a credential. Credentials from before name none.
+-- The person who holds a credential. NULL in credentials that were made before this step.
 ALTER TABLE credentials ADD COLUMN person TEXT COLLATE "C";

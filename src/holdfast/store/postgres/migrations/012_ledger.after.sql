@@ -1,2 +1,3 @@
--- From now on lanes count the estimated money of what waits. Code from before must be gone: it does not take that money back.
+-- From now on lanes count the estimated cost of the executions that wait. No older code may run any more, because it does not subtract
+-- that cost again.
 UPDATE lanes SET money = 0;

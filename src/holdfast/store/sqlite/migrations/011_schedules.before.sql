@@ -1,5 +1,6 @@
--- Schedules. `body` is JSON, and is stored as payloads are, and so is `input`. `next_at` is when a runner looks at it next; `waits` is 1 if
--- an occurrence waits for the end of an execution. `cursor` is the moment up to which its occurrences are handled; it never goes back.
+-- Schedules. `body` and `input` are JSON and encoded like payloads. `next_at` is the time at which a runner must look at the schedule
+-- next. `waits` is 1 if an occurrence waits for the end of an execution. All occurrences up to the time `cursor` are handled. The cursor
+-- never goes back.
 CREATE TABLE schedules (
     name     TEXT PRIMARY KEY,
     tenant   TEXT,

@@ -1,4 +1,4 @@
-"""The approval desk: what a person can see and decide with access to the store. It needs no engine, and it runs nothing."""
+"""The approvals of a store: what a person with access to the store can see and decide. It needs no engine, and it runs nothing."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from holdfast.workers.run_lookup import Asker, find_approval, waiting_below
 from holdfast.workers.run_usage import Spending
 
 
-class ApprovalDesk:
-    """Verbs on the approvals of a store, in the name of this machine's user, or of the caller `asker`."""
+class StoreApprovals:
+    """Reads and decides the approvals of a store, in the name of `asker`; without one, in the name of this machine's user."""
 
     def __init__(self, store: Store, clock: Clock, actor: Actor | None = None, asker: Asker | None = None) -> None:
         self._store, self._clock, self._actor = store, clock, actor
@@ -30,7 +30,7 @@ class ApprovalDesk:
 
     def list(self, run: str | None = None) -> Sequence[Approval]:
         """The approvals that wait for a decision: all, or those of a run and of the runs below it. Each says what the rest of its run may
-        cost, as far as the store has data for that."""
+        cost, if the store has data for an estimate."""
         estimates, spending = without_workers(self._store), Spending(self._store)
         if run is None:
             return estimates.with_rests(undecided(self._store, self._asker))
@@ -50,7 +50,8 @@ class ApprovalDesk:
         edited_arguments: dict[str, Any] | None = None,
         in_batch: bool = False,
     ) -> Approval:
-        """Write a decision, or a vote where several persons must approve."""
+        """Write a decision; if several persons must approve, write a vote. Returns the approval after it. Raises Rejected if the decision
+        is refused. `in_batch` says that it is a part of `decide_many`."""
         decision = Decision(
             verdict=verdict,
             decided_by=self._asker.principal,
@@ -76,9 +77,10 @@ class ApprovalDesk:
         comment: str | None = None,
         result: Any = None,
     ) -> Sequence[BatchResult]:
-        """Decide many approvals, each by itself: those that are named, or all open ones of a run and of the runs below it.
+        """Decide many approvals, each with its own write and its own result. If one decision is refused, the others are still made.
 
-        `result` is the one answer to all of them, where the verdict is `answer`.
+        Give the ids of the approvals, or a `run`: then all open approvals of this run, or of one `node` of it, and of the runs below it are
+        decided. With the verdict `answer`, `result` is the answer to each of them.
         """
         results = []
         for approval_id in batches.chosen(self._store, self._asker, approvals, run, node):
@@ -89,13 +91,13 @@ class ApprovalDesk:
         return results
 
     def link(self, approval_id: str, person: str, seconds: int = DEFAULT_SECONDS) -> MadeLink:
-        """A link by which a person may decide an approval, once."""
+        """A link by which this person may decide an approval, once, within so many seconds."""
         with self._noting_refusals("link", approval_id):
             return make_link(self._store, approval_id, person, self._asker, self._clock.now(), seconds)
 
     @contextlib.contextmanager
     def _noting_refusals(self, what: str, on: str) -> Iterator[None]:
-        """Write a refusal that happens inside this block into the audit log, and raise it again."""
+        """If the code inside this `with` block raises Rejected, write the refusal into the audit log, and raise it again."""
         try:
             yield
         except Rejected as refused:

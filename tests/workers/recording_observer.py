@@ -1,4 +1,4 @@
-"""Who looks on in tests of signals: a list of all that was told, and an engine that crashes where it is told to."""
+"""Observers for tests of signals: a list of all that was told, and an engine that crashes where it is told to."""
 
 from __future__ import annotations
 

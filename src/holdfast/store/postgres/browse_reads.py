@@ -1,4 +1,5 @@
-"""Reads for people, on a separate read-only connection, each with a deadline, so that no batch and no runner waits for them."""
+"""The reads for people that have a deadline. They use a separate connection and read-only transactions, so that no batch and no runner
+waits for them."""
 
 from __future__ import annotations
 
@@ -22,12 +23,12 @@ from holdfast.store.rows import Row
 _ONE_MOMENT: Final = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
-class PostgresBrowsing(PostgresReads, BrowseReads):
-    """The part of a store that people look around in."""
+class PostgresBrowseReads(PostgresReads, BrowseReads):
+    """The part of a store with the reads for people."""
 
     _address: Address
     _looker: Session | None
-    """The connection for these reads; it is opened with the first one."""
+    """The connection for these reads; None before the first of them."""
     _look_lock: threading.RLock
 
     @contextmanager
@@ -37,7 +38,7 @@ class PostgresBrowsing(PostgresReads, BrowseReads):
             raise ReadTooLong
         try:
             if self._looker is None:
-                self._looker = Session(self._address, self._sql["session"])
+                self._looker = Session(self._address, self._texts["session"].encode())
             looker = self._looker
             with looker.transaction(begin=_ONE_MOMENT):
                 yield lambda question, asked: self._looked(looker, question, asked, until)

@@ -1,5 +1,5 @@
-"""Why a run ends before all its nodes have ended: a node failed, a caller cancelled the run, or its time is over. Also how its open parts
-are ended."""
+"""Why a run ends before all its nodes have ended (a node failed, a caller cancelled the run, or its time limit is over), and how its open
+parts are ended."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 from holdfast.contract.protocol import ResponseError
 from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import succeeded
-from holdfast.model import reading
+from holdfast.model import json_structs
 from holdfast.model.operations import APPROVAL, OPEN, RUN, Operation, Status, Type
 from holdfast.pipelines.graph.graph import has_undo
 from holdfast.pipelines.record.operations import ENDED_AT, ENDING_AT, TIME_AT, node_at
@@ -22,15 +22,15 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     error: NodeError
     node: str | None = None
-    """The node that failed; None if the run was cancelled or its time is over."""
+    """The node that failed; None if the run ends for another reason."""
 
 
 _CUT_OFF = NodeError(code="cancelled", message="The run ended before the node did.")
-_endings = reading.decoder(Ending)
+_endings = json_structs.decoder(Ending)
 
 
 def ending_of(run: PipelineRun) -> Ending | None:
-    """Why the run ends early; None while it goes on. The first reason is recorded, and later events do not change it."""
+    """Why the run ends early; None if it does not. A recorded reason is not changed by later events."""
     records = run.records
     if (known := records.find(ENDING_AT)) is not None:
         return _endings.decode(known.result or "{}")
@@ -47,7 +47,7 @@ def ending_of(run: PipelineRun) -> Ending | None:
 
 
 def ending_by(error: ResponseError) -> Ending:
-    """End the run with this error: all nodes ended, but their outputs do not fit the contract."""
+    """The reason of a run whose nodes have all ended, but which has no valid outputs: this error."""
     return Ending(error=NodeError(code=error.error_code, message=error.message, details=error.details, retryable=error.retryable))
 
 
@@ -57,7 +57,8 @@ def can_undo(run: PipelineRun) -> bool:
 
 
 async def end_open(run: PipelineRun, ending: Ending) -> None:
-    """End everything that is still open, and wait until it is over: no part of a run outlives the run."""
+    """End all child runs and questions that are still open, and wait until they have ended: none of them outlives the run. Updates that are
+    not written yet are dropped. A node that had begun and not ended is recorded as failed."""
     run.records.drop_wishes()
     if run.records.find(ENDED_AT) is not None:
         return
@@ -73,7 +74,7 @@ async def end_open(run: PipelineRun, ending: Ending) -> None:
                 await end_operation(run, operation)
         await run.records.journal.until_closed(*(_identity(operation) for operation in opened))
     if cut_off := [(node.name, run.round(node.name)) for node in run.graph.nodes if _is_under_way(run, node.name)]:
-        _record(run, ending)  # else the next invocation takes a node that was cut off for the reason
+        _record(run, ending)  # else the next invocation would take the failure of a cut-off node as the reason
     for name, round in cut_off:
         run.records.settle(name, round, Settled(state="failed", error=_CUT_OFF, lost=True, passes=False))
     if run.records.find(ENDING_AT) is not None:
@@ -81,7 +82,7 @@ async def end_open(run: PipelineRun, ending: Ending) -> None:
 
 
 def _record(run: PipelineRun, ending: Ending) -> None:
-    """Note why the run ends, once."""
+    """Add the reason of the end to the next write, unless it is recorded."""
     if run.records.find(ENDING_AT) is None:
         run.records.note(succeeded(ENDING_AT, msgspec.json.encode(ending).decode()))
 
@@ -97,7 +98,7 @@ def _identity(operation: Operation) -> Identity:
 
 
 async def end_operation(run: PipelineRun, operation: Operation) -> None:
-    """Cancel a child run, or withdraw a question."""
+    """Cancel a child run, or withdraw a question. An operation of another type is left as it is."""
     if operation.type is Type.CHAINED_INVOKE:
         await run.service.cancel_child(run.header.id, operation.id)
     elif operation.type is Type.CALLBACK:

@@ -1,7 +1,7 @@
 """Hooks of a coroutine that may rest in memory between two invocations.
 
-Plugins must not notice the rest: when the coroutine rests, its functions are reported as ended, as if a suspension had unwound them. When
-it goes on, the new plugins get the same reports as in a replay. Functions that ended earlier do not run again, so they are not reported
+Plugins must not notice the rest. When the coroutine rests, its functions are reported as ended, as if a suspension had left them. When it
+continues, the new plugins get the same reports as in a replay; but functions that ended earlier do not run again, so they are not reported
 again.
 """
 
@@ -36,11 +36,12 @@ class RestingHooks(Hooks):
         self._contexts: WeakKeyDictionary[Strand, contextvars.Context] = WeakKeyDictionary()
 
     def spawned(self, strand: Strand, context: contextvars.Context) -> None:
-        """A strand runs in this context. Hooks of the strand read and set its context variables, also while it rests."""
+        """Note that a strand runs in this context. Hooks that report on the strand run in this context, also while the strand rests."""
         self._contexts[strand] = context
 
     def rest(self, outcome: Outcome) -> Outcome:
-        """The invocation is over, and its strands rest in memory."""
+        """The invocation has ended, and its strands rest in memory: report its end. Returns the outcome; if a plugin stopped the
+        invocation, it is CRASHED."""
         try:
             self._leave_all()
         except BackgroundThreadError as stop:
@@ -48,7 +49,8 @@ class RestingHooks(Hooks):
         return self._within(self.main, self.end, outcome)
 
     def resume(self, invocation: Invocation, payload: str | None) -> None:
-        """The next invocation begins. A plugin may stop it before it has begun."""
+        """The next invocation begins: report its start, and the operations that its strands wait in. Raises RuntimeError if a plugin stops
+        the invocation."""
         self._hidden = self._operations.keys() - {operation.id for operation in unpruned(self._operations.values())}
         try:
             self._within(self.main, self.begin, invocation, payload)
@@ -68,7 +70,7 @@ class RestingHooks(Hooks):
             self._begin_body(held.body)
 
     def _is_reached(self, operation: Operation) -> bool:
-        """Whether a replay would reach this operation: a replay does not run inside a context that is over."""
+        """Whether a replay would reach this operation: a replay does not run inside a context that has ended."""
         parent = self._operations.get(operation.parent_id or "")
         return parent is None or (parent.status in OPEN and self._is_reached(parent))
 
@@ -81,7 +83,8 @@ class RestingHooks(Hooks):
         return self._open.get(operation_id) or self._open.setdefault(operation_id, Open(strand=asyncio.current_task()))
 
     def _within(self, strand: Strand | None, call: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """Call a function in the context of a strand that rests, or of the strand that runs now."""
+        """Call a function in the context of this strand. If the strand is None or has no context, call it in a copy of the present
+        context."""
         if strand is not None and strand is asyncio.current_task():
             return call(*arguments, **named)
         context = self._contexts.get(strand) if strand is not None else None

@@ -1,9 +1,9 @@
 """Room for invocations: the engine reserves room before the write that claims an execution, and gives it back if the write claimed nothing.
 
-A start, a wake-up and a birth (the start of an invoked child) claim the execution that they make ready in their own write. The checkpoint
-of the parent writes the birth. The engine reserves the child's room before that checkpoint, and the child begins when the commit reports it
-(`Invocations.followed`). When the answer to the checkpoint is there, the room of each child that the checkpoint did not start is given
-back.
+A start, a wake-up and a birth (the start of an invoked child) may claim the execution that they make ready in their own write. The
+checkpoint of the parent writes the birth. The engine reserves the child's room before that checkpoint, and the child begins when the commit
+reports it (`Invocations.followed`). When the answer to the checkpoint is there, the room of each child that the checkpoint did not start is
+given back.
 """
 
 from __future__ import annotations
@@ -26,32 +26,34 @@ from holdfast.model.verbs import Answer, Checkpointed
 
 
 class Expected(NamedTuple):
-    """A child that a write under way makes and claims: the function whose room it takes, and its input."""
+    """A child that a write makes and claims which is not on disk yet: the function whose room it takes, and its input."""
 
     function: Function
     input: str
 
 
-class Rooms:
-    """The room of one runner."""
+class CapacityReservations:
+    """The reserved capacity of one runner."""
 
     def __init__(self, registry: Registry, parents: LiveParents, writer: Writer, *, clock: Clock, ids: IdSource, runner: str) -> None:
         self._registry, self._parents, self._writer = registry, parents, writer
         self._clock, self._ids, self._runner = clock, ids, runner
         self._expected: dict[str, Expected] = {}
-        """The expected children, by the id of the invocation that will begin."""
+        """By the id of the invocation that will begin: the expected child."""
         self.doubt: Callable[[Answer | HoldfastError], None] = lambda _: None
-        """Called when a write that may hold a claim has failed."""
+        """Called when a write that may contain a claim has failed."""
 
     def reserve(self, function: Function, now: int) -> Claimant | None:
-        """Take room for one invocation, and name the invocation that a write may make; None when there is no room."""
+        """Reserve room for one invocation. Returns the claimant that a write may use, with the id of a new invocation; None if there is no
+        room."""
         if function.capacity.free <= 0:
             return None
         function.capacity.free -= 1
         return Claimant(self._runner, self._ids(now))
 
     def for_births(self, children: Children) -> Children:
-        """The children of a checkpoint, each claimed if its function is hosted here and has room. What is enqueued waits in its lane."""
+        """The children of a checkpoint, each with a claimant if its function is hosted here and has room. A child that is enqueued gets
+        none, and none gets one while the engine closes."""
         if not self._writer.open:
             return children
         now = self._clock.now()
@@ -67,7 +69,7 @@ class Rooms:
         return msgspec.structs.replace(child, by=by)
 
     def answered(self, children: Children, answer: Checkpointed | HoldfastError) -> None:
-        """A checkpoint with births is answered: free the room of each child that it did not make."""
+        """After the answer to a checkpoint with births: give back the room of each child that the checkpoint did not make."""
         operations = answer.operations if isinstance(answer, Checkpointed) else ()
         made = {operation.id for operation in operations if operation.status is Status.STARTED}
         for at, child in children.items():
@@ -85,8 +87,8 @@ class Rooms:
             self._parents.remove(child.header)
 
     def taken(self, header: Execution) -> Expected | None:
-        """The reserved room and the input of a child that its own birth claimed; None for any other execution. Each child is returned
-        once."""
+        """The reserved room and the input of a child that its own birth claimed; None for any other execution. A second call for the same
+        child returns None."""
         if header.state is not State.RUNNING or header.invocation is None:
             return None
         return self._expected.pop(header.invocation, None)

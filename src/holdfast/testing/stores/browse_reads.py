@@ -1,5 +1,5 @@
-"""The console's reads `browse` and `facets`, compared with a simple model: with any filter, page and bound, and executions of every
-standing."""
+"""The console's reads `browse` and `facets`: for random filters, page sizes and bounds they must return what a simple model in Python
+returns, over executions of every status."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -13,9 +13,9 @@ from holdfast.model.browse_errors import ReadTooLong
 from holdfast.model.execution import Execution, Outcome, OutcomeStatus, Terms
 from holdfast.model.operations import APPROVAL, Action, Failure, Kind, Type, Update
 from holdfast.model.outside import Fire, Stop
-from holdfast.model.standing import Standing, standing_of
+from holdfast.model.shown_status import ShownStatus, shown_status
 from holdfast.model.summary import Summary, begun
-from holdfast.store.browsing import Browse, BrowsedRow, Facet
+from holdfast.store.browse import Browse, BrowsedRow, Facet
 from holdfast.store.seam import Hosted, Store
 from holdfast.testing.stores.handles import OneHandle
 from holdfast.testing.stores.queue_writes import declare, queued
@@ -31,7 +31,7 @@ LOOKS = 90
 
 
 def ends(status: OutcomeStatus, *, error: Failure | None = None, summary: Summary | None = None) -> Callable[[Store, Execution], object]:
-    """Claim the execution for a runner, and end its invocation with this outcome."""
+    """A function that claims an execution for a runner, and ends its invocation with this outcome."""
 
     def end(store: Store, header: Execution) -> object:
         live = written(store, claim(header, "here"), LATER)
@@ -42,7 +42,7 @@ def ends(status: OutcomeStatus, *, error: Failure | None = None, summary: Summar
 
 
 def rests(*updates: Update) -> Callable[[Store, Execution], object]:
-    """Claim the execution for a runner, write these updates, and suspend it."""
+    """A function that claims an execution for a runner, writes these updates, and suspends the execution."""
 
     def rest(store: Store, header: Execution) -> object:
         live = after(store, written(store, claim(header, "here"), LATER), *updates, now=LATER)
@@ -67,11 +67,11 @@ LIVES: dict[str, Callable[[Store, Execution], object]] = {
     "partial run": ends(OutcomeStatus.SUCCEEDED, summary=Summary(outcome="partial", error_code="schema_mismatch", cost=10**15, attempt=2)),
     "failed run": ends(OutcomeStatus.SUCCEEDED, summary=Summary(outcome="permanent_error", error_code="no_such_page", attempt=3)),
 }
-"""For every standing: the function that brings an execution into it."""
+"""Functions that bring a started execution into a status, by a name. Together they reach every status of executions without a queue."""
 
 
 class Crowd:
-    """Executions of every standing, in the store and in a Python list, newest first."""
+    """Executions of every status, in the store and in a Python list, newest first."""
 
     def __init__(self, store: Store, count: int = 140) -> None:
         self.store = store
@@ -105,19 +105,19 @@ class Crowd:
         """The executions that match, by the simple model."""
         return [header for header in self.headers if self._matches(header, wanted)]
 
-    def standing(self, header: Execution) -> Standing:
-        """The standing of an execution, computed by the pure function."""
-        return standing_of(header, undecided=header.id in self.undecided)
+    def status(self, header: Execution) -> ShownStatus:
+        """The status of an execution, computed by the pure function."""
+        return shown_status(header, undecided=header.id in self.undecided)
 
     def kind(self, header: Execution) -> Kind:
-        """The kind of an execution's function: only its published version is known."""
+        """The kind of an execution's function. Only the version `$LATEST` is published; every other version counts as a plain function."""
         return KINDS[header.function] if header.version == "$LATEST" else Kind.FUNCTION
 
     def _matches(self, header: Execution, wanted: Browse) -> bool:
         told = header.summary or Summary()
         tenant = header.tenant or "default"
         fields: list[tuple[Sequence[object], object]] = [
-            (wanted.standings, self.standing(header)),
+            (wanted.statuses, self.status(header)),
             (wanted.functions, header.function),
             (wanted.pipelines, told.pipeline),
             (wanted.queues, None if header.place is None else header.place.queue),
@@ -140,7 +140,7 @@ class Crowd:
         """A random filter."""
         one = chance.choice(self.headers)
         fields: dict[str, Callable[[], object]] = {
-            "standings": lambda: tuple(chance.sample(list(Standing), chance.randint(1, 3))),
+            "statuses": lambda: tuple(chance.sample(list(ShownStatus), chance.randint(1, 3))),
             "functions": lambda: tuple(chance.sample([*KINDS, "none"], chance.randint(1, 2))),
             "pipelines": lambda: (chance.choice(("flow", "other", "none")),),
             "queues": lambda: ("letters",),
@@ -185,20 +185,20 @@ def ids(found: Iterable[BrowsedRow | Execution]) -> list[str]:
 
 
 class BrowsingSuite(OneHandle):
-    """What people look at."""
+    """Tests: `browse` and `facets`. They need one handle of the store."""
 
     @pytest.fixture
     def crowd(self, store: Store) -> Crowd:
-        """Executions of every standing."""
+        """Executions of every status."""
         return Crowd(store)
 
     def test_every_execution_is_shown_as_it_stands_newest_first(self, store: Store, crowd: Crowd) -> None:
         found = store.browse(Browse(limit=1000), LONG)
         assert (ids(found.rows), found.more, found.searched_to) == (ids(crowd.headers), False, None)
-        assert [(row.header, row.standing, row.kind) for row in found.rows] == [
-            (header, crowd.standing(header), crowd.kind(header)) for header in crowd.headers
+        assert [(row.header, row.status, row.kind) for row in found.rows] == [
+            (header, crowd.status(header), crowd.kind(header)) for header in crowd.headers
         ]
-        assert {row.standing for row in found.rows} == set(Standing)
+        assert {row.status for row in found.rows} == set(ShownStatus)
 
     def test_every_look_finds_what_matches_and_nothing_else(self, store: Store, crowd: Crowd) -> None:
         chance = Random(181)
@@ -273,12 +273,12 @@ class BrowsingSuite(OneHandle):
 
 
 def expected(crowd: Crowd, matching: Sequence[Execution]) -> dict[Facet, dict[str, int]]:
-    """The counts by the simple model."""
+    """The counts of each facet over these executions, by the simple model."""
     values: list[tuple[Facet, str | None]] = []
     for header in matching:
         told, kind = header.summary or Summary(), crowd.kind(header)
         values += [
-            (Facet.STANDING, crowd.standing(header).value),
+            (Facet.STATUS, crowd.status(header).value),
             (Facet.WORKER, header.function if kind is Kind.WORKER else None),
             (Facet.FUNCTION, header.function if kind is Kind.FUNCTION else None),
             (Facet.PIPELINE, told.pipeline),

@@ -15,25 +15,26 @@ from holdfast.model.operations import Kind
 from holdfast.model.starts import Start, Started
 
 
-class StartingSource:
+class StartSource:
     """Starts work for one caller. The audit log names the caller."""
 
     def __init__(self, viewer: Viewer) -> None:
         self._viewer = viewer
 
     def why_not(self, name: str, kind: Kind) -> str:
-        """Why this console cannot start the worker or pipeline; empty if it can."""
+        """Why this console cannot start the worker or pipeline; empty if it can. Always empty for a function."""
         served = self._viewer.served
         if kind is Kind.FUNCTION or (served is not None and served.contracts(name)):
             return ""
         if served is None or served.workers is None:
             return "This console has only the store, and no server beside it. Open the console of the server that serves this contract."
-        return "This server does not serve it. Open the console of the server that does."
+        return "This server does not serve this contract. Open the console of the server that serves it."
 
     def run(self, name: str, version: str | None, inputs: dict[str, Any], key: str | None) -> str:
         """Start a run, as a request over HTTP does: the contract checks the inputs. Returns the id of the run.
 
-        Raises InvalidRequest with the places that do not fit."""
+        Raises InvalidRequest if the request is refused. If the inputs do not fit the contract, its `details` name the places.
+        """
         served = self._viewer.served
         service = None if served is None else served.workers
         if served is None or service is None:
@@ -50,7 +51,11 @@ class StartingSource:
         return begun[0].id
 
     def function(self, name: str, payload: str, wanted: str | None) -> str:
-        """Start an execution of a plain function. A runner that hosts it takes it. Returns the id of the execution."""
+        """Start an execution of a durable function, and return its id. It does not wait for a runner to claim the execution.
+
+        `wanted` is the name of the execution, or None. If an execution of this name was started with the same input, the result is its id.
+        Raises FunctionNotFound if no runner has published the function, and ExecutionAlreadyStarted if another execution has the name.
+        """
         store, now = self._viewer.store, self._viewer.now
         hosted = [one for one in store.hosted(name) if one.kind is Kind.FUNCTION]
         if not hosted:
@@ -64,7 +69,7 @@ class StartingSource:
             raise answer
         assert isinstance(answer, Started)
         if not self._viewer.may_see(answer.header):
-            raise ExecutionAlreadyStarted(f"The name {wanted!r:.100} is taken.")
+            raise ExecutionAlreadyStarted(f"Another execution has the name {wanted!r:.100}. Choose another name.")
         if self._viewer.served is not None:
             self._viewer.served.look()
         if answer.created:

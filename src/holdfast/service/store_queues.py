@@ -1,4 +1,4 @@
-"""The queue desk: what a person or a program can see and change of the queues of a store. It needs no engine, and it runs nothing."""
+"""The queues of a store: shows and changes the queues of a store, for a person or a program. It needs no engine, and it runs nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from holdfast.model.errors import InvalidParameter, PayloadNotJson, Rejected, Re
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.ids import IdSource
 from holdfast.model.places import checked_queue, tenant_lane
-from holdfast.model.queues import LaneStanding, Mode, QueueRow, QueueSettings, QueueStanding
+from holdfast.model.queues import LaneState, Mode, QueueRow, QueueSettings, QueueState
 from holdfast.service.declared_queues import Queue
 from holdfast.service.pushes import PushedLine, PushOptions, PushTarget, published_target, push
 from holdfast.service.queue_settings import changed
@@ -29,51 +29,54 @@ log = logging.getLogger("holdfast.service")
 
 _PAGE: Final = 200
 _SIMILAR: Final = 1000
-"""Among how many queues a similar name is looked for."""
+"""A similar name is looked for among at most this many queues."""
 _TRIES: Final = 20
 """A change is tried at most this often, if other processes change the queue at the same time."""
 
 
 class QueueNotFound(Rejected):
-    """There is no queue of this name in the store."""
+    """The store has no queue with this name."""
 
     code = "queue_not_found"
 
 
 class QueueBusy(Retryable):
-    """Other processes changed the queue each time this change was tried."""
+    """Other processes changed the queue each time this change was tried. Try again."""
 
     code = "queue_busy"
 
 
 class QueueView(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue as one reader may see it."""
+    """A queue as a person sees it."""
 
     row: QueueRow
     settings: QueueSettings
-    standing: QueueStanding
+    """The settings in force."""
+    state: QueueState
     tenant: str | None = None
     """The tenant whose counts these are; None: the counts are of all tenants. Those of a tenant lack `oldest_at` and `admitted`."""
-    lanes: tuple[LaneStanding, ...] = ()
+    lanes: tuple[LaneState, ...] = ()
     more_lanes: bool = False
     """Whether there are more lanes than these."""
     next_admission: str = ""
-    """When the queue admits the next run, in words."""
+    """When the queue admits the next execution, in words."""
 
 
 class ParkedRun(msgspec.Struct, frozen=True):
-    """A run that failed and is parked, and why it failed."""
+    """An execution that failed and is parked, and why it failed."""
 
     header: Execution
     error_code: str
+    """The error code of a run's response; for another execution its error type, or its status if it has no error type."""
     message: str
 
 
-class QueueDesk:
-    """Verbs on the queues of a store.
+class StoreQueues:
+    """Shows and changes the queues of a store.
 
-    `list`, `show` and `parked` take a tenant: then lanes, counts and parked runs are those of this tenant. The name, the settings and the
-    next admission of a queue are the same for all tenants. Verbs that change a queue check no tenant: the caller must.
+    If `list`, `show` or `parked` gets a tenant, the lanes, the numbers of waiting executions and of held slots, and the parked executions
+    are those of this tenant; the other numbers of the queue are then not shown. The name and the settings of a queue are the same for all
+    tenants. The methods that change a queue do not check a tenant: the caller must check it.
     """
 
     def __init__(self, store: Store, clock: Clock, ids: IdSource, actor: Actor | None = None) -> None:
@@ -82,17 +85,18 @@ class QueueDesk:
     # --- looking
 
     def list(self, tenant: str | None = None, most: int | None = None) -> Sequence[QueueView]:
-        """All queues, by name, without their lanes; or the first `most` of them."""
+        """All queues, sorted by name, without their lanes; with `most`, at most so many."""
         return [self._view(row, tenant, 0) for row in self._store.queues()[:most]]
 
     def show(self, queue: str, *, tenant: str | None = None, lanes: int = 100) -> QueueView:
-        """One queue, with at most `lanes` of its lanes."""
+        """One queue, with at most `lanes` of its lanes. Raises QueueNotFound if there is no such queue."""
         return self._view(self._needed(queue), tenant, lanes)
 
     def parked(
         self, queue: str | None, *, tenant: str | None = None, limit: int = 50, error: str | None = None, beyond: str = ""
     ) -> Iterator[ParkedRun]:
-        """Parked runs, oldest first: of one queue or of all, with this error code or with any, after the id `beyond`."""
+        """At most `limit` parked executions, the oldest first: of one queue or of all, with this error code or with any, after the
+        execution with the id `beyond`. Raises QueueNotFound if there is no such queue."""
         if queue is not None:
             self._needed(queue)
         left = limit
@@ -108,22 +112,23 @@ class QueueDesk:
 
     def _view(self, row: QueueRow, tenant: str | None, lanes: int) -> QueueView:
         now, settings = self._clock.now(), row.settings()
-        standing = self._store.standing(row.name, now, tenant)
+        state = self._store.queue_state(row.name, now, tenant)
         below = "" if tenant is None else f"{tenant_lane(row.name, tenant)}/"
         found = [lane for lane in self._store.lanes(row.name, below, lanes + 1) if lane.key.startswith(below)] if lanes else []
         head = next(iter(self._store.lanes(row.name, "", 1)), None)
         return QueueView(
             row=row,
             settings=settings,
-            standing=standing,
+            state=state,
             tenant=tenant,
             lanes=tuple(found[:lanes]),
             more_lanes=bool(lanes) and len(found) > lanes,
-            next_admission=_next_admission(row, standing, head, now),
+            next_admission=_next_admission(row, state, head, now),
         )
 
     def _explained(self, header: Execution) -> ParkedRun:
-        """Why a parked run failed: the error of its response if it is a run of a worker, else the error of its function."""
+        """A parked execution with the reason why it failed: the error of its response if it is a run that ended with one, else the error of
+        the execution."""
         text = self._store.result(header) or "{}"
         try:
             told = codec.loads(text)
@@ -143,20 +148,20 @@ class QueueDesk:
             self._store.declare([queue.row() for queue in queues])
 
     def pause(self, queue: str) -> QueueRow:
-        """Pause the queue: it accepts runs and admits none."""
+        """Pause the queue: it accepts executions, and admits none."""
         return self._set_mode(queue, Mode.PAUSED, "pause")
 
     def resume(self, queue: str) -> QueueRow:
-        """Resume the queue: it accepts and admits runs again."""
+        """Resume the queue: it accepts and admits executions again."""
         return self._set_mode(queue, Mode.OPEN, "resume")
 
     def drain(self, queue: str) -> QueueRow:
-        """Drain the queue: it admits the runs that wait, and accepts no new ones."""
+        """Drain the queue: it admits the executions that wait, and accepts no new ones."""
         return self._set_mode(queue, Mode.DRAINING, "drain")
 
     def set(self, queue: str, said: Mapping[str, Any], reset: Sequence[str] = ()) -> QueueRow:
-        """Set limits of a queue. For each name in `reset` the operator's value is removed, so that the declared value is in force again. A
-        queue that does not exist yet is made."""
+        """Set settings of a queue; `said` has the values by name. For each name in `reset` the operator's value is removed, so that the
+        declared value is in force again. A queue that does not exist yet is made. Raises InvalidParameter if a setting is not allowed."""
         if not said and not reset:
             raise InvalidParameter("There is nothing to set: name a setting and its value, or a setting to reset.")
         names = ", ".join([*(f"{name}={value}" for name, value in said.items()), *(f"{name} reset" for name in reset)])
@@ -171,7 +176,8 @@ class QueueDesk:
         return self._changed(queue, verb, mode.value, lambda row: msgspec.structs.replace(row, mode=mode))
 
     def _changed(self, queue: str, verb: str, outcome: str, change: Callable[[QueueRow], QueueRow]) -> QueueRow:
-        """Write a change with its audit note. If another process changed the queue first, begin again with the new state."""
+        """Write a change with its note for the audit log, and return the queue after it. If another process changed the queue first, try
+        again with the new state. Raises QueueBusy after _TRIES tries."""
         for _ in range(_TRIES):
             after = change(self._store.queue(queue) or QueueRow(name=queue))
             after.settings()  # raises for a wrong setting, before anything is written
@@ -182,12 +188,14 @@ class QueueDesk:
     # --- filling
 
     def push(self, target: PushTarget | str, lines: Iterable[tuple[int, bytes]], options: PushOptions) -> Iterator[Sequence[PushedLine]]:
-        """Push numbered lines of JSON as executions of a function. It reports each batch after it is on disk."""
+        """Enqueue an execution of a function for each numbered line of JSON, and report each batch after it is on disk. `target` is the
+        function, or the name of a function that a process of the store has hosted."""
         meant = published_target(self._store, target) if isinstance(target, str) else target
         return push(self._store, meant, lines, options, self._clock, self._ids)
 
     def redrive(self, parked: Sequence[Execution]) -> Sequence[Redriven]:
-        """Start parked runs again, under the same names and in the same queues. The result says for each run whether it was started."""
+        """Start parked executions again, under the same names and in the same queues. Returns for each of them whether it was started, and
+        if not, why."""
         done = redrive(self._store, parked, self._clock, self._ids)
         started = {one.parked for one in done if one.error is None}
         counts = Counter(header.place.queue for header in parked if header.place is not None and header.id in started)
@@ -196,7 +204,7 @@ class QueueDesk:
         return done
 
     def noted(self, verb: str, queue: str, outcome: str) -> None:
-        """Note in the audit log what was done with a queue."""
+        """Note in the audit log what was done with a queue. Does nothing if no actor is known."""
         notes = self._did(verb, queue, outcome)
         if notes:
             self._store.note(notes)
@@ -205,11 +213,11 @@ class QueueDesk:
         return () if self._actor is None else self._actor.did(f"queue_{verb}", queue, outcome, self._clock.now())
 
     def is_known(self, queue: str) -> bool:
-        """Whether the store has a queue of this name."""
+        """Whether the store has a queue with this name."""
         return self._store.queue(checked_queue(queue)) is not None
 
     def meant(self, queue: str) -> str:
-        """A sentence with the queue that was probably meant, after a space; empty if no name of the store is similar."""
+        """As `meant_queue`, for this store."""
         return meant_queue(self._store, queue)
 
     def needed(self, queue: str) -> QueueRow:
@@ -234,17 +242,18 @@ def warn_of_new_queues(engine: Engine) -> None:
 
 
 def meant_queue(store: Store, queue: str) -> str:
-    """A sentence with the queue that was probably meant, after a space; empty if no name of the store is similar."""
+    """A space and a sentence that names the queue which was probably meant (" Did you mean `emails`?"); empty if no queue of the store has
+    a similar name."""
     return meant(queue, (row.name for row in store.queues()[:_SIMILAR]))
 
 
-def _next_admission(row: QueueRow, standing: QueueStanding, head: LaneStanding | None, now: int) -> str:
+def _next_admission(row: QueueRow, state: QueueState, head: LaneState | None, now: int) -> str:
     if row.mode is Mode.PAUSED:
         return "none while the queue is paused"
-    if not standing.waiting or head is None:
+    if not state.waiting or head is None:
         return "none: nothing waits"
     if head.closed_until is not None and head.closed_until > now:
         return f"in {(head.closed_until - now + 999) // 1000} s: a rate is used up"
     if head.at_once is not None and head.held >= head.at_once:
-        return f"when one of {head.held} runs gives its slot back"
+        return f"when one of {head.held} executions gives its slot back"
     return "as soon as a runner that hosts the function has room"

@@ -1,7 +1,8 @@
 """Migrates a schema: one process at a time, in one transaction, and only when an operator or a program asks for it.
 
-A fleet is upgraded without a stop: an operator applies the before-halves, replaces each process, and then applies the after-halves. The
-after-halves are refused as long as a runner of older code has a lease.
+A fleet is upgraded while it runs: an operator applies the before-halves, replaces the processes one by one, and then applies the
+after-halves. The after-halves are refused as long as a runner of older code has a lease. Only an upgrade from release 0.1.0 needs all
+processes to be stopped.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from holdfast.model.errors import StoreInUse
-from holdfast.store.migrating import Lineage, MigrationStep, Numbers, number, told
 from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.session import Session
+from holdfast.store.schema_migrations import Lineage, MigrationStep, Numbers, number, told
 
-SCHEMA_VERSION: Final = 14
-SINCE: Final = {"superseded_by": 7, "quarantine": 7, "queue": 10, "lane": 10, "order_at": 10, "parked": 10}
-"""The columns that checks.sql asks for and that older schemas do not have."""
+SCHEMA_VERSION: Final = 15
+SINCE: Final = {"superseded_by": 7, "quarantine": 7, "queue": 10, "lane": 10, "order_at": 10, "parked": 10, "shared_rate": 15}
+"""The columns that checks.sql reads and that older schemas do not have, each with the version that added it."""
 CHECKED_SINCE: Final = {
     "graphs_missing": 8,
     "graphs_unused": 8,
@@ -29,20 +30,21 @@ CHECKED_SINCE: Final = {
     "ledger_ends": 12,
     "summaries_contradict": 13,
 }
-"""The questions of checks.sql about tables that older schemas do not have."""
+"""The queries of checks.sql that need tables or columns which older schemas do not have, each with the first version that it can check."""
 LINEAGE: Final = Lineage("holdfast.store.postgres", oldest=4, newest=SCHEMA_VERSION)
 
 log = logging.getLogger("holdfast.store")
 
 
 def numbers_of(metas: Mapping[str, str]) -> Numbers:
-    """The numbers of a store; a store of release 0.1.0 has only a version."""
+    """The schema numbers of a store. A store of release 0.1.0 has no `least`; then it is the same as `version`."""
     version = number(metas["schema"])
     return Numbers(version, number(metas.get("least", version)))
 
 
 def migrate(session: Session, address: Address, sql: Mapping[str, str], numbers: Numbers, *, after: bool) -> Sequence[MigrationStep]:
-    """Apply the pending halves and answer with them, inside the transaction of a caller that holds the lock `making`."""
+    """Apply the halves that are not applied yet, and return them, inside the transaction of a caller that holds the lock `making`. Raises
+    StoreInUse if a runner of older code has a lease and would not work with the change."""
     steps = LINEAGE.pending(numbers, after=after)
     if not steps:
         return ()
@@ -59,9 +61,8 @@ def migrate(session: Session, address: Address, sql: Mapping[str, str], numbers:
 
 
 def _check_gone(session: Session, address: Address, sql: Mapping[str, str], least: int | None) -> None:
-    """Refuse while a runner of older code has a lease, and let no runner join meanwhile. `least` is None for code of release 0.1.0, whose
-    runners do not tell their version.
-    """
+    """Raise StoreInUse if a runner of older code has a lease; until the transaction ends, no runner can join. `least` is the oldest code
+    that is allowed. None asks for any runner, because runners of release 0.1.0 do not tell their version."""
     session.run(sql["keep_runners"].encode(), prepare=False)
     found = session.run(sql["leases" if least is None else "old_leases"].encode(), None if least is None else (least,), prepare=False)
     if not found:

@@ -1,4 +1,4 @@
-"""Choosing: several hosts as one. An invocation goes to the host of its function; every other call goes to all hosts."""
+"""Several hosts as one. An invocation goes to the host that has its function; the other calls go to all hosts."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from holdfast.model.ports import Host, Invocation, Port
 
 
 class Home(Host, Protocol):
-    """A host that knows what it runs."""
+    """A host that can say which functions it runs."""
 
     def hosts(self, function: str, version: str) -> bool:
-        """Whether this function runs here."""
+        """Whether this host runs this version of the function."""
         ...
 
 
@@ -25,7 +25,7 @@ class ChoosingHost:
         self._homes = tuple(homes)
 
     def invoke(self, invocation: Invocation, port: Port, done: Callable[[Outcome, int], None]) -> None:
-        """Begin an invocation in the host that has its function."""
+        """Begin an invocation in the first host that has its function and version. Raises FunctionNotFound if no host has them."""
         header = invocation.header
         for home in self._homes:
             if home.hosts(header.function, header.version):
@@ -34,15 +34,16 @@ class ChoosingHost:
         raise FunctionNotFound(f"Function {header.function!r} has no version {header.version} here.")
 
     def cancel(self, execution: str) -> None:
-        """End an invocation, in whichever host it runs."""
+        """End the invocation of an execution, in the host that runs it."""
         for home in self._homes:
             home.cancel(execution)
 
     def nudge(self, execution: str) -> None:
-        """Tell all hosts; the one that runs the execution acts on it."""
+        """Tell all hosts that something changed for which a live invocation may be waiting. Only the host that runs the execution
+        reacts."""
         for home in self._homes:
             home.nudge(execution)
 
     def idle(self) -> bool:
-        """Whether nothing runs anywhere."""
+        """Whether nothing runs in any of the hosts."""
         return all(home.idle() for home in self._homes)

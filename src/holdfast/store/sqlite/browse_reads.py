@@ -1,4 +1,5 @@
-"""Reads for people, on a separate read-only connection, each with a deadline, so that no batch and no runner waits for them."""
+"""The reads for people that have a deadline. If the store is a file, they use a separate read-only connection, so that no batch and no
+runner waits for them."""
 
 from __future__ import annotations
 
@@ -23,11 +24,11 @@ _STEPS: Final = 20_000
 _CACHE_KIB: Final = 16_384
 
 
-class SqliteBrowsing(SqliteReads, BrowseReads):
-    """The part of a store that people look around in."""
+class SqliteBrowseReads(SqliteReads, BrowseReads):
+    """The part of a store with the reads for people."""
 
     _looker: sqlite3.Connection | None
-    """The connection for these reads; it is opened with the first one."""
+    """The connection for these reads; None before the first of them."""
     _look_at: str
     _look_lock: threading.RLock
 
@@ -66,7 +67,7 @@ class SqliteBrowsing(SqliteReads, BrowseReads):
 
 
 def look_address(where: str) -> str:
-    """The address of a file that is only read. It is made when the store is opened, because a program may change its folder later."""
+    """The SQLite URI that opens this file read-only. It is absolute, because the program may change its working directory later."""
     return f"{Path(where).absolute().as_uri()}?mode=ro"
 
 
@@ -89,7 +90,7 @@ def _answered(connection: sqlite3.Connection, question: str, asked: Mapping[str,
             raise
     except UnicodeDecodeError:
         pass
-    # A damaged text fails the whole question. The question is asked again, and the damaged text is read as bytes.
+    # A damaged text fails the whole query. The query runs again, and the damaged text is read as bytes.
     connection.text_factory = text_or_bytes
     try:
         return connection.execute(question, asked).fetchall()

@@ -3,7 +3,7 @@
 A store keeps two numbers. `version` is the number of the last step that was applied to it. `least` is the oldest code that may use it; code
 has the number of the newest schema that it knows. A step has one half or both:
 
-- `NNN_words.before.sql` only adds: tables, indexes, columns that may be NULL or have a default. Older code goes on working. It is
+- `NNN_words.before.sql` only adds: tables, indexes, columns that may be NULL or have a default. Older code still works. It is
   applied before new code is deployed, and makes NNN the store's `version`.
 - `NNN_words.after.sql` makes changes with which older code does not work. It is applied when no older code runs any more, and makes NNN
   the `least`.
@@ -34,7 +34,7 @@ class Numbers(NamedTuple):
 
 
 def number(told: object) -> int:
-    """One of these numbers, as a store keeps it. Any other text is damage, or a user's change by hand."""
+    """A schema number, from the value that a store keeps. Raises StoreBroken if the value is not a whole number of at most 9 digits."""
     text = str(told) if isinstance(told, int | str) else ""
     if not (text.isascii() and text.isdecimal() and len(text) <= _DIGITS):
         raise StoreBroken(f"The store is damaged: {told!r:.50} is not a valid number of a schema. Put a good copy in its place.")
@@ -42,7 +42,7 @@ def number(told: object) -> int:
 
 
 class MigrationStep(NamedTuple):
-    """One half of a numbered step."""
+    """One half of a numbered step: `after` says which half, `words` is its name, `text` its SQL."""
 
     number: int
     after: bool
@@ -50,22 +50,23 @@ class MigrationStep(NamedTuple):
     text: str
 
     def statements(self) -> list[str]:
-        """Its statements, one by one. Each ends with a semicolon at the end of its line."""
+        """Its statements, one by one. In the file, each statement ends with a semicolon at the end of a line."""
         return [statement.strip() for statement in _COMMENT.sub("", self.text).split(";\n") if statement.strip()]
 
 
 def known(question: str, columns: Mapping[str, int], version: int) -> str:
-    """A query for a store of any version: a column that it does not have yet becomes NULL. `columns` has the version that added each."""
+    """The text of a query, changed for a store of an older schema `version`: a column that the schema does not have yet becomes NULL.
+    `columns` has the version that added each column."""
     missing = [column for column, since in columns.items() if version < since]
     return re.sub(rf"\b({'|'.join(missing)})\b", "NULL", question) if missing else question
 
 
-class SchemaStanding(Enum):
+class SchemaStatus(Enum):
     """Whether a store must be migrated before it is used."""
 
     USABLE = "usable"
     BEHIND = "behind"
-    """It must be migrated first."""
+    """The store must be migrated before it is used."""
 
 
 class Lineage:
@@ -77,7 +78,7 @@ class Lineage:
         self._package = package
 
     def steps(self) -> Sequence[MigrationStep]:
-        """All steps, in the order of their numbers, the before-half of each first."""
+        """All halves of steps, in the order of their numbers; the before-half of a number comes first."""
         found = []
         for file in (resources.files(self._package) / "migrations").iterdir():
             named = _NAME.fullmatch(file.name)
@@ -86,27 +87,28 @@ class Lineage:
         return sorted(found)
 
     def fresh(self) -> Numbers:
-        """The numbers of a new store, which has every step in it."""
+        """The numbers of a new store, whose schema includes every step."""
         return Numbers(self.newest, max((step.number for step in self.steps() if step.after), default=self.oldest + 1))
 
     def pending(self, numbers: Numbers, *, after: bool) -> Sequence[MigrationStep]:
-        """The halves that are not yet applied: those before a deployment, or those after it."""
+        """The halves that are not applied yet: the after-halves if `after` is True, else the before-halves."""
         done = numbers.least if after else numbers.version
         return [step for step in self.steps() if step.after is after and step.number > done]
 
-    def standing(self, where: str, numbers: Numbers) -> SchemaStanding:
-        """Whether this code may use a store of these numbers; an error says what to do when it may not."""
+    def status(self, where: str, numbers: Numbers) -> SchemaStatus:
+        """Whether a store with these numbers must be migrated before it is used. Raises StoreUnsuitable, with what to do, if this code can
+        neither use nor migrate it."""
         if numbers.version < self.oldest:
             raise StoreUnsuitable(
                 f"{where} has schema version {numbers.version}; this Holdfast migrates version {self.oldest} (release 0.1.0) and newer. "
-                "Let its executions end under the Holdfast that made it, or take them along with `holdfast executions export` and `import`."
+                "Let its executions end under the Holdfast that made it, or copy them with `holdfast executions export` and `import`."
             )
         if numbers.least > self.newest:
             raise StoreUnsuitable(
                 f"{where} has schema version {numbers.version} and may be used by code of version {numbers.least} or newer; this Holdfast "
-                f"has version {self.newest}. Install the Holdfast that migrated it, or go back to the copy from before."
+                f"has version {self.newest}. Install the Holdfast that migrated it, or restore a copy from before that migration."
             )
-        return SchemaStanding.BEHIND if numbers.version < self.newest else SchemaStanding.USABLE
+        return SchemaStatus.BEHIND if numbers.version < self.newest else SchemaStatus.USABLE
 
     def needs_all_stopped(self, numbers: Numbers) -> bool:
         """Whether processes of release 0.1.0 may still use the store. They must all be stopped before the migration: their code does not
@@ -115,5 +117,5 @@ class Lineage:
 
 
 def told(steps: Iterable[MigrationStep]) -> str:
-    """The steps on one line, for a log or an error."""
+    """The numbers and names of the steps on one line, for a log or an error."""
     return ", ".join(f"{step.number:03d} {step.words}" for step in steps)

@@ -1,4 +1,4 @@
-"""The catalogue: deployed functions survive anything, versions never change, and code from strangers stays where it belongs."""
+"""Deployed functions survive anything, versions never change, and code from strangers stays where it belongs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def opened(tmp_path: Path, clock: Clock) -> Iterator[Callable[[], DeployedFunctions]]:
-    """Opens the catalogue, again and again: each time as a new process would."""
+    """Opens the deployed functions, again and again: each time as a new process would."""
     keepers: list[FunctionFolder] = []
 
     def open_() -> DeployedFunctions:
@@ -374,7 +374,7 @@ def test_too_many_entries_are_refused(opened: Callable[[], DeployedFunctions], m
     with pytest.raises(CodeInvalid, match="4 entries; at most 3"):
         opened().keeper.add_zip(packed(*((str(number), b"") for number in range(4))))
     monkeypatch.setattr(code_files, "MAX_ZIP_BYTES", 10)
-    with pytest.raises(CodeInvalid, match="at most 10 are taken"):
+    with pytest.raises(CodeInvalid, match="at most 10 are allowed"):
         opened().keeper.add_zip(packed(("a", b"")))
 
 
@@ -417,7 +417,7 @@ def test_links_in_a_folder_are_followed_and_those_that_lead_up_are_found_out(
     keeper = opened().keeper
     assert (keeper.code_folder(keeper.add_folder(source)) / "shared.py").read_text() == "x = 1"
     (source / "up").symlink_to(tmp_path)
-    with pytest.raises(CodeInvalid, match=r"perhaps a link leads back up|more than"):
+    with pytest.raises(CodeInvalid, match=r"perhaps a link in it leads to a folder above it|more than"):
         keeper.add_folder(source)
 
 

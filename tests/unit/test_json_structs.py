@@ -9,12 +9,12 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from holdfast.model import reading
+from holdfast.model import json_structs
 
 TOGETHER = """
 import sys, threading
 import msgspec
-from holdfast.model import reading
+from holdfast.model import json_structs
 
 sys.setswitchinterval(1e-6)
 TEXT = b'{"a":{"f1":1},"b":[{"f9":"x"}],"c":{"k":{"f2":2}},"f3":3}'
@@ -29,7 +29,7 @@ def family(n):
 
 def read(top, gate, at, seen):
     gate.wait()
-    seen.append(reading.decoded(TEXT, top) if at % 2 else reading.converted(VALUE, top))
+    seen.append(json_structs.decoded(TEXT, top) if at % 2 else json_structs.converted(VALUE, top))
 
 
 for n in range(ROUNDS):
@@ -54,8 +54,15 @@ def test_threads_that_read_a_struct_for_the_first_time_at_once_all_get_it() -> N
 
 
 def test_what_does_not_fit_is_told_as_msgspec_tells_it() -> None:
-    assert reading.decoded('{"x": 1}', Point) == reading.converted({"x": 1}, Point) == reading.converted({"x": "1"}, Point, strict=False)
-    reads: list[Callable[[], Point]] = [lambda: reading.decoded('{"x": "1"}', Point), lambda: reading.converted({"x": "1"}, Point)]
+    assert (
+        json_structs.decoded('{"x": 1}', Point)
+        == json_structs.converted({"x": 1}, Point)
+        == json_structs.converted({"x": "1"}, Point, strict=False)
+    )
+    reads: list[Callable[[], Point]] = [
+        lambda: json_structs.decoded('{"x": "1"}', Point),
+        lambda: json_structs.converted({"x": "1"}, Point),
+    ]
     for read in reads:
         with pytest.raises(msgspec.ValidationError, match="Expected `int`, got `str`"):
             read()

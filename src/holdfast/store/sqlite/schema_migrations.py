@@ -1,4 +1,5 @@
-"""Migrates the file when it is opened: no other process has it open, a copy is kept, and all steps are one transaction."""
+"""Migrates the file when it is opened. No other process may have it open, a copy of the old file is kept, and all steps are one
+transaction."""
 
 from __future__ import annotations
 
@@ -10,13 +11,13 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.model.errors import StoreInUse
-from holdfast.store.migrating import Lineage, Numbers, number, told
+from holdfast.store.schema_migrations import Lineage, Numbers, number, told
 from holdfast.store.sqlite.backup import copy_to, free_name
 from holdfast.store.sqlite.presence import holders
 
-SCHEMA_VERSION: Final = 16
-SINCE: Final = {"superseded_by": 9, "quarantine": 9, "queue": 12, "lane": 12, "order_at": 12, "parked": 12}
-"""The columns that checks.sql asks for and that older schemas do not have."""
+SCHEMA_VERSION: Final = 17
+SINCE: Final = {"superseded_by": 9, "quarantine": 9, "queue": 12, "lane": 12, "order_at": 12, "parked": 12, "shared_rate": 17}
+"""The columns that checks.sql reads and that older schemas do not have, each with the version that added it."""
 CHECKED_SINCE: Final = {
     "graphs_missing": 10,
     "graphs_unused": 10,
@@ -28,23 +29,24 @@ CHECKED_SINCE: Final = {
     "ledger_ends": 14,
     "summaries_contradict": 15,
 }
-"""The questions of checks.sql about tables that older schemas do not have."""
+"""The queries of checks.sql that need tables or columns which older schemas do not have, each with the first version that it can check."""
 LINEAGE: Final = Lineage("holdfast.store.sqlite", oldest=6, newest=SCHEMA_VERSION)
 
 log = logging.getLogger("holdfast.store")
 
 
 def numbers_of(connection: sqlite3.Connection, sql: Mapping[str, str]) -> Numbers:
-    """The numbers of a store; a store of release 0.1.0 has only a version."""
+    """The schema numbers of a store. A store of release 0.1.0 has no `least`; then it is the same as `version`."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     least = connection.execute(sql["get_meta"], ("least",)).fetchone()
     return Numbers(version, version if least is None else number(least[0]))
 
 
 def migrate(connection: sqlite3.Connection, where: str, numbers: Numbers, sql: Mapping[str, str]) -> None:
-    """Bring the schema to this code's version, inside the transaction of a caller that holds the file's write lock.
+    """Bring the schema to this code's version, inside the transaction of a caller that holds the file's write lock. Raises StoreInUse if
+    another process has the file open.
 
-    No other process has the file open, so no older code runs: after-halves are applied at once, too.
+    So no older code runs, and after-halves are applied at once, too.
     """
     check_unused(where, f"has schema version {numbers.version} and must be migrated to {LINEAGE.newest}")
     before, after = LINEAGE.pending(numbers, after=False), LINEAGE.pending(numbers, after=True)
@@ -62,11 +64,14 @@ def migrate(connection: sqlite3.Connection, where: str, numbers: Numbers, sql: M
     except BaseException:
         copy.unlink()
         raise
-    log.warning("%s is migrated from schema version %s (%s). As it was before: %s", where, numbers.version, told([*before, *after]), copy)
+    log.warning(
+        "%s is migrated from schema version %s (%s). The old file is kept as %s", where, numbers.version, told([*before, *after]), copy
+    )
 
 
 def check_unused(where: str, why: str) -> None:
-    """Refuse to go on while another process has the file open."""
+    """Raise StoreInUse if another process has the file open. `why` is the part of the message that says what is to be done with the
+    file."""
     found = holders(Path(f"{where}-holdfast"))
     if found:
         named = ", ".join(f"{member} (process {process})" if process else member for member, process in sorted(found.items()))

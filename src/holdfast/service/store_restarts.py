@@ -1,5 +1,5 @@
-"""The restart desk: restarts of runs and executions, and comparisons of runs. It needs only a store and runs nothing itself; a runner takes
-what it starts."""
+"""Restarts of runs and executions with only their store, and comparisons of runs. No code of a restart runs here: a runner claims what is
+started."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from holdfast.pipelines.restart.compare import Comparison
 
 
-class RestartDesk:
+class StoreRestarts:
     """Restarts and comparisons, for an operator."""
 
     def __init__(self, store: Store, clock: Clock, ids: IdSource, actor: Actor | None) -> None:
@@ -32,23 +32,24 @@ class RestartDesk:
         self._asker = Asker(principal=principal(), actor=actor)
 
     def prepare(self, run_id: str, asked: RestartAsked) -> PreparedRestart:
-        """Check the restart of a run, and plan it. Nothing is written."""
+        """Check the restart of a run, and plan it. Nothing is written. Raises RestartRefused if the run cannot be restarted."""
         return prepare(self._store, run_id, self._asker, asked)
 
     def restart(self, prepared: PreparedRestart) -> Execution:
-        """Start a prepared restart. A runner that serves the pipeline runs it, with the graph of the earlier run."""
+        """Start a prepared restart. A runner that serves the worker or the pipeline runs it, with the graph of the earlier run."""
         return restart_in_store(self._store, prepared, self._asker, self._clock, self._ids)
 
     def compare(self, a: str, b: str) -> Comparison:
-        """Compare two runs, node by node."""
+        """Compare two runs of one worker or pipeline, node by node."""
         return compare_runs(self._store, a, b, self._asker)
 
     def prepare_execution(self, execution: str, function: DurableFunction, operation: str, input: str | None = None) -> PreparedExecution:
-        """Check the restart of an execution from an operation. This replays the code of the function; nothing is written."""
+        """Check the restart of an execution from an operation. This replays the code of the function; nothing is written. Raises
+        RestartRefused if the execution cannot be restarted."""
         return prepare_execution(self._store, execution, function, operation, input)
 
     def restart_execution(self, prepared: PreparedExecution) -> Execution:
-        """Start a prepared restart: a runner that hosts the function runs it."""
+        """Start a prepared restart. A runner that hosts the function runs it."""
         now = self._clock.now()
         (answer,) = self._store.commit([prepared.write(self._ids(now), now, self._asker)], now).answers
         if isinstance(answer, HoldfastError):

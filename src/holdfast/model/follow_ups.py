@@ -1,8 +1,8 @@
-"""Chaining: the follow-up writes to other executions that a write causes, committed in the same transaction.
+"""Follow-ups: the writes to other executions that a write causes, committed in the same transaction.
 
-A checkpoint that invokes starts the child; a child that ends answers the operation that waits for it; a stopped parent stops its
-children, and cancels those that are runs. After every accepted write the store asks `follow_ups` and commits these writes with it, so no
-crash can come between.
+A checkpoint that invokes starts the child. A child that ends answers the operation that waits for it. A parent that is stopped or times out
+stops its children, and cancels those that are runs. After every accepted write the store asks `follow_ups`, and commits these writes in the
+same transaction, so that a crash cannot separate them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Return(msgspec.Struct, frozen=True, gc=False):
     error: Failure | None = None
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """Close the operation. If the parent does not wait for it any more, nothing changes."""
+        """Close the operation. If the operation is closed already, or the parent does not run any more, nothing changes."""
         operation = view.get(self.operation_id)
         header = view.header
         waits = header.status is ExecutionStatus.RUNNING and header.state is not State.IMPORTED
@@ -49,7 +49,8 @@ class Return(msgspec.Struct, frozen=True, gc=False):
 
 
 def follow_ups(write: Write, before: Execution, change: Change, children: Callable[[str], Iterable[str]]) -> Iterator[Write]:
-    """The writes that must be committed with this one. `children` finds the open executions that an execution has invoked."""
+    """The writes that must be committed in the same transaction as `write`. `before` is the header before the write, and `change` what it
+    does. `children` returns the ids of the open executions that an execution has invoked."""
     if isinstance(write, Start) and before.superseded_by is None and change.header.superseded_by == write.execution:
         yield msgspec.structs.replace(write, again=False)
     for birth in change.births:
@@ -67,19 +68,20 @@ def follow_ups(write: Write, before: Execution, change: Change, children: Callab
 
 
 def _of_pipeline(child: Execution, parent: Execution) -> Execution:
-    """A new execution, with the pipeline of the execution that starts it in its summary. A pipeline's run names its own pipeline."""
+    """A new execution, with its parent's pipeline in its summary. An execution that has a summary already is returned as it is."""
     pipeline = pipeline_of(parent.summary)
     return child if pipeline is None or child.summary is not None else msgspec.structs.replace(child, summary=begun(pipeline))
 
 
 def beyond_limit(limit: LimitReached) -> Failure:
-    """The failure of an operation whose child would charge a counter beyond its limit. The data of the failure says when the counter begins
-    anew."""
+    """The failure of an operation whose child would take a counter beyond its limit. The failure's data has the counter's key, its limit,
+    and the time at which it starts again from 0."""
     return Failure(str(limit), type(limit).__name__, codec.dumps({"key": limit.key, "limit": limit.limit, "until": limit.until}))
 
 
 def refused_by_queue(refused: QueueFull | InvalidParameter) -> Failure:
-    """The failure of an operation whose execution a queue refused. If the queue was full, the failure's data says when to try again."""
+    """The failure of an operation whose execution a queue refused. If the queue was full, the failure's data says after how many seconds to
+    try again."""
     data = codec.dumps({"retry_after_seconds": refused.retry_after_seconds}) if isinstance(refused, QueueFull) else None
     return Failure(str(refused), refused.code, data)
 

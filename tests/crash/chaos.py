@@ -1,4 +1,4 @@
-"""A storm: work is started, answered and stopped while worker processes are killed at random moments."""
+"""Chaos: work is started, answered and stopped while worker processes are killed at random moments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.crash.scene import POLL_SECONDS, Scene
 
 ROUNDS = int(os.environ.get("HOLDFAST_CRASH_ROUNDS", "8"))
 SEED = int(os.environ.get("HOLDFAST_CRASH_SEED", "2026"))
-STOP = Failure("the storm took it", "Storm")
+STOP = Failure("the chaos took it", "Chaos")
 
 
 class Root(NamedTuple):
@@ -35,7 +35,7 @@ class Root(NamedTuple):
         return bool(known == trips.result_of_trip(self.n, self.answered) and reason == "MIN_SUCCESSFUL_REACHED") and done
 
 
-class Storm:
+class Chaos:
     """Two workers and their fate."""
 
     def __init__(self, scene: Scene, chance: random.Random, seconds: float, how: str = "new") -> None:

@@ -1,7 +1,7 @@
-"""Firing: what to do next with a schedule. Pure: from the schedule, the time and its open executions it computes one step.
+"""Steps of a schedule: what to do next with it. One step is computed from the schedule, the time and the schedule's open executions.
 
-A step starts at most one occurrence. A runner takes steps until there is none left. Each step is one write that is guarded by the
-schedule's revision, so that two runners never take the same one.
+A step starts at most one occurrence. A runner writes steps until there is none left. The store refuses a step if the schedule's revision
+has changed, so that two runners never write the same step.
 """
 
 from __future__ import annotations
@@ -29,18 +29,20 @@ from holdfast.model.timing import after, delay_of, newest
 
 _SECOND: Final = 1000
 _GRACE_MS: Final = 60_000
-"""An occurrence is missed when a runner is more than this late: a minute, or half of the time to the next one if that is less."""
+"""An occurrence is missed if no runner has started it after this many milliseconds (plus the jitter), or after half of the time to the next
+occurrence if that is less, but not less than a second."""
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One write: the schedule as it will be, and the occurrence that begins with it."""
+    """One write: the schedule after it, and the occurrence that it starts."""
 
     after: ScheduleState
     start: Asked | None = None
+    """The occurrence to start; None if the write only changes the schedule."""
 
 
 def due_step(state: ScheduleState, now: int, still_open: Collection[str]) -> Step | None:
-    """The next step; None if there is nothing to do now. `still_open` are those executions of `state.open` that have not ended."""
+    """The next step; None if there is nothing to do now. `still_open` has the executions of `state.open` that have not ended."""
     if state.removed:
         return None
     if state.asked:
@@ -67,37 +69,39 @@ def begun(step: Step, execution: str) -> ScheduleState:
     assert step.start is not None
     state, asked = step.after, step.start
     line = Handled(at=asked.at, outcome="started", execution=execution, how=asked.how)
-    # An occurrence of the past that an operator asked for does not delay others.
+    # The execution of a backfill is not in `open`: no other occurrence waits for it.
     running = state.open if asked.how is How.BACKFILL else (*state.open, execution)
     return msgspec.structs.replace(state, open=bounded_open(running), recent=bounded_recent(handled(state, line)))
 
 
 def passed_over(step: Step, outcome: str, why: str, execution: str | None = None) -> ScheduleState:
-    """The schedule after a write that skips the step's occurrence, because it cannot be started."""
+    """The schedule after a write that skips the step's occurrence, because it cannot be started or was started before. `outcome` and `why`
+    are recorded, and `execution`, if one was found."""
     assert step.start is not None
     line = Handled(at=step.start.at, outcome=outcome, how=step.start.how, why=why[:300], execution=execution)
     return msgspec.structs.replace(step.after, recent=bounded_recent(handled(step.after, line)))
 
 
 def _held_up(state: ScheduleState, at: int, missed: list[Handled]) -> ScheduleState:
-    """The step for an occurrence that is due while the one before still runs."""
+    """The schedule after the step for an occurrence that is due at `at` while an earlier one still runs. `missed` has the occurrences that
+    were missed before it."""
     former = state.open[-1]
     match state.definition.overlap:
         case Overlap.QUEUE if len(state.waiting) < MAX_WAITING:
             return changed(state, cursor=at, recent=handled(state, *missed), waiting=(*state.waiting, at))
         case Overlap.REPLACE:
-            lost = [Handled(at=was, outcome="replaced", why="A newer one was due before it could begin.") for was in state.waiting]
+            lost = [Handled(at=was, outcome="replaced", why="A newer occurrence was due before it began.") for was in state.waiting]
             return changed(state, cursor=at, recent=handled(state, *lost, *missed), waiting=(at,))
         case Overlap.QUEUE:
-            why = f"{MAX_WAITING} were waiting already."
+            why = f"{MAX_WAITING} occurrences were waiting already."
         case _:
-            why = "The one before was still running."
+            why = "The occurrence before it was still running."
     return changed(state, cursor=at, recent=handled(state, Handled(at=at, outcome="skipped", why=why, execution=former), *missed))
 
 
 def _due(state: ScheduleState, now: int) -> tuple[int | None, list[Handled]] | None:
-    """The next occurrence to handle, and the occurrences that are skipped before it. None if nothing is due yet. If there is no occurrence,
-    everything up to the time of `_passed` was missed and is not started later.
+    """The next occurrence to handle, and the occurrences before it that were missed and are not started. None if nothing is due yet. If the
+    first part of the pair is None, all occurrences up to the time of `_passed` were missed, and none of them is started.
     """
     timing, definition = state.definition.timing, state.definition
     first = after(timing, state.cursor)
@@ -118,14 +122,14 @@ def _due(state: ScheduleState, now: int) -> tuple[int | None, list[Handled]] | N
 
 
 def _made_up(state: ScheduleState, bound: int) -> list[int]:
-    """The missed occurrences that are started late."""
+    """The missed occurrences up to `bound` that the catch-up policy still starts, the oldest first."""
     definition = state.definition
     most = {CatchUp.NONE: 0, CatchUp.LATEST: 1, CatchUp.ALL: definition.catch_up_most}[definition.catch_up]
     return newest(definition.timing, state.cursor, bound, most)
 
 
 def _passed(state: ScheduleState, now: int) -> int:
-    """The time up to which occurrences count as missed, because a runner should have started them before."""
+    """The time up to which occurrences are missed: a runner should have started them before `now`."""
     timing = state.definition.timing
     first = after(timing, state.cursor)
     second = None if first is None else after(timing, first)
@@ -142,8 +146,8 @@ def _missed(first: int, last: int) -> Handled:
 
 
 def retimed(state: ScheduleState, now: int) -> ScheduleState:
-    """The schedule, prepared for a new timing from now on. Occurrences of the old timing that must still be started become waiting ones.
-    The new timing adds no occurrences of the past.
+    """The schedule, prepared for a new timing that is in force from `now` on. Occurrences of the old timing that the catch-up policy still
+    starts are put into `waiting`. The new timing adds no occurrences before `now`.
     """
     if state.paused or state.removed:
         return msgspec.structs.replace(state, cursor=max(state.cursor, now))
@@ -155,15 +159,16 @@ def retimed(state: ScheduleState, now: int) -> ScheduleState:
 
 
 def resumed(state: ScheduleState, now: int, *, catch_up: bool) -> ScheduleState:
-    """The schedule after it is resumed. Occurrences that were due during the pause are not started, unless the operator asks for them."""
+    """The schedule after it is resumed. Occurrences that were due during the pause are not started, unless `catch_up` is set: then the
+    schedule's catch-up policy decides."""
     if catch_up:
         return changed(state, paused=False)
     return changed(state, paused=False, cursor=max(state.cursor, now), waiting=())
 
 
 def due_between(history: tuple[Counted, ...], begin: int, end: int, most: int) -> list[int]:
-    """The occurrences that were due from `begin` up to `end`, by the timing that was in force at that time; before the first timing, by the
-    first one. At most `most` + 1 are returned, so that a caller sees that there are more.
+    """The occurrences that were due from `begin` on and before `end`, by the timing that was in force at that time. For times before the
+    first timing, the first timing is used. At most `most` + 1 are returned: `most` + 1 tells the caller that there are too many.
     """
     found: list[int] = []
     for place, counted in enumerate(history):

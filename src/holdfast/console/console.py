@@ -1,4 +1,4 @@
-"""Builds the console: it opens a store, makes the sources for each caller, and makes the routes of all pages."""
+"""Builds the console: opens a store, makes the source of each request, and makes the routes of all pages."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 
 from holdfast.console.bulk_jobs import BulkJobs
 from holdfast.console.login import Login
+from holdfast.console.page_request import PageRequest
 from holdfast.console.pages.approvals import ApprovalsPages
 from holdfast.console.pages.catalog import CatalogPages
 from holdfast.console.pages.compare import ComparePages
@@ -23,7 +24,6 @@ from holdfast.console.source import Source
 from holdfast.console.sources.viewer import Viewer
 from holdfast.console.static_files import StaticFiles
 from holdfast.console.ticks import Ticks
-from holdfast.console.visit import Visit
 from holdfast.model.clock import Clock
 from holdfast.model.ids import IdSource
 from holdfast.model.payloads import PayloadCodec
@@ -77,7 +77,7 @@ class Console:
         return [begin, *(route for part in parts for route in part.routes()), site.page(".*", _missing, "ConsolePage")]
 
     async def close(self) -> None:
-        """End the streams of open pages, and cancel the jobs that act on many runs."""
+        """End the streams of open pages. Cancel the jobs that act on many runs, and wait for their threads."""
         await self._ticks.close()
         await in_thread(Purpose.CONSOLE, self._bulk.close)
 
@@ -106,7 +106,8 @@ async def open_console(
     read_only: bool = False,
     served: Served | None = None,
 ) -> AsyncIterator[Console]:
-    """The console of a store. It opens the store a second time, so that pages and runs do not wait for each other."""
+    """Open the console of a store, and close it at the end. It has its own connection to the store, so that pages and runs do not wait for
+    each other."""
     with _opened(where, clock, ids, codec) as store:
         console = Console(store, where, gate, clock=clock, ids=ids, read_only=read_only, served=served)
         try:
@@ -121,8 +122,8 @@ def _opened(where: str, clock: Clock, ids: IdSource, codec: PayloadCodec | None)
         yield store
 
 
-def _missing(visit: Visit) -> Reply:
-    return error_page(visit.request, 404, "not_found", "The console has no such page.")
+def _missing(request: PageRequest) -> Reply:
+    return error_page(request.http, 404, "not_found", "The console has no such page.")
 
 
 async def _to_first_page(request: Request) -> Reply:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.model.firing import begun, due_between, due_step, resumed
+from holdfast.model.schedule_steps import begun, due_between, due_step, resumed
 from holdfast.model.schedules import Asked, CatchUp, Counted, Definition, How, Origin, Overlap, ScheduleState, changed, new_schedule
 from holdfast.model.timing import ClockChanges, Timing
 from tests import parts

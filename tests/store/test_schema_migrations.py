@@ -22,13 +22,13 @@ from holdfast.model.execution import ExecutionStatus, Terms, graph_text
 from holdfast.model.outside import Stop
 from holdfast.model.verbs import Started
 from holdfast.service.settings import Settings
-from holdfast.store import migrating
+from holdfast.store import schema_migrations
 from holdfast.store.backends import open_maintenance, open_store
-from holdfast.store.migrating import Lineage, MigrationStep, Numbers, SchemaStanding
-from holdfast.store.postgres import migrating as postgres
+from holdfast.store.postgres import schema_migrations as postgres
 from holdfast.store.postgres.store import PostgresStore
+from holdfast.store.schema_migrations import Lineage, MigrationStep, Numbers, SchemaStatus
 from holdfast.store.seam import Filter, Hosted, Target
-from holdfast.store.sqlite import migrating as sqlite
+from holdfast.store.sqlite import schema_migrations as sqlite
 from holdfast.store.sqlite.presence import Presence
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.stores.queue_writes import admitted_names, claimant, declare, ended, several
@@ -98,7 +98,7 @@ def test_steps_are_numbered_without_a_gap_and_the_newest_is_the_codes_own_number
 @pytest.mark.parametrize("backend", ["sqlite", "postgres"])
 def test_every_file_among_the_steps_is_one(backend: str) -> None:
     folder = ROOT / "src/holdfast/store" / backend / "migrations"
-    assert [file.name for file in folder.iterdir() if not migrating._NAME.fullmatch(file.name)] == []
+    assert [file.name for file in folder.iterdir() if not schema_migrations._NAME.fullmatch(file.name)] == []
 
 
 @both
@@ -113,17 +113,17 @@ def test_what_comes_before_a_deployment_only_adds(lineage: Lineage) -> None:
 
 
 @pytest.mark.parametrize(
-    "version, least, standing",
+    "version, least, status",
     [
-        (6, 6, SchemaStanding.BEHIND),
-        (8, 7, SchemaStanding.BEHIND),
-        (9, 7, SchemaStanding.USABLE),
-        (9, 9, SchemaStanding.USABLE),
-        (11, 9, SchemaStanding.USABLE),
+        (6, 6, SchemaStatus.BEHIND),
+        (8, 7, SchemaStatus.BEHIND),
+        (9, 7, SchemaStatus.USABLE),
+        (9, 9, SchemaStatus.USABLE),
+        (11, 9, SchemaStatus.USABLE),
     ],
 )
-def test_code_may_use_what_is_not_newer_than_it_can_bear(version: int, least: int, standing: SchemaStanding) -> None:
-    assert Lineage("holdfast.store.sqlite", oldest=6, newest=9).standing("s.db", Numbers(version, least)) is standing
+def test_code_may_use_what_is_not_newer_than_it_can_bear(version: int, least: int, status: SchemaStatus) -> None:
+    assert Lineage("holdfast.store.sqlite", oldest=6, newest=9).status("s.db", Numbers(version, least)) is status
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_code_may_use_what_is_not_newer_than_it_can_bear(version: int, least: in
 )
 def test_what_is_too_old_or_too_new_is_refused_with_what_to_do(version: int, least: int, told: str) -> None:
     with pytest.raises(StoreUnsuitable) as refused:
-        Lineage("holdfast.store.sqlite", oldest=6, newest=9).standing("s.db", Numbers(version, least))
+        Lineage("holdfast.store.sqlite", oldest=6, newest=9).status("s.db", Numbers(version, least))
     assert str(refused.value).startswith(told)
 
 

@@ -1,0 +1,32 @@
+"""The rates of lanes that were read. The last column of the row of such a lane is the key of the rate that the lane shares with others;
+NULL or empty if it shares none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from holdfast.store.rows import Row
+
+
+def kept_under(lanes: Iterable[Row]) -> list[str]:
+    """The keys under which the rates of lanes are kept: each lane's own key, and that of the rate that it shares."""
+    found = list(lanes)
+    return sorted({row[0] for row in found} | {row[-1] for row in found if row[-1]})
+
+
+class Rates:
+    """Rates by the key under which they are kept."""
+
+    def __init__(self, found: Iterable[Row]) -> None:
+        self._found: dict[str, list[Row]] = {}
+        for row in found:
+            self._found.setdefault(row[0], []).append(row)
+
+    def of(self, lane: Row) -> list[Row]:
+        """The rates of a lane, its own and the shared one."""
+        return [*self._found.get(lane[0], ()), *self._found.get(lane[-1] or "", ())]
+
+    def has_shared(self, lane: Row) -> bool:
+        """Whether the rate that the lane shares was read, or the lane shares none."""
+        return not lane[-1] or lane[-1] in self._found
