@@ -104,7 +104,7 @@ def outages(scene: Scene, disk: Disk) -> None:
         until(lambda: max(scene.leases().values()) < time.time_ns() // 1_000_000, "every lease to be over")
         assert standing(chaos) == before, "a runner claimed or wrote"
         disk.heal(chaos)
-        until(lambda outage=outage: said(scene)["goes"] == 2 * outage, "both workers to go on")  # type: ignore[misc]
+        until(lambda outage=outage: said(scene)["continues:"] == 2 * outage, "both workers to go on")  # type: ignore[misc]
     chaos.to_the_end()
     check(scene, chaos)
     check_nothing_was_repeated(scene, chaos)
@@ -116,9 +116,9 @@ def standing(chaos: Chaos) -> dict[str, tuple[int, int]]:
 
 
 def said(scene: Scene) -> Counter[str]:
-    """The second word of each line that a worker logged: `pauses` and `goes` are all that it may say."""
+    """The second word of each line that a worker logged: `pauses` and `continues:` are all that it may say."""
     words = Counter(line.split()[1] for line in scene.errors.read_text().splitlines())
-    assert words.keys() <= {"pauses", "goes"}, scene.errors.read_text()
+    assert words.keys() <= {"pauses", "continues:"}, scene.errors.read_text()
     return words
 
 

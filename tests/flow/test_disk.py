@@ -129,7 +129,7 @@ async def test_what_a_full_disk_does_not_take_is_written_when_there_is_room(
         await in_real_time(lambda: len(told(caplog)) == 2)
     assert ran == ["first", "filling", "third"]
     assert "Error" not in str([event for event in history if event["EventType"] == "InvocationCompleted"])
-    assert told(caplog) == ["pauses until its store works again", "goes on"]
+    assert told(caplog) == ["pauses until its store works again", "continues"]
 
 
 @pytest.mark.parametrize("colour", ["async", "def"])
@@ -211,7 +211,7 @@ async def test_a_read_that_fails_counts_against_nobody_and_is_told_once(
     assert ran == ["first", "second"]
     assert "Error" not in str([event for event in history if event["EventType"] == "InvocationCompleted"])
     assert types(history)[-1] == "ExecutionSucceeded"
-    assert told(caplog) == ["pauses until its store works again", "goes on"]
+    assert told(caplog) == ["pauses until its store works again", "continues"]
 
 
 @pytest.mark.parametrize("colour", ["async", "def"])

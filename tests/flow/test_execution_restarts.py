@@ -155,8 +155,11 @@ async def test_a_postgres_store_keeps_the_copied_history_too() -> None:
         assert (took(), (await old.describe()).superseded_by) == (["book", "ship"], new.id)
 
 
+LANE = "q/tenant=default/function=f:1"
+
+
 def test_a_restart_in_a_queue_keeps_the_units_and_the_money_of_its_place() -> None:
     made = new_execution("e", "n", "f", "1", payload="null", now=0, terms=Terms())
-    old = msgspec.structs.replace(made, status=ExecutionStatus.FAILED, state=State.CLOSED, place=Place("q", "q", 0, units=7, money=9))
+    old = msgspec.structs.replace(made, status=ExecutionStatus.FAILED, state=State.CLOSED, place=Place("q", LANE, 0, units=7, money=9))
     start = restarted(old, "e2", 1, payload="null", restart=Restart("e"))
-    assert start.enqueue == Enqueue(queue="q", units=7, money=9)
+    assert start.enqueue == Enqueue(queue="q", beside=LANE, units=7, money=9)

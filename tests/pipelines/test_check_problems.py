@@ -127,7 +127,7 @@ CASES = [
     Case("unknown_worker", "a", graph(work("a", worker="plane")), says="Did you mean `plain`?"),
     Case("unknown_worker", "a", graph(work("a", fallback=("nothing",)))),
     Case("unknown_worker", "a", graph(work("a", undo=Undo(worker="nothing")))),
-    Case("unknown_version", "a", graph(work("a", worker="plain@2.0")), says="known as `1.0`"),
+    Case("unknown_version", "a", graph(work("a", worker="plain@2.0")), says="known in `1.0`"),
     Case("cycle", "a", graph(work("a", "b"), work("b", "a")), says="`a`, `b` wait for each other"),
     Case("cycle", "a", graph(work("a", "a")), says="waits for itself"),
     Case("cycle", "a", graph(work("a", after=(After("b"),)), work("b", "a"))),

@@ -103,8 +103,8 @@ def test_small_sources_with_large_literals_are_bounded() -> None:
 @pytest.mark.parametrize(
     "given, told",
     [
-        ({"page_or_id": "no id"}, "no worker_id"),
-        ({"version": ""}, "no version"),
+        ({"page_or_id": "no id"}, "is not a valid worker_id"),
+        ({"version": ""}, "is not a valid version"),
         ({"inputs": {"type": "wrong"}}, "inputs= is not a JSON Schema"),
         ({"outputs": {"type": "array"}}, "outputs= must describe an object"),
         ({"inputs": {"x": b"bytes"}}, "inputs= is not a JSON Schema"),

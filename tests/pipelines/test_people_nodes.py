@@ -85,7 +85,7 @@ async def test_the_last_of_n_votes_closes_the_question_and_the_run_goes_on(tmp_p
         run, approval = await asked(made)
         first = await vote(made, approval, "ann", comment="fine")
         assert (first.state, [one.person for one in first.votes], first.votes_needed) == ("open", ["ann"], 2)
-        with pytest.raises(VotedBefore, match="ann has voted on this before"):
+        with pytest.raises(VotedBefore, match="ann has voted on this question before"):
             await vote(made, approval, "ann")
         with pytest.raises(ApproverRefused):
             await vote(made, approval, "mallory")

@@ -422,7 +422,7 @@ async def test_while_a_child_run_is_under_way_a_stopped_run_is_not_restarted(tmp
     async with stage(pipeline(*chain("slow")), worker("slow", body), folder=tmp_path, clock=PatientClock()) as made:
         going = await made.run({"text": "t"}, wait=0.2)
         await made.engine._engine.stop(going.run_id, cascade=False)
-        with pytest.raises(RestartRefused, match="is not over yet"):
+        with pytest.raises(RestartRefused, match="has not ended yet"):
             await restart_run(made.service, going.run_id, LOCAL, RETRY)
         sleeps.set()
         assert shop.took == []

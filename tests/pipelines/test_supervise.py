@@ -127,7 +127,7 @@ async def test_every_choice_is_an_event_with_its_reason_also_one_that_is_refused
     assert [event.data["reason"] for event in events if event.event == "choice"] == ["It needs search.", "It needs delete."]
     assert response.error is not None
     assert response.error.error_code == "supervise_unknown_choice"
-    assert "none of search, write" in response.error.message
+    assert "the choices are search, write and finish" in response.error.message
 
 
 async def test_a_choice_whose_inputs_do_not_fit_names_the_turn_they_came_from(tmp_path: Path) -> None:

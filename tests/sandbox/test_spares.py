@@ -160,7 +160,7 @@ async def test_a_closed_sandbox_leaves_nothing_and_serves_nobody(sandboxes: Any)
 
 
 async def test_an_interpreter_that_does_not_start_is_said(sandboxes: Any) -> None:
-    with pytest.raises(SandboxUnavailable, match="interpreter"):
+    with pytest.raises(SandboxUnavailable, match="is this Python installation complete"):
         await sandboxes("talker:printing", python=Path("/bin/true")).attempt(10)
     with pytest.raises(SandboxUnavailable, match="no-such-python"):
         await sandboxes("talker:printing", python=Path("/no-such-python")).attempt(10)

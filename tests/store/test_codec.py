@@ -105,7 +105,7 @@ class Other:
         (aes(old=OLD), None, "was made with the payload codec 'aes-gcm'"),
         (aes(old=OLD), Other(), "was made with the payload codec 'aes-gcm', not with 'other'"),
         (None, aes(old=OLD), "was made without a payload codec"),
-        (aes(old=OLD), aes(new=NEW), "key 'old'; there are new"),
+        (aes(old=OLD), aes(new=NEW), "key 'old'; the codec has the keys new"),
         (aes(old=OLD), aes(old=NEW), "another key of that id"),
     ],
 )

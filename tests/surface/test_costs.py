@@ -88,7 +88,7 @@ def test_costs_are_a_table_a_document_and_a_sheet(holdfast: Program) -> None:
     "words, told",
     [
         (["--by", "colour"], "Costs are summed by day, tenant"),
-        (["--by", "run"], "name a run"),
+        (["--by", "run"], "name that run"),
         (["--since", "yesterday"], "is not a day"),
         (["no-run"], "There is no run no-run"),
         (["--json", "--csv"], "give one of them"),

@@ -302,7 +302,7 @@ def test_a_server_that_shuts_down_tells_those_who_wait(tmp_path: Path) -> None:
         with closing(patient), pytest.raises(ClientError) as error:
             waiting.result(30)
         assert error.value.response["ResponseMetadata"]["HTTPStatusCode"] == 503
-        assert "goes on" in error.value.response["Error"]["Message"]
+        assert "continues" in error.value.response["Error"]["Message"]
 
 
 # --- the app alone

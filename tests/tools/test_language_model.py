@@ -104,7 +104,7 @@ async def test_a_refusal_and_a_cut_answer_are_clear(model: Model, tool: Language
     model.refusal, model.finish_reason = None, "length"
     cut = await failure(tool, {"prompt": "x", "max_output_tokens": 3})
     assert (refused.code, refused.details, refused.usage.output_tokens) == ("tool_failed", {"reason": "refusal"}, 3)
-    assert (cut.code, cut.details, "cap of 3" in cut.message, cut.usage.output_tokens) == (
+    assert (cut.code, cut.details, "limit of 3" in cut.message, cut.usage.output_tokens) == (
         "budget_exceeded",
         {"reason": "truncated"},
         True,

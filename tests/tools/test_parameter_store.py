@@ -58,7 +58,7 @@ async def test_a_json_file_and_a_changed_file_are_read(tmp_path: Path) -> None:
     path.write_text("[]")
     assert (await failure(store, {"name": "a"})).details == {"reason": "not_found"}
     path.write_text("{")
-    assert "broken" in (await failure(store, {"name": "a"})).message
+    assert "is not valid TOML or JSON" in (await failure(store, {"name": "a"})).message
     path.unlink()
     assert (await failure(store, {"name": "a"})).code == "tool_unavailable"
 

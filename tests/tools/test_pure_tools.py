@@ -104,7 +104,7 @@ def test_rules_are_asked_and_each_broken_place_is_named() -> None:
     {"path": "", "op": "in", "value": 1},
 ])  # fmt: skip
 def test_a_rule_that_can_never_hold_is_refused(rule: dict[str, object]) -> None:
-    with pytest.raises(ToolFailed, match="Rule 1 cannot be asked") as refused:
+    with pytest.raises(ToolFailed, match=r"Rule 1 \(from 0\) cannot be checked") as refused:
         call_pure("rules_engine", {"value": 1, "rules": [{"path": "", "op": "exists"}, rule]})
     assert refused.value.details == {"reason": "rules", "rule": 1}
 

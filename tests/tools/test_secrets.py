@@ -42,7 +42,7 @@ def test_no_source_and_a_broken_file_are_clear(tmp_path: Path) -> None:
     with pytest.raises(ToolFailed, match="no source is set"):
         Secrets([]).resolve(["A"], "pay")
     (tmp_path / "s.toml").write_text("= broken")
-    with pytest.raises(ToolFailed, match=r"s\.toml is broken"):
+    with pytest.raises(ToolFailed, match=r"s\.toml is not valid TOML or JSON"):
         Secrets([FileSecrets(tmp_path / "s.toml")]).resolve(["A"], "pay")
 
 

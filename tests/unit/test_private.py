@@ -136,7 +136,7 @@ def test_a_folder_of_a_group_is_refused_when_others_are_in_the_group(tmp_path: P
     monkeypatch.setattr(private, "_others_in", lambda group: "")
     private.refuse_shared(tmp_path)
     monkeypatch.setattr(private, "_others_in", lambda group: "eve")
-    with pytest.raises(NotPrivate, match=r"\(eve\).*chmod g-w"):
+    with pytest.raises(NotPrivate, match=r"user eve may replace.*chmod g-w"):
         private.refuse_shared(tmp_path)
 
 

@@ -264,8 +264,7 @@ async def open_serving(
     """The service over the store of `settings`. `private_app` makes the app that answers the requests of the functions' processes. `log` is
     called with the lines of these processes: what they print, and what the platform logs about them.
 
-    `runtime` has the workers; None: there are no workers. Runs of workers are executions too, but no caller can invoke a worker as a
-    function.
+    `runtime` has the workers; None: there are none. Their runs are executions too, but no caller can invoke a worker as a function.
     """
     if settings.tune:
         tune()

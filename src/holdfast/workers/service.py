@@ -84,8 +84,7 @@ class WorkerService(PipelineParts):
         self._reporters = RunReporters(observer, self.followed_runs)
 
     def serve(self, served: Served) -> None:
-        """Serve one version of a worker to new runs, and make it the default version. Runs that began with an earlier package of the same
-        version continue with that package."""
+        """Serve a version of a worker to new runs, as the default. Runs that began with an earlier package of the version keep that."""
         contract = served.worker.contract
         versions = self._served.setdefault(contract.worker_id, {})
         versions.pop(contract.version, None)  # the version that was served last is the default
@@ -126,8 +125,7 @@ class WorkerService(PipelineParts):
 
     async def follow_rates(self) -> None:
         """Set the present rate limits of the served workers on the lanes of queued runs. A runner repeats this, because another process or
-        a redrive may have made a lane with an older rate limit or without one.
-        """
+        a redrive may have made a lane with an older rate limit or without one."""
         if await in_thread(Purpose.HOUSE, set_rates, self._engine.store, self._served, self.policy):
             self._engine.look()
 
@@ -157,16 +155,14 @@ class WorkerService(PipelineParts):
 
     async def invoke(self, request: WorkerRequest, asker: Asker, *, wait: float | None = None, sampled: bool | None = None) -> Response:
         """Run a worker, and wait until the run ends, waits for a person, or `wait` seconds have passed (None: no limit). If the run has not
-        ended, the response says what it waits for. `sampled` is the sampling flag of a `traceparent` (signals.traceparent).
-        """
+        ended, the response says what it waits for. `sampled` is the sampling flag of a `traceparent` (signals.traceparent)."""
         begun = await self.begin(request, asker, sampled=sampled)
         return begun if isinstance(begun, Response) else await self._waiters.response(self._engine, *begun, wait)
 
     async def begin(
         self, request: WorkerRequest, asker: Asker, *, sampled: bool | None = None
     ) -> Response | tuple[Execution, AcceptedRequest]:
-        """Start the run of a request, and do not wait for its end. Returns the run, or the response that says why the request is
-        refused."""
+        """Start the run of a request, and do not wait for its end. Returns the run, or the response that refuses the request."""
         request, began_at = accept.traced(request), self._engine.clock.now()
         try:
             return await self.accept(request, asker, sampled=sampled)

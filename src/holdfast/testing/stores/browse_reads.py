@@ -249,7 +249,7 @@ class BrowsingSuite(OneHandle):
 
     def test_a_look_that_takes_too_long_is_refused_and_the_next_one_is_answered(self, store: Store, crowd: Crowd) -> None:
         for look in (lambda: store.browse(Browse(), 0.0), lambda: store.facets(Browse(), 0.0)):
-            with pytest.raises(ReadTooLong, match="narrower range of time"):
+            with pytest.raises(ReadTooLong, match="shorter range of time"):
                 look()
         assert store.browse(Browse(), LONG).rows
 
