@@ -205,9 +205,9 @@ async def test_of_very_many_queues_only_those_that_are_shown_are_read(scene: Sce
     read: list[str] = []
     queue_state = type(scene.store).queue_state
 
-    def counted(store: Any, queue: str, now: int) -> Any:
+    def counted(store: Any, queue: str, now: int, tenant: str | None) -> Any:
         read.append(queue)
-        return queue_state(store, queue, now)
+        return queue_state(store, queue, now, tenant)
 
     monkeypatch.setattr(type(scene.store), "queue_state", counted)
     async with scene.browser() as browser:

@@ -9,7 +9,12 @@ from typing import Any
 import holdfast
 from holdfast import AsyncDurableContext, Schedule, durable_execution
 
-EVERY = [Schedule(f"s{n}", "tick", every="1s", overlap=overlap) for n, overlap in enumerate(("allow", "skip", "queue", "replace"))]
+EVERY = [
+    Schedule("allow", "tick", every="1s", overlap="allow", catch_up="all:100"),
+    Schedule("queue", "tick", every="1s", overlap="queue", catch_up="all:100"),
+    Schedule("skip", "tick", every="1s", overlap="skip"),
+    Schedule("replace", "tick", every="1s", overlap="replace"),
+]
 
 
 @durable_execution

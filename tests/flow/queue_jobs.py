@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 import holdfast
 from holdfast import AsyncDurableContext, Settings, StepContext, durable_execution, durable_step
@@ -18,6 +21,23 @@ from holdfast.model.verbs import Write
 from holdfast.store.backends import open_store
 from holdfast.store.seam import Committed, Target
 from tests.flow.harness import Harness
+from tests.postgres import new_schema
+
+STORES = [
+    pytest.param(("sqlite", 10_000), id="resting"),
+    pytest.param(("sqlite", 0), id="replayed"),
+    pytest.param(("postgres", 0), id="postgres", marks=pytest.mark.long),
+]
+"""The stores of tests that run on both, and how many coroutines may rest there."""
+
+
+def harness_on(store: tuple[str, int], folder: Path) -> Harness:
+    """A harness whose store is a file or a database."""
+    backend, resting = store
+    made = Harness(folder, resting)
+    if backend == "postgres":
+        made.store = new_schema()
+    return made
 
 
 class Line:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,10 +21,16 @@ from holdfast.service.engines import OpenEngine
 from holdfast.store.seam import Filter, Hosted
 from holdfast.testing import Runner, crash_everywhere
 from tests.flow.harness import Harness
-from tests.flow.queue_jobs import declare, echo
+from tests.flow.queue_jobs import STORES, declare, echo, harness_on
 
 BOTH = pytest.mark.parametrize("colour", ["async", "blocking"])
 Call = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+@pytest.fixture(params=STORES)
+def harness(request: pytest.FixtureRequest, tmp_path: Path) -> Harness:
+    """On both stores, and on a file in both ways of waiting."""
+    return harness_on(request.param, tmp_path)
 
 
 def asks(*arguments: Any, **more: Any) -> Call:
@@ -140,7 +147,18 @@ def test_a_crash_anywhere_leaves_one_execution_of_each_enqueue(colour: str) -> N
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"queue": "a/b"}, {"delay": -1}, {"ttl": "soon"}, {"head_start": None}, {"units": 1.5}, {"key": 7}, {"target": 7}, {"input": {1, 2}}],
+    [
+        {"queue": "a/b"},
+        {"delay": -1},
+        {"ttl": 31_622_401},
+        {"delay": float("nan")},
+        {"ttl": "soon"},
+        {"head_start": None},
+        {"units": 1.5},
+        {"key": 7},
+        {"target": 7},
+        {"input": {1, 2}},
+    ],
 )
 async def test_a_wrong_argument_raises_on_the_authors_line_and_records_nothing(wrong: dict[str, Any]) -> None:
     @durable_execution

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,9 @@ from holdfast.model.errors import HoldfastError, StoreBusy
 from holdfast.service.function_signals import FunctionSignals
 from holdfast.service.settings import Settings
 from holdfast.service.store_queues import StoreQueues
+from holdfast.service.worker_runtime import WorkerSettings
+from holdfast.workers.policy import Policy
+from tests.workers.pages import page, write
 
 ONCE_MORE = create_retry_strategy(RetryStrategyConfig(max_attempts=2, initial_delay=Duration.from_seconds(1)))
 
@@ -58,6 +62,34 @@ async def test_depth_oldest_drain_rate_admitted_parked_and_retries_are_shown_by_
     assert told['queue_refused_count{queue="paused"}'] == 1
     assert told['queue_oldest_seconds{queue="paused"}'] >= 0
     assert told['holdfast_executions_started_total{function="send"}'] == 2
+
+
+FLAKY = """
+from pathlib import Path
+from holdfast import WorkerError, worker
+
+
+@worker("flaky.md")
+async def flaky(inputs, ctx):
+    tried = Path(inputs["folder"], "tried")
+    if not tried.exists():
+        tried.touch()
+        raise WorkerError("flaky", retryable=True)
+    return {}
+"""
+
+
+async def test_a_further_attempt_of_a_worker_counts_for_its_queue(tmp_path: Path) -> None:
+    file, measured = write(tmp_path / "w", FLAKY, flaky=page("flaky", attempts=2)), FunctionSignals({})
+    settings = Settings(observers=measured.observers)
+    worker_settings = WorkerSettings(policy=Policy(isolation="inline"))
+    async with holdfast.open(":memory:", workers=[file], settings=settings, worker_settings=worker_settings) as engine:
+        queued = await engine.enqueue("flaky", {"folder": str(tmp_path)}, queue="sums")
+        response = await queued.result()
+        assert (response["status"], response["observability"]["attempt"]) == ("ok", 2)
+        (tmp_path / "tried").unlink()
+        await engine.run("flaky", {"folder": str(tmp_path)})
+        assert counts(measured.queues.text()) == {'queue_retry_count{queue="sums"}': 1}, "a run of no queue counts for none"
 
 
 def test_a_store_that_cannot_be_read_leaves_the_counts_of_the_process() -> None:

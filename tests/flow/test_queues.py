@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,9 +19,15 @@ from holdfast.model.queue_errors import QueueFull
 from holdfast.model.queues import Mode, QueueRow
 from holdfast.model.verbs import Started
 from tests.flow.harness import Harness, eventually
-from tests.flow.queue_jobs import Asked, Line, declare, echo, engine_of, held_in
+from tests.flow.queue_jobs import STORES, Asked, Line, declare, echo, engine_of, harness_on, held_in
 
 S = ExecutionStatus
+
+
+@pytest.fixture(params=STORES)
+def harness(request: pytest.FixtureRequest, tmp_path: Path) -> Harness:
+    """On both stores, and on a file in both ways of waiting."""
+    return harness_on(request.param, tmp_path)
 
 
 async def ends(engine: Engine, *executions: str) -> list[Any]:

@@ -182,7 +182,9 @@ def test_nothing_can_be_enqueued_from_here_and_the_error_names_the_route_to_use_
     output = function(event(), None)
     assert output["Status"] == "FAILED"
     assert output["Error"]["ErrorType"].endswith("RunUnavailable")
-    assert "POST /v1/queues/{queue}, with an `idempotency_key`" in output["Error"]["ErrorMessage"]
+    told = output["Error"]["ErrorMessage"]
+    assert "POST /v1/queues/{queue}, with an `idempotency_key`" in told
+    assert "under `holdfast dev` and `holdfast serve --reload`, functions run in processes of their own" in told
     assert service.updates == []
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import AsyncDurableContext, Duration, Schedule, durable_execution
+from holdfast.model.places import Only
 from tests.flow.timetables import HOUR, Stage, at
 from tests.postgres import new_schema
 
@@ -66,6 +67,28 @@ async def test_many_schedules_of_one_moment_start_each_once_with_two_runners(sta
     async with stage.runners(report, schedules=many, count=2):
         await stage.until("2026-01-01 04:00")
     assert sorted(mark["schedule"] for mark in stage.marks()) == sorted(f"s{n}" for n in range(30))
+
+
+# --- runners that take only some executions
+
+
+@pytest.mark.parametrize(
+    "only, ran",
+    [
+        (Only(tenants=frozenset({"acme"})), ["acmes"]),
+        (Only(tenants=frozenset({"default"})), ["nobodys"]),
+        (Only(queues=frozenset({"emails"})), []),
+        (Only(frozenset({"emails"}), frozenset({"acme"})), []),
+    ],
+)
+async def test_a_runner_of_some_queues_or_tenants_starts_only_schedules_of_its_own(stage: Stage, only: Only, ran: list[str]) -> None:
+    both = [Schedule("acmes", report, every="1h", tenant="acme"), Schedule("nobodys", report, every="1h")]
+    async with stage.runners(report, schedules=both, only=only):
+        stage.clock.move_to(at("2026-01-01 01:00"))
+        await stage.settled()
+        assert [(mark["schedule"], mark["status"]) for mark in stage.marks()] == [(name, "SUCCEEDED") for name in ran]
+    async with stage.runners(report):
+        assert sorted(mark["schedule"] for mark in stage.marks()) == ["acmes", "nobodys"], "another runner starts the others"
 
 
 # --- overlap

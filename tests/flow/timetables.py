@@ -13,6 +13,7 @@ from holdfast import Schedule
 from holdfast.durable.execution import DurableFunction
 from holdfast.model.clock import VirtualClock
 from holdfast.model.execution import ExecutionStatus
+from holdfast.model.places import Only
 from holdfast.model.ports import Observer
 from holdfast.model.schedules import Overlap, ScheduleState
 from holdfast.service.engines import OpenEngine
@@ -48,12 +49,17 @@ class Stage:
 
     @asynccontextmanager
     async def runners(
-        self, *functions: DurableFunction, schedules: Sequence[Schedule] = (), count: int = 1, observers: Sequence[Observer] = ()
+        self,
+        *functions: DurableFunction,
+        schedules: Sequence[Schedule] = (),
+        count: int = 1,
+        observers: Sequence[Observer] = (),
+        only: Only | None = None,
     ) -> AsyncIterator[Stage]:
         """Open so many runners, which declare the schedules, and wait until they have nothing to do."""
         async with contextlib.AsyncExitStack() as stack:
             for _ in range(count):
-                settings = Settings(clock=self.clock, tune=False, observers=tuple(observers))
+                settings = Settings(clock=self.clock, tune=False, observers=tuple(observers), only=only)
                 opening = holdfast.open(self.where, functions=functions, schedules=schedules, settings=settings)
                 self.engines.append(await stack.enter_async_context(opening))
             await self.settled()
@@ -78,7 +84,7 @@ class Stage:
             return True
         timers = self.store.due(now, 1)
         ready = self.store.claimable(engines[0].registry.targets(), (), now, 1)
-        due = self.store.due_schedules(self.functions, now, 1)
+        due = self.store.due_schedules(self.functions, now, 1, engines[0].registry.only)
         may_go_on = any(self._may_go_on(name) for name in self.store.waiting_schedules(self.functions, 100))
         return not timers and not ready and not due and not may_go_on and all(engine.idle for engine in engines)
 

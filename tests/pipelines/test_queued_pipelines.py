@@ -16,6 +16,7 @@ from holdfast import AsyncDurableContext, durable_execution
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.model.clock import SystemClock
 from holdfast.model.ids import id_at
+from holdfast.model.queues import checked_declaration
 from holdfast.server.protocol.queues import Queues
 from holdfast.service.engines import OpenEngine
 from holdfast.service.worker_runtime import WorkerSettings
@@ -110,6 +111,7 @@ async def test_a_pipeline_is_enqueued_over_http_and_its_key_finds_the_run(where:
         routes = Queues(engine._engine, id_at, engine.worker_service).routes()
         app = App(routes, WebLimits(), lambda: id_at(SystemClock().now()), gate)
         message = {"target": "numbers", "inputs": {"n": 7}, "idempotency_key": "m"}
+        engine._store.declare([checked_declaration("sums", {})])
         async with client(app) as http:
             first, again = [await http.post("/v1/queues/sums", json=message) for _ in range(2)]
             wrong = await http.post("/v1/queues/sums", json={"target": "numbers", "inputs": {}})

@@ -10,10 +10,12 @@ from typer.testing import CliRunner
 
 import holdfast
 from holdfast.cli.main import program
-from holdfast.model.errors import HoldfastError
+from holdfast.model import codec
+from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.model.queue_errors import QueueFull
 from holdfast.service.function_loader import load
 from tests.surface.queue_scene import Scene
+from tests.workers.pages import page, write
 
 
 @pytest.fixture
@@ -27,12 +29,41 @@ def test_a_push_writes_each_line_and_names_lines_with_mistakes_by_their_number(q
     ended = queues("push", "emails", f"{queues.functions}:send", f"@{file}", "--key-field", "id")
     assert ended.exit_code == 1
     assert ended.stderr.splitlines() == [
-        "note: queue emails is new here, and has no limits until a runner or a program declares it.",
         "line 2: error[payload_not_json]: The payload is not JSON: Expecting value: line 1 column 1 (char 0)",
         "line 4: error[invalid_parameter]: The input has no text or whole number in 'id'.",
         "queue emails: pushed 2, 2 lines were refused",
     ]
     assert [line["waiting"] for line in queues.lines("list")] == [2]
+
+
+@pytest.mark.parametrize("target", ["mail.py:send", "queue-based-worker"])
+def test_a_line_that_is_longer_than_any_input_is_too_large_and_the_lines_after_it_go_in(queues: Scene, target: str) -> None:
+    file, most = queues.folder / "inputs.jsonl", codec.MAX_PAYLOAD_BYTES
+    good = '{"message": {"task": "Sum up."}, "idempotency_key": "a"}'
+    largest = "".join('{"x": "' + "x" * (size - 9) + '"}\n' for size in (10_000_000, 2 * most + 5, most + 1))
+    file.write_text(f"{good}\n{largest}{good}\n")
+    ended = queues("push", "emails", str(queues.functions) + ":send" if "mail" in target else target, f"@{file}")
+    told = f"error[payload_too_large]: The line is longer than {most:,} bytes, the most that an input may have."
+    assert [line for line in ended.stderr.splitlines() if "error" in line] == [f"line {number}: {told}" for number in (2, 3, 4)]
+    assert "pushed 2, 3 lines were refused" in ended.stderr
+
+
+def test_an_idempotency_key_that_cannot_be_one_is_called_so_and_cut(queues: Scene) -> None:
+    ended = queues("push", "emails", f"{queues.functions}:send", "-", "--key-field", "id", input=json.dumps({"id": "x y" * 900}) + "\n")
+    (line,) = [line for line in ended.stderr.splitlines() if "error" in line]
+    assert line.startswith("line 1: error[invalid_parameter]: Idempotency key 'x yx y")
+    assert line.endswith("use 1 to 64 letters, digits, '-' or '_'.")
+    assert len(line) < 250
+
+
+@pytest.mark.parametrize("option", ["--ttl", "--delay", "--head-start"])
+@pytest.mark.parametrize("value", ["inf", "nan", "1e300", "31622401", "-1"])
+def test_a_time_that_no_run_can_have_is_refused_with_the_range_and_pushes_nothing(queues: Scene, option: str, value: str) -> None:
+    ended = queues("push", "emails", f"{queues.functions}:send", "-", option, value, input="1\n")
+    assert isinstance(ended.exception, InvalidParameter)
+    assert str(ended.exception) == f"{option} is {float(value)!r}; use a number of seconds from 0 up to 31,622,400 (366 days)."
+    assert not Path(queues.store).exists()
+    assert "pushed 1" in queues.said("push", "emails", f"{queues.functions}:send", "-", option, "31622400", input="1\n")
 
 
 def test_the_same_push_again_pushes_only_what_is_missing(queues: Scene) -> None:
@@ -144,13 +175,22 @@ def test_a_queue_that_is_not_there_is_refused(queues: Scene) -> None:
 
 def test_a_push_into_a_queue_that_the_store_does_not_have_says_so_and_names_a_similar_one(queues: Scene) -> None:
     new = "note: queue {} is new here, and has no limits until a runner or a program declares it."
-    assert new.format("emails") in queues.push({})
-    assert "note:" not in queues.push({})
+    assert new.format("reports") in queues.push({}, queue="reports")
+    assert "note:" not in queues.push({}, queue="reports")
+    assert "note:" not in queues.push({}), "the file of the function declares it"
     assert f"{new.format('emials')} Did you mean `emails`?" in queues.push({}, queue="emials")
+
+
+def test_a_queue_that_set_makes_is_noted_as_new_with_a_similar_one(queues: Scene) -> None:
+    queues.push({"n": 1})
+    told = queues.said("set", "emials", "at_once=2")
+    assert "note: queue emials is new here: no runner and no program has declared it. Did you mean `emails`?" in told
+    assert "note" not in queues.said("set", "emials", "at_once=3")
 
 
 def test_parked_runs_are_listed_with_code_and_message_and_redriven_under_the_same_name(queues: Scene) -> None:
     queues.push({"id": 1}, {"id": 2}, {"id": 3}, options=["--key-field", "id", "--tenant", "acme", "--lane-field", "id"])
+    queues.said("set", "emails", "at_once=none", "per_tenant.at_once=none", "rates=none")
     first, second, third = queues.admitted(3)
     queues.failed(first)
     queues.failed(second, "TimeoutError", "no answer")
@@ -216,6 +256,43 @@ def test_runs_of_a_worker_are_pushed_after_its_contract_has_accepted_them_and_no
     assert wrong.stderr.startswith("line 1: error[schema_mismatch]: The inputs do not fit: ")
     told = queues.document("show", "messages")
     assert (told["waiting"], told["admitted"]) == (2, 0)
+
+
+SCHEDULED = """
+from holdfast import WorkerContext, worker
+
+
+@worker("teller.md")
+async def teller(inputs: dict, ctx: WorkerContext) -> dict:
+    return {}
+"""
+
+
+def test_a_push_declares_the_queues_of_the_operators_file_and_no_schedule_of_a_page(queues: Scene, tmp_path: Path) -> None:
+    schema = {"type": "object", "properties": {}}
+    file = write(tmp_path / "w", SCHEDULED, teller=page("teller", inputs=schema, schedule="0 2 * * *"))
+    (tmp_path / "operator.toml").write_text('[queues.words]\nat_once = 7\n\n[schedules.weekly]\nrun = "teller"\ncron = "0 6 * * MON"\n')
+    for target in (str(file), f"{queues.functions}:send"):
+        told = queues.said("push", "words", target, "-", "--config", str(tmp_path / "operator.toml"), input="{}\n")
+        assert told == "queue words: pushed 1\n"
+    assert queues.document("show", "words")["settings"]["declared"] == {"at_once": 7}
+    assert queues.document("show", "emails")["settings"]["declared"]["at_once"] == 2
+    store = queues.opened()
+    try:
+        assert list(store.schedules("", 10)) == []
+    finally:
+        store.close()
+
+
+def test_a_push_gives_the_tokens_of_each_line_to_rates_of_tokens(queues: Scene) -> None:
+    queues.push({"n": 1, "tokens": 60}, {"n": 2, "tokens": 60}, {"n": 3, "tokens": 30}, queue="words", options=["--units-field", "tokens"])
+    queues.said("set", "words", "rates=100 tokens/m")
+    assert len(queues.admitted(3)) == 1
+    wrong = queues(
+        "push", "words", f"{queues.functions}:send", "-", "--units-field", "tokens", input='{"tokens": -1}\n{"tokens": 1.5}\n{}\n'
+    )
+    told = "error[invalid_parameter]: The input has no whole number from 0 on in 'tokens'."
+    assert wrong.stderr.splitlines()[:3] == [f"line {number}: {told}" for number in (1, 2, 3)]
 
 
 # --- where a run stands

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 from pathlib import Path
 
+import httpx
 import pytest
 from typer.testing import CliRunner
 
 from holdfast.cli.main import program
+from holdfast.model.clock import SystemClock
 from holdfast.model.errors import HoldfastError
 from holdfast.model.execution import ExecutionStatus
+from holdfast.model.schedules import Origin
+from holdfast.service.schedule_declarations import Schedule
+from holdfast.service.schedules import Schedules
 from holdfast.store.seam import Filter
 from tests.library.scene import copied
 from tests.surface.cli_program import Program, until
@@ -77,17 +83,31 @@ def test_a_runner_takes_its_queue_and_tenant_prints_what_it_hosts_and_leaves_on_
         "acme",
         "--at-once",
         "2",
+        "--metrics-port",
+        "0",
         "--store",
         scene.store,
     ]
     process = holdfast.begin(*words)
+    told: list[str] = []
     try:
         until(lambda: finished(scene) == ["mine"])
+        assert process.stdout is not None
+        while not told or not told[-1].startswith("metrics: "):
+            told.append(process.stdout.readline().strip())
+        address = told.pop().removeprefix("metrics: ")
+        measured = until(lambda: text if "closed_total" in (text := httpx.get(address).text) else None)
+        strange = httpx.get(address, headers={"host": "evil.example"})
+        wrong = httpx.post(address)
     finally:
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=30)
     assert process.returncode == 0
-    told = out.splitlines()
+    assert out == ""
+    assert address.startswith("http://127.0.0.1:")
+    assert 'queue_depth{queue="emails"} 1' in measured
+    assert 'holdfast_executions_closed_total{function="send",status="SUCCEEDED"} 1.0' in measured
+    assert (strange.status_code, wrong.status_code) == (421, 404)
     assert told[0].startswith("running what waits in ")
     assert [line.split() for line in told[1:3]] == [["RUNS", "VERSION", "KIND"], ["send", "$LATEST", "function"]]
     assert told[3:] == ["only queues email, emails", "only tenants acme", "at most 2 at once"]
@@ -100,6 +120,9 @@ def test_a_runner_takes_its_queue_and_tenant_prints_what_it_hosts_and_leaves_on_
 def test_a_runner_declares_the_schedules_of_its_files_and_of_the_operators_file(scene: Scene) -> None:
     scene.functions.write_text(FUNCTIONS + '\nfrom holdfast import Schedule\nnightly = Schedule("nightly", send, cron="0 2 * * *")\n')
     (scene.folder / "operator.toml").write_text('[schedules.weekly]\nrun = "other"\ncron = "0 6 * * MON"\n')
+    store = scene.opened()
+    Schedules(store, SystemClock()).declare(Schedule("deleted", "send", cron="0 3 * * *"), Origin.CODE)
+    store.close()
     holdfast = Program(scene.folder)
     process = holdfast.begin("runner", "mail.py", "--config", "operator.toml", "--store", scene.store)
 
@@ -108,10 +131,15 @@ def test_a_runner_declares_the_schedules_of_its_files_and_of_the_operators_file(
         return [(one["name"], one["origin"], one["input"]) for one in map(json.loads, lines)]
 
     try:
-        until(lambda: declared() == [("nightly", "code", {}), ("weekly", "toml", {})] or None)
+        until(lambda: declared() == [("deleted", "code", {}), ("nightly", "code", {}), ("weekly", "toml", {})] or None)
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=30)
+        _, err = process.communicate(timeout=30)
+    (told,) = [line for line in err.splitlines() if "schedule" in line]
+    assert told == (
+        "warning: schedule deleted of send was declared earlier (code), and is not now; it goes on. "
+        "If its declaration was deleted: holdfast schedules remove deleted"
+    )
 
 
 def test_no_more_run_at_once_than_the_runner_is_told(scene: Scene) -> None:
@@ -148,6 +176,15 @@ def test_a_choice_that_cannot_be_meant_is_refused_before_anything_runs(scene: Sc
     assert isinstance(ended.exception, HoldfastError)
     assert says in str(ended.exception)
     assert not Path(scene.store).exists()
+
+
+def test_a_metrics_port_that_is_in_use_is_refused_with_what_to_do(scene: Scene) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        words = ["runner", str(scene.functions), "--metrics-port", port, "--store", scene.store]
+        ended = CliRunner().invoke(program("runner"), words)
+    assert isinstance(ended.exception, HoldfastError)
+    assert "Name another port with --metrics-port, 0 for any free one" in str(ended.exception)
 
 
 def test_a_template_is_left_to_a_server(scene: Scene) -> None:

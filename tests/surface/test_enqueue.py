@@ -11,7 +11,15 @@ import holdfast
 from holdfast import AsyncDurableContext, Settings, durable_execution
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.model.clock import VirtualClock
-from holdfast.model.errors import ExecutionAlreadyStarted, ExecutionFailed, FunctionNotFound, InvalidParameter
+from holdfast.model.errors import (
+    ExecutionAlreadyStarted,
+    ExecutionFailed,
+    FunctionNotFound,
+    HoldfastError,
+    InvalidParameter,
+    PayloadNotJson,
+    PayloadTooLarge,
+)
 from holdfast.model.queue_errors import QueueFull
 from holdfast.model.queues import checked_declaration
 from holdfast.testing import Runner
@@ -42,6 +50,24 @@ async def test_a_function_is_enqueued_by_itself_or_by_its_name(tmp_path: Path) -
         assert await other.result() == 8
 
 
+async def test_a_queue_that_nobody_declared_is_warned_of_once_with_the_similar_name(caplog: pytest.LogCaptureFixture) -> None:
+    @durable_execution
+    async def teller(event: Any, context: AsyncDurableContext) -> None:
+        await context.enqueue(double, 1, queue="reprots")
+
+    declared = [holdfast.Queue("emails", at_once=1), holdfast.Queue("reports"), holdfast.Queue("sums")]
+    async with holdfast.open(":memory:", functions=[double, teller], queues=declared, settings=settings()) as engine:
+        await engine.enqueue(double, 1, queue="emails")
+        assert caplog.messages == []
+        for _ in range(2):
+            await engine.enqueue(double, 1, queue="emials")
+            await engine.enqueue_many(double, [1, 2], queue="sum")
+            await (await engine.start(teller)).result()
+    told = "queue {} is new in this store, and has no limits until a program, a runner or an operator declares it. Did you mean `{}`?"
+    pairs = (("emials", "emails"), ("sum", "sums"), ("reprots", "reports"))
+    assert caplog.messages == [told.format(*pair) for pair in pairs]
+
+
 def test_many_are_enqueued_at_once_without_await(tmp_path: Path) -> None:
     with holdfast.open(tmp_path / "a.db", functions=[double], settings=settings()) as engine:
         jobs = engine.enqueue_many(double, range(1200), queue="emails", delay=0.5)
@@ -68,12 +94,52 @@ async def test_many_that_are_refused_in_part_say_how_many_are_enqueued_and_can_b
 
 
 @pytest.mark.parametrize(
+    "inputs, keys, error, says",
+    [
+        ([1], ["no key!"], InvalidParameter, "Idempotency key 'no key!': use 1 to 64"),
+        ([1], ["x" * 5_000], InvalidParameter, "Idempotency key 'xxx"),
+        (["x" * 7_000_000], None, PayloadTooLarge, "payload size"),
+        ([object()], None, PayloadNotJson, "cannot be written as JSON"),
+    ],
+)
+async def test_one_bad_input_of_many_writes_nothing_and_its_error_names_its_index(
+    inputs: list[Any], keys: list[str] | None, error: type[Exception], says: str
+) -> None:
+    async with holdfast.open(":memory:", functions=[double], settings=settings()) as engine:
+        many = [*range(1200), *inputs]
+        names = None if keys is None else [*(f"k{n}" for n in range(1200)), *keys]
+        with pytest.raises(error, match=rf"^inputs\[1200\]: .*{says}") as refused:
+            await engine.enqueue_many(double, many, queue="emails", idempotency_keys=names)
+        assert len(str(refused.value)) < 250
+        assert await engine.list() == []
+
+
+def test_one_bad_input_of_many_for_a_worker_writes_nothing_and_its_error_names_its_index() -> None:
+    with Runner(double, workers={"scrape": lambda inputs: {"title": "t"}}) as runner:
+        with pytest.raises(InvalidRequest, match=r"^inputs\[1\]: "):
+            runner.engine.enqueue_many("scrape", [{"url": "b"}, ["no object"]], queue="pages")
+        with pytest.raises(HoldfastError, match=r"^inputs\[1\]: "):
+            runner.engine.enqueue_many("scrape", [{"url": "b"}, {"url": "x" * 7_000_000}], queue="pages")
+        assert runner.engine.list() == []
+
+
+async def test_a_key_of_many_that_was_used_before_is_named_by_its_index() -> None:
+    async with holdfast.open(":memory:", functions=[double], settings=settings()) as engine:
+        await engine.enqueue(double, 7, queue="emails", idempotency_key="b")
+        with pytest.raises(ExecutionAlreadyStarted, match=r"^inputs\[1\]: ") as refused:
+            await engine.enqueue_many(double, [1, 2], queue="emails", idempotency_keys=["a", "b"])
+        assert refused.value.__notes__ == ["1 of 2 inputs are enqueued."]
+
+
+@pytest.mark.parametrize(
     "wrong, error",
     [
         ({"queue": "no/slash"}, InvalidParameter),
         ({"delay": -1}, InvalidParameter),
         ({"ttl": "soon"}, InvalidParameter),
         ({"head_start": float("inf")}, InvalidParameter),
+        ({"ttl": 31_622_401}, InvalidParameter),
+        ({"delay": float("nan")}, InvalidParameter),
         ({"units": -1}, InvalidParameter),
         ({"same": "both"}, InvalidParameter),
         ({"user": "ann"}, InvalidParameter),

@@ -16,14 +16,18 @@ from holdfast.model.audit import NoteFilter
 from holdfast.model.clock import SystemClock
 from holdfast.model.ids import id_at
 from holdfast.server.protocol.queues import Queues
+from holdfast.server.protocol.routes import worker_routes
+from holdfast.server.protocol.served import ServedWorkers
 from holdfast.service.engines import Opening
 from holdfast.web.app import App
 from holdfast.web.auth.gate import open_gate
 from holdfast.web.limits import Limits as WebLimits
+from tests.postgres import new_schema
 from tests.surface.auth_server import bearer, client, token
 
 EMAILS = "/v1/queues/emails"
 gates: dict[str, asyncio.Event] = {}
+stores: dict[str, str] = {}
 
 
 @durable_execution
@@ -57,9 +61,16 @@ class Scene:
         await self.engine.ending(run)
 
 
+@pytest.fixture(autouse=True, params=["memory", pytest.param("postgres", marks=pytest.mark.long)])
+def where(request: pytest.FixtureRequest) -> str:
+    """The store of `serving`."""
+    stores["now"] = ":memory:" if request.param == "memory" else new_schema()
+    return stores["now"]
+
+
 @asynccontextmanager
 async def serving(*queues: Queue, credentials: bool = False) -> AsyncIterator[Scene]:
-    opening = holdfast.open(":memory:", functions=[send], queues=queues)
+    opening = holdfast.open(stores["now"], functions=[send], queues=queues)
     async with opening:
         engine = opening.engine
         if credentials:
@@ -72,7 +83,7 @@ async def serving(*queues: Queue, credentials: bool = False) -> AsyncIterator[Sc
 
 
 async def test_a_message_is_enqueued_and_run_and_its_key_finds_it_again() -> None:
-    async with serving() as scene:
+    async with serving(Queue("emails")) as scene:
         first = await scene.post(EMAILS, {"target": "send", "inputs": {"to": "ada"}, "idempotency_key": "m-1"})
         again = await scene.post(EMAILS, {"target": "send", "inputs": {"to": "ada"}, "idempotency_key": "m-1"})
         other = await scene.post(EMAILS, {"target": "send", "inputs": {"to": "bob"}, "idempotency_key": "m-1"})
@@ -145,6 +156,25 @@ async def test_a_body_that_does_not_fit_is_refused_and_nothing_is_written(body: 
         assert (await scene.http.get("/v1/queues")).json() == {"queues": []}
 
 
+@pytest.mark.parametrize("name", ["delay", "ttl", "head_start"])
+async def test_a_time_that_no_run_can_have_is_refused_with_the_range(name: str) -> None:
+    async with serving(Queue("emails")) as scene:
+        for value in (31_622_401, 1e300, -1):
+            told = (await scene.post(EMAILS, {"target": "send", "inputs": {"to": "ada"}, name: value})).json()["error"]
+            assert (told["error_code"], "from 0 up to 31,622,400 (366 days)" in told["message"]) == ("invalid_parameter", True)
+        good = await scene.post(EMAILS, {"target": "send", "inputs": {"to": "ada"}, name: 31_622_400})
+        assert good.status_code == 202
+
+
+async def test_a_message_says_how_many_tokens_it_may_use_and_a_rate_of_tokens_counts_them() -> None:
+    async with serving(Queue("emails", rates="100 tokens/m")) as scene:
+        message = {"target": "send", "inputs": {"to": "ada"}}
+        told = (await scene.post(EMAILS, {"messages": [{**message, "units": units} for units in (60, 60, 101, -1)]})).json()["runs"]
+        assert sorted(run["state"] for run in told[:2]) == ["queued", "running"]
+        assert [run["error"]["error_code"] for run in told[2:]] == ["invalid_parameter"] * 2
+        assert "never admits more than 100 at once" in told[2]["error"]["message"]
+
+
 async def test_an_operator_pauses_sets_drains_and_each_change_is_noted() -> None:
     async with serving(Queue("emails", at_once=2, rates="100/m")) as scene:
         for verb, mode in (("pause", "paused"), ("resume", "open"), ("drain", "draining")):
@@ -161,8 +191,23 @@ async def test_an_operator_pauses_sets_drains_and_each_change_is_noted() -> None
     assert notes == ["queue_set", "queue_set", "queue_drain", "queue_resume", "queue_pause"]
 
 
+async def test_a_queue_that_the_store_does_not_have_is_404_with_the_similar_name_until_an_operator_makes_it() -> None:
+    async with serving(Queue("emails", at_once=1)) as scene:
+        message = {"target": "send", "inputs": {"to": "ada"}}
+        for body in (message, {"messages": [message]}):
+            told = await scene.post("/v1/queues/emials", body)
+            assert (told.status_code, told.json()["error"]["error_code"]) == (404, "queue_not_found")
+            assert "Did you mean `emails`?" in told.json()["error"]["message"]
+        assert [row.name for row in scene.store.queues()] == ["emails"], "nothing is made"
+        made = await scene.post("/v1/queues/news/set", {"set": {"at_once": None}})
+        again = await scene.post("/v1/queues/news/set", {"set": {"at_once": 5}})
+        assert (made.status_code, made.json()["is_new"]) == (201, True)
+        assert (again.status_code, again.json()["is_new"]) == (200, False)
+        assert (await scene.post("/v1/queues/news", message)).status_code == 202
+
+
 async def test_parked_runs_are_listed_and_started_again() -> None:
-    async with serving() as scene:
+    async with serving(Queue("emails")) as scene:
         bad, good = [
             (await scene.post(EMAILS, {"target": "send", "inputs": {"to": to, **more}})).json()["run_id"]
             for to, more in (("ada", {"fails": True}), ("bob", {}))
@@ -203,13 +248,43 @@ async def test_a_tenant_enqueues_for_itself_sees_its_own_and_changes_nothing_for
             assert (await scene.post(f"{EMAILS}/{verb}", headers=acme)).status_code == 403
         seen = (await scene.http.get(EMAILS, headers=viewer)).json()
         assert (seen["waiting"], {lane["lane"] for lane in seen["lanes"]}) == (2, {"emails/tenant=acme/function=send:$LATEST"})
-        assert (await scene.http.get("/v1/queues", headers=acme)).json()["queues"][0]["waiting"] == 2
+        (listed,) = (await scene.http.get("/v1/queues", headers=acme)).json()["queues"]
+        assert (listed["waiting"], listed["delayed"], listed["parked"], listed["held"]) == (2, 0, 0, 0)
+        assert "oldest_at" not in listed, "the store does not know it of one tenant"
+        assert "admitted" not in listed
         assert (await scene.http.get(EMAILS, headers=root)).json()["waiting"] == 4
         assert (await scene.http.get(EMAILS)).status_code in (401, 403)
 
 
+async def test_a_tenant_with_hundreds_of_keys_and_a_long_name_sees_all_of_its_own_numbers() -> None:
+    async with serving(Queue("emails"), credentials=True) as scene:
+        root, long = bearer(token(scene.store, "operator")), "t" * 170
+        mine = bearer(token(scene.store, "operator", tenant=long))
+        await scene.post(f"{EMAILS}/pause", headers=root)
+        message = {"target": "send", "inputs": {"to": "ada"}}
+        many = [{**message, "key": f"k{number}"} for number in range(250)] + [{**message, "delay": 60}]
+        assert (await scene.post(EMAILS, {"messages": many}, headers=mine)).status_code == 202
+        assert (await scene.post(EMAILS, {**message, "delay": 60}, headers=root)).status_code == 202
+        seen = (await scene.http.get(EMAILS, headers=mine)).json()
+        assert (seen["waiting"], seen["delayed"], len(seen["lanes"]), seen["more_lanes"]) == (250, 1, 100, True)
+
+
+async def test_a_redrive_of_named_runs_reads_only_those_and_of_its_own_tenant(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(Queue("emails"), Queue("other"), credentials=True) as scene:
+        acme, root = bearer(token(scene.store, "operator", tenant="acme")), bearer(token(scene.store, "operator"))
+        bad = {"target": "send", "inputs": {"to": "ada", "fails": True}}
+        places = ((EMAILS, acme), (EMAILS, root), ("/v1/queues/other", acme))
+        parked = [(await scene.post(path, bad, headers=who)).json()["run_id"] for path, who in places]
+        for run in parked:
+            await scene.ended(run)
+        monkeypatch.setattr(scene.store, "parked", None)  # a read of every parked run would fail
+        told = (await scene.post(f"{EMAILS}/redrive", {"runs": [*parked, "unknown"]}, headers=acme)).json()["runs"]
+        assert [one.get("error", {}).get("error_code") for one in told] == [None, *["invalid_parameter"] * 3]
+        await scene.ended(told[0]["run_id"])
+
+
 async def test_runs_of_a_worker_are_enqueued_parked_and_redriven_over_http_and_a_message_that_does_not_fit_is_refused() -> None:
-    opening = holdfast.open(":memory:", workers=["queue-based-worker"])
+    opening = holdfast.open(stores["now"], workers=["queue-based-worker"], queues=[Queue("messages")])
     async with opening:
         engine = opening.engine
         assert opening.runtime is not None
@@ -227,4 +302,31 @@ async def test_runs_of_a_worker_are_enqueued_parked_and_redriven_over_http_and_a
             assert parked["id"] == first.json()["run_id"]
             told = (await scene.post("/v1/queues/messages/redrive", {"all": True})).json()
             await scene.ended(told["runs"][0]["run_id"])
+        await gate.close()
+
+
+async def test_a_run_that_waits_in_its_queue_says_where_it_stands_and_for_which_limit() -> None:
+    opening = holdfast.open(stores["now"], workers=["queue-based-worker"], queues=[Queue("messages", at_once=1)])
+    async with opening:
+        engine = opening.engine
+        assert opening.runtime is not None
+        service, limits = opening.runtime.worker_service, WebLimits()
+        gate = open_gate(engine.store, host="127.0.0.1", clock=SystemClock())
+        routes = [*Queues(engine, id_at, service).routes(), *worker_routes(ServedWorkers(service, engine.store, engine.clock, limits))]
+        async with client(App(routes, limits, lambda: id_at(SystemClock().now()), gate)) as http:
+            scene = Scene(opening, http)
+            await scene.post("/v1/queues/messages/pause")
+            message = {"target": "queue-based-worker", "inputs": {"message": {}, "idempotency_key": "p"}, "key": "k"}
+            told = (await scene.post("/v1/queues/messages", {"messages": [message, message, {**message, "delay": 60}]})).json()["runs"]
+            seen = [(await http.get(f"/v1/runs/{run['run_id']}")).json() for run in told]
+            lane = "messages/tenant=default/key=k/function=queue-based-worker:$LATEST"
+            common = {"queue": "messages", "lane": lane, "key": "k"}
+            waits = [{**common, "position": position, "limit": "queue messages is paused"} for position in (1, 2)]
+            assert [run["state"] for run in seen] == ["queued"] * 3
+            assert sorted((run["place"] for run in seen[:2]), key=lambda place: place["position"]) == waits
+            assert seen[2]["place"] == {**common, "position": None, "limit": None}
+            await scene.post("/v1/queues/messages/resume")
+            for run in told[:2]:
+                await scene.ended(run["run_id"])
+                assert "place" not in (await http.get(f"/v1/runs/{run['run_id']}")).json()
         await gate.close()

@@ -66,6 +66,30 @@ def test_a_slow_command_says_one_line_where_stderr_is_no_terminal(holdfast: Prog
     assert checking.returncode == 0
 
 
+@pytest.mark.parametrize("from_stdin", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_a_push_shows_a_progress_bar_in_a_terminal_and_removes_it_at_the_end(holdfast: Program, from_stdin: bool) -> None:
+    (holdfast.folder / "mail.py").write_text(
+        "from holdfast import durable_execution\n\n\n@durable_execution\ndef send(event, context): ...\n"
+    )
+    lines = b"".join(b'{"n": %d}\n' % number for number in range(2500))
+    (holdfast.folder / "inputs.jsonl").write_bytes(lines)
+    ours, theirs = pty.openpty()
+    environment = {**holdfast.environment, "TERM": "xterm", "COLUMNS": "120"}
+    words = [*PROGRAM, "queues", "push", "emails", "mail.py:send", "-" if from_stdin else "@inputs.jsonl"]
+    with (holdfast.folder / "inputs.jsonl").open("rb") as inputs:
+        pushing = subprocess.Popen(words, cwd=holdfast.folder, env=environment, stdin=inputs, stdout=subprocess.DEVNULL, stderr=theirs)
+    os.close(theirs)
+    shown = _read_until(ours, "pushed 2,500")
+    assert pushing.wait(PATIENCE_SECONDS) == 0
+    os.close(ours)
+    plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown)
+    counted = r"[━╸╺ ]+ +{}/{} lines" if from_stdin else r"[━╸╺ ]+ +{}/{} bytes"
+    whole = "[?]" if from_stdin else str(len(lines))
+    assert re.search("pushing " + counted.format(2500 if from_stdin else len(lines), whole), plain), plain[-2000:]
+    assert "\x1b[?25l" in shown
+    assert shown.rindex("\x1b[2K") < shown.index("pushed 2,500"), "the bar is gone"
+
+
 def test_a_quick_command_says_nothing_of_it(holdfast: Program) -> None:
     assert "checking" not in holdfast("db", "check").stderr
 

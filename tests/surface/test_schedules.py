@@ -69,7 +69,8 @@ def test_what_was_asked_for_runs_with_the_next_runner_and_its_execution_names_th
     holdfast("schedules", "add", "s", "greet", "--cron", "0 0 1 1 *", "--input", '{"who": "ada"}')
     assert "asked for one run" in holdfast("schedules", "run-now", "s").stderr
     filled = holdfast("schedules", "backfill", "s", "2024-01-01T00:00:00Z", "2026-01-01T00:00:00Z")
-    assert filled.stderr == "asked for 2 runs of greet: a runner that hosts it starts them\n"
+    span = "from Mon 01 Jan 2024 00:00 UTC up to Thu 01 Jan 2026 00:00 UTC"
+    assert filled.stderr == f"asked for 2 runs of greet, due {span}: a runner that hosts it starts them\n"
     assert holdfast.document("schedules", "show", "s")["asked_for"] == 3
 
     @durable_execution
@@ -82,6 +83,19 @@ def test_what_was_asked_for_runs_with_the_next_runner_and_its_execution_names_th
     assert "s, backfill, due 2024-01-01T00:00:00Z" in page
     assert holdfast.document("executions", "show", "greet/s-20240101T000000Z")["occurrence"]["how"] == "backfill"
     assert holdfast("schedules", "show", "s").stdout.count("started (backfill)") == 2
+
+
+def test_dates_of_a_backfill_are_midnights_in_the_zone_of_the_schedule_and_the_last_is_not_included(holdfast: Program) -> None:
+    holdfast("schedules", "add", "s", "greet", "--cron", "0 */12 * * *", "--zone", "Europe/Berlin")
+    filled = holdfast("schedules", "backfill", "s", "2025-03-30", "2025-03-31").stderr
+    span = "due from Sun 30 Mar 2025 00:00 CET up to Mon 31 Mar 2025 00:00 CEST"
+    assert filled == f"asked for 2 runs of greet, {span}: a runner that hosts it starts them\n"
+    with closing(SqliteStore(str(holdfast.folder / "holdfast.db"), "a look")) as store:
+        state = store.schedule("s")
+    assert state is not None
+    assert [asked.at for asked in state.asked] == [1743289200000, 1743328800000], "23:00 and 10:00 UTC"
+    none = holdfast("schedules", "backfill", "s", "2025-03-30T01:00:00+01:00", "2025-03-30T02:30:00Z").stderr
+    assert none == "nothing was due from Sun 30 Mar 2025 01:00 CET up to Sun 30 Mar 2025 04:30 CEST\n"
 
 
 @pytest.mark.parametrize(
@@ -99,6 +113,9 @@ def test_what_was_asked_for_runs_with_the_next_runner_and_its_execution_names_th
         (("add", "x", "f g", "--every", "1h"), "Function name"),
         (("pause", "nothing"), "There is no schedule 'nothing'"),
         (("backfill", "s", "2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z"), "must be after its beginning"),
+        (("backfill", "s", "2026-01-01", "2026-01-01"), "must be after its beginning"),
+        (("backfill", "s", "2026-01-01T00:00", "2026-01-02"), "Write a time with its zone"),
+        (("backfill", "s", "2026-01-01", "2026-13-02"), "Write a time with its zone"),
     ],
 )
 def test_a_mistake_is_one_line_with_a_code_and_exit_code_two(holdfast: Program, words: tuple[str, ...], says: str) -> None:
@@ -223,7 +240,8 @@ async def test_a_tenant_sees_and_changes_only_its_own_schedules(server: Server) 
         ("/s/resume", {"catch_up": "yes"}),
         ("/s/backfill", {"from": "2026-01-01T00:00:00Z"}),
         ("/s/backfill", {"from": "1900-01-01T00:00:00Z", "to": "2026-01-01T00:00:00Z"}),
-        ("/s/backfill", {"from": "2026-01-01", "to": "2026-01-02"}),
+        ("/s/backfill", {"from": "2026-01-01T00:00", "to": "2026-01-02"}),
+        ("/s/backfill", {"from": "2026-02-30", "to": "2026-03-02"}),
         ("/" + "x" * 500 + "/pause", None),
     ],
 )

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from tests.surface.serve_program import Programs, programs, until
+from tests.workers.pages import page
 
 GREETING = """
 from holdfast.durable import durable_execution
@@ -82,6 +83,56 @@ def test_a_server_declares_the_schedules_of_a_python_file(serve: Programs, tmp_p
     server = serve("reports.py")
     found = httpx.get(f"{server.url}/v1/schedules/nightly").json()
     assert (found["run"], found["origin"], found["input"]) == ("report", "code", {"team": "sales"})
+
+
+TELLER = """
+from holdfast import worker
+
+
+@worker("teller.md")
+async def teller(inputs, ctx):
+    return {}
+"""
+DECLARING = """
+from holdfast import Limits, Queue, Schedule, durable_execution
+
+emails = Queue("emails", at_once=AT_ONCE, rates="100/m", per_tenant=Limits(at_once=1), ttl="1h")
+
+
+@durable_execution
+def report(event, context):
+    return event
+
+
+nightly = Schedule("nightly", report, cron="0 HOUR * * *", input={"team": "sales"}, start="2026-01-01T00:00:00Z")
+"""
+
+
+def declaring(at_once: int, hour: int) -> str:
+    return DECLARING.replace("AT_ONCE", str(at_once)).replace("HOUR", str(hour))
+
+
+def test_under_reload_queues_and_schedules_of_a_python_file_are_declared_and_declared_again_after_a_change(
+    serve: Programs, tmp_path: Path
+) -> None:
+    (tmp_path / "reports.py").write_text(declaring(2, 3))
+    (tmp_path / "teller.md").write_text(page("teller", inputs={"type": "object"}, schedule="0 5 * * *"))
+    (tmp_path / "tellers.py").write_text(TELLER)
+    server = serve("reports.py", "tellers.py", "--reload")
+
+    def seen() -> tuple[object, ...]:
+        queue, times = httpx.get(f"{server.url}/v1/queues/emails").json(), {}
+        for one in httpx.get(f"{server.url}/v1/schedules").json()["schedules"]:
+            times[one["name"]] = one["cron"]
+        return queue["settings"]["declared"]["at_once"], times
+
+    assert seen() == (2, {"nightly": "0 3 * * *", "teller": "0 5 * * *"})
+    (tmp_path / "reports.py").write_text(declaring(7, 4))
+    (tmp_path / "teller.md").write_text(page("teller", inputs={"type": "object"}, schedule="0 6 * * *"))
+    until(lambda: seen() == (7, {"nightly": "0 4 * * *", "teller": "0 6 * * *"}), "the new declarations")
+    (tmp_path / "reports.py").write_text(declaring(7, 4).partition("nightly")[0])
+    gone = "warning: schedule nightly of report was declared earlier (code), and is not now; it goes on. If its declaration was deleted: "
+    until(lambda: f"{gone}holdfast schedules remove nightly" in server.warned, "the warning")
 
 
 def test_official_and_own_functions_invoke_each_other(serve: Programs, tmp_path: Path) -> None:

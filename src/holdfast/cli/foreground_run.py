@@ -109,7 +109,7 @@ class _ForegroundRun:
         for trust."""
         place, options = self._order.place, self._order.workers
         files = [*options.files, *self._named()]
-        queues = declared_together(queues_beside(self._loaded.beside), {})
+        queues = declared_together(queues_beside(self._loaded.beside, self._loaded.module), {})
         if not files:
             queues = declared_together(queues, operators_queues(options.config, trust=options.trust))
             return open_engine(place.where, functions=self._loaded.beside, queues=queues, codec=place.codec())

@@ -14,14 +14,18 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from holdfast.cli.arguments import StorePlace
 from holdfast.cli.exit_codes import ExitCode
+from holdfast.cli.operators_queues import operators_queues
 from holdfast.cli.terminal import print_document, printable, say, working
 from holdfast.cli.workers import declares_workers
+from holdfast.engine.enqueues import milliseconds
 from holdfast.model.admission import Same
 from holdfast.model.codec import MAX_PAYLOAD_BYTES
 from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.model.places import checked_queue
 from holdfast.model.queue_errors import QueueFull
 from holdfast.service.client import Client
+from holdfast.service.declared_beside import not_declared_told, queues_beside
+from holdfast.service.declared_queues import Queue, declared_together
 from holdfast.service.function_loader import load
 from holdfast.service.pushes import PushedLine, PushOptions, PushTarget
 
@@ -41,6 +45,9 @@ class PushCommand(msgspec.Struct, frozen=True, kw_only=True):
     """None: stdin."""
     place: StorePlace
     options: PushOptions
+    config: Path | None = None
+    """The operator's file."""
+    trust: bool = False
 
     @classmethod
     def of(
@@ -52,11 +59,14 @@ class PushCommand(msgspec.Struct, frozen=True, kw_only=True):
         *,
         key_field: str | None,
         lane_field: str | None,
+        units_field: str | None,
         tenant: str | None,
         same: str,
         delay: float,
         ttl: float | None,
         head_start: float,
+        config: Path | None = None,
+        trust: bool = False,
     ) -> PushCommand:
         """Make a push from the options. Raises InvalidParameter if a value is not allowed, or if there is no such file."""
         if same not in [word.value for word in Same]:
@@ -66,20 +76,22 @@ class PushCommand(msgspec.Struct, frozen=True, kw_only=True):
             tenant=tenant,
             key_field=key_field,
             lane_field=lane_field,
-            delay_ms=round(delay * 1000),
-            ttl_ms=None if ttl is None else round(ttl * 1000),
-            head_start_ms=round(head_start * 1000),
+            units_field=units_field,
+            delay_ms=milliseconds(delay, "--delay"),
+            ttl_ms=None if ttl is None else max(1, milliseconds(ttl, "--ttl")),
+            head_start_ms=milliseconds(head_start, "--head-start"),
             same=Same(same),
         )
-        return cls(target=target, file=_file_of(inputs), place=place, options=options)
+        return cls(target=target, file=_file_of(inputs), place=place, options=options, config=config, trust=trust)
 
     def run(self, *, json_output: bool) -> int:
         """Push everything. Returns the exit code: 0, or 1 if lines were refused. Raises QueueFull if the queue is full."""
         counted = _Counted()
-        target = self._target()
+        target, queues = self._target()
         with contextlib.ExitStack() as stack:
             opened = stack.enter_context(_opened(self.file))
             client = stack.enter_context(self.place.client(create=not isinstance(target, str)))
+            client.queues.declare(queues)
             bar = stack.enter_context(_Bar(self.file))
             if not sys.stderr.isatty():
                 stack.enter_context(working(f"pushing into queue {self.options.queue}"))
@@ -104,15 +116,21 @@ class PushCommand(msgspec.Struct, frozen=True, kw_only=True):
             say(f"queue {self.options.queue}: {counted.told()}")
         return ExitCode.UNSUCCESSFUL if counted.refusals else ExitCode.OK
 
-    def _target(self) -> PushTarget | WorkerPush | str:
-        """The worker or the function of a file, else a name that the store knows."""
+    def _target(self) -> tuple[PushTarget | WorkerPush | str, Sequence[Queue]]:
+        """The worker or the function of a file, else a name that the store knows; and the queues that its file and the operator's file
+        declare."""
         if declares_workers(self.target):
-            return self._worker()
+            worker = self._worker()
+            return worker, declared_together((), worker.settings.queues)
+        operators = operators_queues(self.config, trust=self.trust)
         if ":" not in self.target and not self.target.endswith(".py"):
-            return self.target
+            return self.target, declared_together((), operators)
         with contextlib.redirect_stdout(sys.stderr):
-            function = load(self.target).function
-        return PushTarget(function.name, function.version, function.terms)
+            found = load(self.target)
+        function = found.function
+        return PushTarget(function.name, function.version, function.terms), declared_together(
+            queues_beside(found.beside, found.module), operators
+        )
 
     def _worker(self) -> WorkerPush:
         """The worker, with the operator's settings, because the operator's rate applies to its lane. The worker does not run here."""
@@ -120,7 +138,10 @@ class PushCommand(msgspec.Struct, frozen=True, kw_only=True):
         from holdfast.service.worker_pushes import WorkerPush
 
         file, _, worker = self.target.partition(":")
-        settings, _ = operators_settings(None, None, Consent(trust=False))
+        told = not_declared_told(Path(file))
+        if told is not None:
+            say(f"warning: {printable(told)}")
+        settings, _ = operators_settings(None, self.config, Consent(trust=self.trust))
         return WorkerPush(
             store=self.place.where,
             file=Path(file),
@@ -198,7 +219,7 @@ def _lines(opened: IO[bytes], bar: _Bar) -> Iterator[tuple[int, bytes]]:
         while len(line) > _LONGEST and not line.endswith(b"\n"):
             more = opened.readline(_LONGEST + 1)
             bar.read(more)
-            if len(more) <= _LONGEST:
+            if len(more) <= _LONGEST or more.endswith(b"\n"):
                 break
         if line.strip():
             yield number, line

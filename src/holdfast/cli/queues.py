@@ -8,7 +8,7 @@ import typer
 
 from holdfast.cli import completion
 from holdfast.cli import queue_pages as pages
-from holdfast.cli.arguments import CodecOption, JsonOption, LinesOption, StoreOption, StorePlace
+from holdfast.cli.arguments import CodecOption, ConfigOption, JsonOption, LinesOption, StoreOption, StorePlace, TrustOption
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.terminal import print_document, print_line, printable, say, working
 from holdfast.model.clock import SystemClock
@@ -21,6 +21,18 @@ from holdfast.service.queue_settings import read_assignment
 app = typer.Typer(help="Look at queues; fill, pause and limit them; start parked runs again.", no_args_is_help=True, rich_markup_mode=None)
 
 QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="The name of the queue.", autocompletion=completion.queues)]
+TargetArgument = Annotated[
+    str,
+    typer.Argument(metavar="TARGET", help="A function that the store knows, or FILE:NAME; a worker or pipeline by file or id."),
+]
+KeyFieldOption = Annotated[
+    str | None,
+    typer.Option(
+        "--key-field",
+        metavar="NAME",
+        help="The member of each input that is its idempotency key. The same push again then pushes only what is missing.",
+    ),
+]
 _ALL = 1 << 62
 
 
@@ -56,40 +68,40 @@ def show(
 @app.command("push")
 def push(
     queue: QueueArgument,
-    target: Annotated[
-        str,
-        typer.Argument(metavar="TARGET", help="A function that the store knows, or FILE:NAME; a worker or pipeline by file or id."),
-    ],
+    target: TargetArgument,
     inputs: Annotated[str, typer.Argument(metavar="@FILE|-", help="The inputs, one JSON document on each line: a file, or stdin.")],
-    key_field: Annotated[
-        str | None,
-        typer.Option(
-            "--key-field",
-            metavar="NAME",
-            help="The member of each input that is its idempotency key. The same push again then pushes only what is missing.",
-        ),
-    ] = None,
+    key_field: KeyFieldOption = None,
     lane_field: Annotated[
         str | None, typer.Option("--lane-field", metavar="NAME", help="The member of each input that is the key of its lane.")
+    ] = None,
+    units_field: Annotated[
+        str | None,
+        typer.Option(
+            "--units-field", metavar="NAME", help="The member of each input that is how many tokens it may use, for rates of tokens."
+        ),
     ] = None,
     tenant: Annotated[str | None, typer.Option("--tenant", metavar="NAME", help="The tenant of the runs.")] = None,
     same: Annotated[
         str, typer.Option("--same", metavar="WORD", help="What to do if a key was pushed before: existing, replace or refuse.")
     ] = "existing",
     delay: Annotated[
-        float, typer.Option("--delay", metavar="SECONDS", min=0, help="How long the runs are delayed before they enter their lanes.")
+        float, typer.Option("--delay", metavar="SECONDS", help="How long the runs are delayed before they enter their lanes.")
     ] = 0.0,
-    ttl: Annotated[
-        float | None, typer.Option("--ttl", metavar="SECONDS", min=0.001, help="How long a run may wait before it expires.")
-    ] = None,
+    ttl: Annotated[float | None, typer.Option("--ttl", metavar="SECONDS", help="How long a run may wait before it expires.")] = None,
     head_start: Annotated[
-        float, typer.Option("--head-start", metavar="SECONDS", min=0, help="Admit the runs as if they had been enqueued this much earlier.")
+        float, typer.Option("--head-start", metavar="SECONDS", help="Admit the runs as if they had been enqueued this much earlier.")
     ] = 0.0,
     json_output: JsonOption = False,
+    trust: TrustOption = False,
+    config: ConfigOption = None,
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Push many runs into a queue, a thousand in each commit. A line with a mistake is named by its number, and the others are pushed.
+    """Push many runs into a queue: up to a thousand in each commit, of a worker or pipeline up to two hundred. A line with a mistake is
+    named by its number, and the others are pushed.
+
+    Queues that the target's file and the operator's file declare are written into the store first. Nothing is run, and no schedule is
+    declared.
 
     If the command is interrupted, run it again: with --key-field it finds what it has pushed.
     """
@@ -103,11 +115,14 @@ def push(
         place,
         key_field=key_field,
         lane_field=lane_field,
+        units_field=units_field,
         tenant=tenant,
         same=same,
         delay=delay,
         ttl=ttl,
         head_start=head_start,
+        config=config,
+        trust=trust,
     )
     raise typer.Exit(order.run(json_output=json_output))
 
@@ -171,7 +186,10 @@ def set_(
     """
     said = dict(read_assignment(text) for text in settings or ())
     with StorePlace.of(store, codec).client() as client:
+        near = None if client.queues.is_known(queue) else client.queues.meant(queue)
         row = client.queues.set(queue, said, reset or ())
+    if near is not None:
+        say(f"note: queue {row.name} is new here: no runner and no program has declared it.{near}")
     if json_output:
         print_document({"queue": row.name, "settings": settings_document(row)})
     else:

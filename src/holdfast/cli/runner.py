@@ -19,8 +19,9 @@ import typer
 from holdfast.cli import completion
 from holdfast.cli.arguments import CodecOption, ConfigOption, StorePlace, TrustOption
 from holdfast.cli.operators_queues import operators_queues
+from holdfast.cli.runner_metrics import metrics_page
 from holdfast.cli.serve import DRAIN_SECONDS, set_function_log_level, told_to_leave
-from holdfast.cli.serve_schedules import schedules_of_file
+from holdfast.cli.serve_schedules import schedules_of_file, warn_of_left_over
 from holdfast.cli.serve_workers import IsolationOption, ServeWorkers
 from holdfast.cli.terminal import print_table, printable, say, warn_of_root
 from holdfast.model.errors import FunctionNotFound, InvalidParameter
@@ -61,19 +62,34 @@ QueueOption = Annotated[
     typer.Option(
         "--queue",
         metavar="NAME",
-        help="Take only runs of this queue, and what they invoke. May be given several times.",
+        help="Take only runs of this queue, and what they invoke; leave all schedules to other runners. May be given several times.",
         autocompletion=completion.queues,
     ),
 ]
 TenantOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--tenant", metavar="NAME", help="Take runs of this tenant only. May be given several times.", autocompletion=completion.tenants
+        "--tenant",
+        metavar="NAME",
+        help="Take runs and schedules of this tenant only. May be given several times.",
+        autocompletion=completion.tenants,
     ),
 ]
 AtOnceOption = Annotated[
     int | None,
     typer.Option("--at-once", metavar="N", min=1, max=100_000, help="Run at most this many at once, functions and workers together."),
+]
+
+
+MetricsPortOption = Annotated[
+    int | None,
+    typer.Option(
+        "--metrics-port",
+        metavar="PORT",
+        min=0,
+        max=65535,
+        help="Show the metrics at http://127.0.0.1:PORT/metrics, to every user of this machine; 0 takes any free port.",
+    ),
 ]
 
 
@@ -90,6 +106,7 @@ class RunnerOptions(msgspec.Struct, frozen=True, kw_only=True):
     isolation: str | None
     config: Path | None
     trust: bool
+    metrics_port: int | None
 
     @property
     def chosen(self) -> frozenset[str] | None:
@@ -108,13 +125,14 @@ def runner(
     isolation: IsolationOption = None,
     trust: TrustOption = False,
     config: ConfigOption = None,
+    metrics_port: MetricsPortOption = None,
     store: Annotated[
         str | None,
         typer.Option("--store", metavar="PATH|URL", help="The store's file or address. Without it: $HOLDFAST_STORE, else ./holdfast.db."),
     ] = None,
     codec: CodecOption = None,
 ) -> None:
-    """Run what waits in a store: queued runs, timers, and what other runners left. It listens on no port.
+    """Run what waits in a store: queued runs, timers, and what other runners left. Without --metrics-port it listens on no port.
 
     A runner is like a `celery worker` of Celery, or a process after DBOS.launch(). Start as many as you like, together with `holdfast
     serve` and with programs that open the same store. `--queue` is Celery's -Q, `--at-once` its -c.
@@ -133,6 +151,7 @@ def runner(
         isolation=isolation,
         config=config,
         trust=trust,
+        metrics_port=metrics_port,
     )
     if order.place.where == ":memory:":
         raise InvalidParameter("A store in memory belongs to one program: there is nothing for a runner to take.")
@@ -185,14 +204,29 @@ async def _run(order: RunnerOptions, found: FoundTargets, workers: ServeWorkers 
     set_function_log_level()
     measured = FunctionSignals(os.environ)
     opening = _opening(order, found, workers, measured)
+    if order.metrics_port is not None:
+        measured.check()
     async with measured, opening:
-        _check_pipelines(order, workers)
-        _print_hosted(order, opening.engine.registry.hosted())
-        _warn_of_queues(order, opening.engine.store)
-        await leaving.wait()
-        say("leaving: waiting until running work can be stopped")
-        if not await drained(opening.engine, DRAIN_SECONDS):
-            say("some of it could not be stopped in time; it goes on from its last checkpoint on another runner")
+        engine = opening.engine
+        measured.watch(engine.store, engine.clock)
+        async with metrics_page(order.metrics_port, lambda: _metrics(measured, workers)) as metrics:
+            _check_pipelines(order, workers)
+            _print_hosted(order, engine.registry.hosted(), metrics)
+            await _work(order, opening, leaving)
+
+
+def _metrics(measured: FunctionSignals, workers: ServeWorkers | None) -> str:
+    return ("" if workers is None else workers.metrics_text()) + measured.text()
+
+
+async def _work(order: RunnerOptions, opening: Opening, leaving: asyncio.Event) -> None:
+    """Run until a signal comes, and leave in good order."""
+    _warn_of_queues(order, opening.engine.store)
+    warn_of_left_over(opening.engine, opening.schedules, set())
+    await leaving.wait()
+    say("leaving: waiting until running work can be stopped")
+    if not await drained(opening.engine, DRAIN_SECONDS):
+        say("some of it could not be stopped in time; it goes on from its last checkpoint on another runner")
 
 
 def _opening(order: RunnerOptions, found: FoundTargets, workers: ServeWorkers | None, measured: FunctionSignals) -> Opening:
@@ -207,7 +241,7 @@ def _opening(order: RunnerOptions, found: FoundTargets, workers: ServeWorkers | 
     )
     functions = [one for one in found.inline if order.chosen is None or one.name in order.functions]
     opening = open_engine(order.place.where, functions=functions, schedules=found.schedules, settings=settings)
-    opening.operators_schedules = schedules
+    opening.operators_schedules, opening.warns = schedules, False  # this command prints the warnings itself
     if workers is not None:
         workers.runtime.chosen = order.chosen and frozenset((*order.workers, *order.pipelines))
         opening.runtime = workers.runtime
@@ -229,7 +263,7 @@ def _warn_of_queues(order: RunnerOptions, store: Store) -> None:
             say(f"warning: queue {queue} is not in this store; the runner waits for runs that are pushed into it.{near}")
 
 
-def _print_hosted(order: RunnerOptions, hosted: Sequence[Hosted]) -> None:
+def _print_hosted(order: RunnerOptions, hosted: Sequence[Hosted], metrics: str | None) -> None:
     print(f"running what waits in {shown(order.place.where)}")
     print_table(["RUNS", "VERSION", "KIND"], [(one.function, one.version, one.kind.value) for one in hosted], folds="RUNS")
     only = order.only or Only()
@@ -238,4 +272,6 @@ def _print_hosted(order: RunnerOptions, hosted: Sequence[Hosted]) -> None:
             print(f"only {what} {', '.join(map(printable, sorted(names)))}")
     if order.at_once is not None:
         print(f"at most {order.at_once} at once")
+    if metrics is not None:
+        print(f"metrics: {metrics}")
     sys.stdout.flush()

@@ -11,7 +11,6 @@ from holdfast.cli import completion
 from holdfast.cli.arguments import CodecOption, JsonOption, LinesOption, StoreOption, StorePlace, read_json
 from holdfast.cli.terminal import distance, print_document, print_line, print_table, printable, say, seconds, shortened, working
 from holdfast.model.clock import SystemClock
-from holdfast.model.errors import InvalidParameter
 from holdfast.model.schedules import Origin
 
 if TYPE_CHECKING:
@@ -172,25 +171,26 @@ def run_now(name: NameArgument, store: StoreOption = None, codec: CodecOption = 
 @app.command("backfill")
 def backfill(
     name: NameArgument,
-    begin: Annotated[str, typer.Argument(metavar="FROM", help="A time with its zone: 2026-03-01T00:00:00Z.")],
+    begin: Annotated[str, typer.Argument(metavar="FROM", help="A date, or a time with its zone: 2026-03-01T00:00:00Z.")],
     end: Annotated[str, typer.Argument(metavar="TO", help="Up to this time; the time itself is not included.")],
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
     """Ask for what was due in a span of time, by the expression that was in force then. What ran already, and is still in the store, is not
-    started again. A runner that hosts the target starts the runs."""
-    from holdfast.service.schedule_declarations import moment_of
+    started again. A runner that hosts the target starts the runs.
 
-    first, last = moment_of("FROM", begin), moment_of("TO", end)
-    if first is None or last is None:
-        raise InvalidParameter("A backfill needs a beginning and an end.")
+    A date such as 2026-03-01 is midnight in the schedule's zone: FROM 2026-03-01 TO 2026-03-08 is the first seven days of March.
+    """
+    from holdfast.service.schedule_declarations import span_of
+    from holdfast.service.schedule_descriptions import in_zone
+
     with working("looking for what was due"), StorePlace.of(store, codec).client() as client:
+        timing = client.schedules.get(name).definition.timing
+        first, last = span_of(("FROM", "TO"), begin, end, timing)
         state, count = client.schedules.backfill(name, first, last)
-    say(
-        f"asked for {count} runs of {state.definition.function}: a runner that hosts it starts them"
-        if count
-        else "nothing was due in that time"
-    )
+    span = f"from {in_zone(first, timing)} up to {in_zone(last, timing)}"
+    runs = f"{count} {'run' if count == 1 else 'runs'} of {state.definition.function}"
+    say(f"asked for {runs}, due {span}: a runner that hosts it starts them" if count else f"nothing was due {span}")
 
 
 @app.command("remove")

@@ -24,12 +24,11 @@ from holdfast.cli.arguments import CodecOption, ConfigOption, StorePlace, TrustO
 from holdfast.cli.keys_secret import with_taken
 from holdfast.cli.operators_queues import operators_queues
 from holdfast.cli.serve_output import print_served
-from holdfast.cli.serve_schedules import declare_served, schedules_of_file
+from holdfast.cli.serve_schedules import Declarations, schedules_of_file
 from holdfast.cli.serve_workers import IsolationOption, ServeWorkers, served_beside
 from holdfast.cli.terminal import printable, say, warn_of_root
 from holdfast.model.errors import ExtraMissing, HoldfastError, InvalidParameter
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.service.declared_queues import declared_together
 from holdfast.service.settings import Settings
 
 if TYPE_CHECKING:
@@ -197,8 +196,9 @@ async def _serve(order: ServeOptions, found: FoundTargets, workers: ServeWorkers
     leaving = told_to_leave()
     warn_of_root()
     measured = FunctionSignals(os.environ)
-    queues = declared_together(found.queues, operators_queues(order.config, trust=order.trust) if workers is None else workers.queues)
-    settings = Settings(store=order.place.where, codec=order.place.codec(), observers=measured.observers, queues=queues)
+    operators = operators_queues(order.config, trust=order.trust) if workers is None else workers.queues
+    declared = Declarations(operators, schedules)
+    settings = Settings(store=order.place.where, codec=order.place.codec(), observers=measured.observers, queues=declared.queues(found))
     subscribers = ServerSubscribers.read(order.signals, os.environ, settings.clock)
     set_function_log_level()
     opening = open_serving(
@@ -222,13 +222,13 @@ async def _serve(order: ServeOptions, found: FoundTargets, workers: ServeWorkers
             app = make_app(service.api, more=more, limits=limits, gate=gate)
             for described in found.deployed:
                 await service.deploy(described, service.first_look)
-            declare_served(service, workers, found.schedules, schedules)
+            declared.declare(service, workers, found)
             async with listening(app, listener, drain_seconds=_ANSWER_SECONDS):
                 url = url_of(order.host, listener.getsockname()[1])
                 print_served(order.place.where, service, url, gate, workers, deploys=order.allow_deploy)
                 if order.when_served is not None:
                     await order.when_served(url, workers)
-                await _until(leaving, order, service, found, workers)
+                await _until(leaving, order, service, found, workers, declared)
                 subscribers.end()
                 app.close()
                 if workers is not None:
@@ -289,10 +289,10 @@ def _listener(order: ServeOptions) -> socket.socket:
         raise cannot_listen(order.host, order.port, error) from None
 
 
-def cannot_listen(host: str, port: int, error: OSError) -> InvalidParameter:
+def cannot_listen(host: str, port: int, error: OSError, option: str = "--port") -> InvalidParameter:
     """The error of an address on which no server can listen, with what to do."""
-    cures = {errno.EADDRINUSE: "Name another port with --port, 0 for any free one, or end the program that listens there."}
-    cures[errno.EACCES] = "A port below 1024 needs a privilege: name another with --port."
+    cures = {errno.EADDRINUSE: f"Name another port with {option}, 0 for any free one, or end the program that listens there."}
+    cures[errno.EACCES] = f"A port below 1024 needs a privilege: name another with {option}."
     cure = cures.get(error.errno or 0, "Name an address of this machine with --host.")
     return InvalidParameter(f"{host}:{port} cannot be listened on: {error.strerror}. {cure}")
 
@@ -326,7 +326,14 @@ def told_to_leave() -> asyncio.Event:
     return leaving
 
 
-async def _until(leaving: asyncio.Event, order: ServeOptions, service: Serving, found: FoundTargets, workers: ServeWorkers | None) -> None:
+async def _until(
+    leaving: asyncio.Event,
+    order: ServeOptions,
+    service: Serving,
+    found: FoundTargets,
+    workers: ServeWorkers | None,
+    declared: Declarations,
+) -> None:
     if not order.reload:
         await leaving.wait()
         return
@@ -348,6 +355,7 @@ async def _until(leaving: asyncio.Event, order: ServeOptions, service: Serving, 
                         await service.forget_old(described.name, _KEPT_VERSIONS)
                 if workers is not None:
                     await workers.renew()
+                declared.declare(service, workers, current)
             except HoldfastError as error:
                 say(f"not reloaded: error[{error.code}]: {error}")
 

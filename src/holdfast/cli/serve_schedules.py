@@ -1,16 +1,20 @@
-"""The schedules of `holdfast serve` and `holdfast runner`: those of Python files, of the operator's file, and of the pages of workers."""
+"""The queues and schedules of `holdfast serve` and `holdfast runner`: those of Python files, of the operator's file, and of pages."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from holdfast.cli.terminal import printable, say
 from holdfast.model.schedules import Origin
+from holdfast.service.declared_queues import Queue, QueueTable, declared_together
 
 if TYPE_CHECKING:
     from holdfast.cli.serve_workers import ServeWorkers
+    from holdfast.engine.engine import Engine
     from holdfast.lambda_api.serving import Serving
+    from holdfast.lambda_api.templates.descriptions import FoundTargets
     from holdfast.service.schedule_declarations import Schedule
 
 
@@ -27,10 +31,36 @@ def schedules_of_file(isolation: str | None, config: Path | None, *, trust: bool
     return settings.schedules
 
 
-def declare_served(service: Serving, workers: ServeWorkers | None, of_code: Sequence[Schedule], of_file: Sequence[Schedule]) -> None:
-    """Declare the schedules of a server, and let its runner look at them."""
-    from holdfast.service.schedules import declare_all
+def warn_of_left_over(engine: Engine, declared: Iterable[Schedule], told: set[str]) -> None:
+    """Say which schedules of the functions here are no longer declared, each once: a deleted declaration does not end a schedule."""
+    from holdfast.service.schedules import left_over
 
-    declared = [(schedule, Origin.TOML) for schedule in of_file] if workers is None else workers.runtime.schedules()
-    declare_all(service.engine.store, service.engine.clock, [*((schedule, Origin.CODE) for schedule in of_code), *declared])
-    service.engine.look()
+    functions = {one.function for one in engine.registry.hosted()}
+    for warning in left_over(engine.store, [schedule.name for schedule in declared], functions):
+        if warning not in told:
+            told.add(warning)
+            say(f"warning: {printable(warning)}")
+
+
+class Declarations:
+    """What a server declares when it starts, and under --reload again after each change."""
+
+    def __init__(self, queues: Mapping[str, QueueTable], schedules: Sequence[Schedule]) -> None:
+        self._operators, self._of_file = queues, schedules
+        self._told: set[str] = set()
+
+    def queues(self, found: FoundTargets) -> tuple[Queue, ...]:
+        """The queues of the targets and of the operator's file."""
+        return declared_together(found.queues, self._operators)
+
+    def declare(self, service: Serving, workers: ServeWorkers | None, found: FoundTargets) -> None:
+        """Write the queues and schedules into the store, and let the runner look at them."""
+        from holdfast.service.schedules import declare_all
+
+        engine = service.engine
+        engine.store.declare([queue.row() for queue in self.queues(found)])
+        of_file = [(schedule, Origin.TOML) for schedule in self._of_file] if workers is None else workers.runtime.schedules()
+        declared = [*((schedule, Origin.CODE) for schedule in found.schedules), *of_file]
+        declare_all(engine.store, engine.clock, declared)
+        warn_of_left_over(engine, [schedule for schedule, _ in declared], self._told)
+        engine.look()

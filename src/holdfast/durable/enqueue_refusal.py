@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from typing import Any, Final
 
 import msgspec
@@ -11,6 +10,7 @@ import msgspec
 from holdfast.durable import argument_checks
 from holdfast.durable.exceptions import DurableOperationError, ValidationError, register_operation_error
 from holdfast.model import codec, json_structs
+from holdfast.model.enqueues import ALLOWED_SECONDS, is_time
 from holdfast.model.errors import InvalidParameter, PayloadNotJson
 from holdfast.model.operations import Queued
 from holdfast.model.places import checked_queue
@@ -18,7 +18,6 @@ from holdfast.model.run_port import EnqueueAsked
 from holdfast.model.typed import Unwritable, without_models
 
 OVERLOADED: Final = "overloaded"
-_MOST_SECONDS: Final = 10 * 366 * 86_400.0
 
 
 class EnqueueRefused(DurableOperationError):
@@ -90,10 +89,10 @@ def enqueue_asked(
 
 
 def _milliseconds(given: object, what: str) -> int:
-    """The milliseconds of a number of seconds, or of a Duration. Raises ValidationError for any other value, and below 0 or above ten
-    years."""
+    """The milliseconds of a number of seconds, or of a Duration. Raises ValidationError for any other value, and below 0 or above 366
+    days."""
     say = getattr(given, "to_seconds", None)
     seconds = say() if callable(say) else given
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds) or not 0 <= seconds <= _MOST_SECONDS:
-        raise ValidationError(f"enqueue: {what} is {argument_checks.shown(given)}; use a number of seconds, from 0 up to ten years.")
+    if not isinstance(seconds, int | float) or not is_time(seconds):
+        raise ValidationError(f"enqueue: {what} is {argument_checks.shown(given)}; {ALLOWED_SECONDS}.")
     return round(seconds * 1000)

@@ -11,17 +11,20 @@ from holdfast.model.errors import HoldfastError, RunUnavailable
 from holdfast.model.operations import Failure, Order
 from holdfast.model.run_port import RunAsked, RunPort
 
-_NO_RUNS: Final = (
-    "context.run works only inside the process of a Holdfast engine, not in a function on AWS Lambda or in a process of the Lambda "
-    "runtime. There, call the worker over HTTP inside a step: POST /v1/workers/{id}/invoke, with an `idempotency_key` in the body, so "
-    "that a step that is tried again finds the same run."
+_INSIDE: Final = (
+    "works only inside the process of a Holdfast engine: a program with holdfast.open, `holdfast run`, `holdfast runner`, or `holdfast "
+    "serve` of a Python file without --reload. On AWS Lambda, from a template, and under `holdfast dev` and `holdfast serve --reload`, "
+    "functions run in processes of their own, which have no engine. There, "
 )
-
-
+_NO_RUNS: Final = (
+    f"context.run {_INSIDE}"
+    "call the worker over HTTP inside a step: POST /v1/workers/{id}/invoke, with an `idempotency_key` in the body, so that a step that is "
+    "tried again finds the same run."
+)
 _NO_QUEUES: Final = (
-    "context.enqueue works only inside the process of a Holdfast engine, not in a function on AWS Lambda or in a process of the Lambda "
-    "runtime. There, enqueue over HTTP inside a step: POST /v1/queues/{queue}, with an `idempotency_key` in the body, so that a step that "
-    "is tried again finds the same execution or run."
+    f"context.enqueue {_INSIDE}"
+    "enqueue over HTTP inside a step: POST /v1/queues/{queue}, with an `idempotency_key` in the body, so that a step that is tried again "
+    "finds the same execution or run."
 )
 
 

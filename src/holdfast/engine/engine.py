@@ -23,7 +23,7 @@ from holdfast.engine.admissions import Admissions
 from holdfast.engine.agenda import Agenda
 from holdfast.engine.capacity_reservations import CapacityReservations
 from holdfast.engine.endings import Ending, Endings
-from holdfast.engine.enqueues import BULK, Item, Redrive, enqueue_of, redriven
+from holdfast.engine.enqueues import BULK, Item, NewQueues, Redrive, enqueue_of, indexed, redriven
 from holdfast.engine.health import Health
 from holdfast.engine.invocations import Invocations
 from holdfast.engine.invoke_targets import InvokeTargets
@@ -44,7 +44,7 @@ from holdfast.model.charges import Charge
 from holdfast.model.clock import Clock
 from holdfast.model.errors import ExecutionNotFound, HoldfastError
 from holdfast.model.execution import Execution, Terms, goes_on_as, new_execution
-from holdfast.model.ids import IdSource
+from holdfast.model.ids import IdSource, checked_key
 from holdfast.model.life import Claimant
 from holdfast.model.operations import Failure, Kind, Order
 from holdfast.model.outside import Answering, Heartbeat, Release, Stop
@@ -85,6 +85,7 @@ class Engine:
         self.outbox = Outbox(store, subscribers, clock=clock, chance=chance, runner=runner)
         self._host, self._ids, self._chance, self._poller, self._observers = host, ids, chance, poller, observers
         self._queues = queues
+        self.new_queues = NewQueues(store, (queue.name for queue in queues))
         self._agenda = Agenda(clock)
         self.acceptor: Acceptor | None = None
         """Accepts the runs of workers that handlers ask for; None if this engine serves no workers."""
@@ -105,7 +106,7 @@ class Engine:
         parents = LiveParents(live, agenda, loop)
         self._writer = Writer(store, clock, loop, parents, self.health)
         self._reservations = CapacityReservations(registry, parents, self._writer, clock=clock, ids=self._ids, runner=runner)
-        targets = InvokeTargets(store, registry, clock, self._ids)
+        targets = InvokeTargets(store, registry, clock, self._ids, self.new_queues)
         self.port = EnginePort(store, self._writer, targets, self.health, self._reservations, parents)
         self.invocations = Invocations(
             store,
@@ -251,9 +252,10 @@ class Engine:
         """As `enqueue`. `identity`: two enqueues of one name are the same if this text is equal; None: if the whole input is equal. If
         `again` is True, a name whose execution failed or is parked is started again."""
         target = self.registry.wanted(function, version, Kind.FUNCTION if order is None else order.kind)
+        self.new_queues.look(asked.queue)
         now, terms = self.clock.now(), terms or target.terms
         who = {"tenant": tenant, "trace": trace, "same": identity}
-        header = new_execution(self._ids(now), name, target.name, target.version, payload=payload, now=now, terms=terms, **who)
+        header = new_execution(self._ids(now), checked_key(name), target.name, target.version, payload=payload, now=now, terms=terms, **who)
         claimant = None if asked.delay_ms else self._reservations.reserve(target, now)
         graph = None if order is None else order.graph
         write = Start(header, payload, claimant, charges, identity, target.kind, again, graph=graph, enqueue=asked)
@@ -262,16 +264,19 @@ class Engine:
     async def enqueue_many(
         self, function: str, items: Sequence[Item], asked: Enqueue, *, tenant: str | None = None, version: str | None = None
     ) -> Sequence[Started | HoldfastError]:
-        """Enqueue many executions of one function, 1,000 in each commit. All items must be of the same kind. Returns for each item its
-        execution or its error. After a commit with an error no further commit is made, so there may be fewer results than items."""
+        """Enqueue many executions of one function, 1,000 in each commit. All items must be of the same kind. Raises the error of an item
+        that can never be enqueued, with its index; then nothing is written. Returns for each item its execution or its error. After a
+        commit with an error no further commit is made, so there may be fewer results than items."""
         target = self.registry.wanted(function, version, items[0].kind if items else Kind.FUNCTION)
+        self.new_queues.look(asked.queue)
         answers: list[Started | HoldfastError] = []
-        for at in range(0, len(items), BULK):
-            now = self.clock.now()
-            starts = [
-                item.start(self._ids(now), target.name, target.version, target.terms, tenant, now, asked) for item in items[at : at + BULK]
-            ]
-            done = await self._admissions.start_all(starts)
+        starts: list[Start] = []
+        now = self.clock.now()
+        with indexed(starts):
+            for item in items:
+                starts.append(item.start(self._ids(now), target.name, target.version, target.terms, tenant, now, asked))  # noqa: PERF401
+        for at in range(0, len(starts), BULK):
+            done = await self._admissions.start_all(starts[at : at + BULK])
             answers += done
             if any(isinstance(one, HoldfastError) for one in done):
                 break

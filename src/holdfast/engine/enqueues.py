@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
 from holdfast.model.admission import Enqueue, Same
 from holdfast.model.charges import Charge
-from holdfast.model.errors import InvalidParameter
+from holdfast.model.enqueues import ALLOWED_SECONDS, is_time
+from holdfast.model.errors import HoldfastError, InvalidParameter
 from holdfast.model.execution import Execution, ExecutionStatus, GraphText, Terms, new_execution
 from holdfast.model.history import KIND
+from holdfast.model.ids import checked_key
 from holdfast.model.operations import Kind
 from holdfast.model.places import Place, checked_queue, key_of
 from holdfast.model.rates import Rate
 from holdfast.model.summary import begun, pipeline_of
 from holdfast.model.verbs import Start
-from holdfast.store.seam import ExecutionStore, GraphStore
+from holdfast.store.seam import ExecutionStore, GraphStore, QueueStore
 
-_MOST_SECONDS: Final = 10 * 366 * 86_400.0
 BULK: Final = 1000
 """One commit enqueues at most this many executions."""
 
@@ -40,10 +41,50 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     """How this item is enqueued; None: as its caller says for all items."""
 
     def start(self, id: str, function: str, version: str, terms: Terms, tenant: str | None, now: int, asked: Enqueue) -> Start:
-        """The write that enqueues this item. `terms` and `asked` are used if the item has none of its own."""
+        """The write that enqueues this item. `terms` and `asked` are used if the item has none of its own. Raises an error if the item can
+        never be enqueued."""
         who = {"tenant": tenant, "same": self.identity}
-        header = new_execution(id, self.name, function, version, payload=self.input, now=now, terms=self.terms or terms, **who)
-        return Start(header, self.input, None, self.charges, self.identity, self.kind, graph=self.graph, enqueue=self.enqueue or asked)
+        header = new_execution(id, checked_key(self.name), function, version, payload=self.input, now=now, terms=self.terms or terms, **who)
+        enqueue = self.enqueue or asked
+        enqueue.lane(header)  # raises for a key that no lane can have
+        return Start(header, self.input, None, self.charges, self.identity, self.kind, graph=self.graph, enqueue=enqueue)
+
+
+E = TypeVar("E", bound=HoldfastError)
+
+
+def of_input(error: E, index: int) -> E:
+    """The error of one of many inputs, with its index."""
+    error.args = (f"inputs[{index}]: {error}",)
+    return error
+
+
+@contextlib.contextmanager
+def indexed(made: Sized) -> Iterator[None]:
+    """A block that makes something of each of many inputs, in their order, and adds it to `made`. An error in it names its input."""
+    try:
+        yield
+    except HoldfastError as wrong:
+        raise of_input(wrong, len(made)) from None
+
+
+class NewQueues:
+    """Notices when an enqueue names a queue that the store does not have: it would be a new queue without limits, and its name may be
+    misspelled. A name is looked up once."""
+
+    def __init__(self, store: QueueStore, known: Iterable[str]) -> None:
+        self._store, self._known = store, set(known)
+        self.warn: Callable[[str], None] | None = None
+        """Is called with the name of a queue that the store does not have."""
+
+    def look(self, queue: str) -> None:
+        """Warn if the store does not have this queue. It warns once of each name."""
+        if self.warn is None or queue in self._known:
+            return
+        is_new = self._store.queue(queue) is None
+        self._known.add(queue)
+        if is_new:
+            self.warn(queue)
 
 
 class RedriveStore(ExecutionStore, GraphStore, Protocol):
@@ -75,18 +116,19 @@ def enqueue_of(
     return Enqueue(
         queue=checked_queue(queue),
         key=key,
-        delay_ms=_milliseconds(delay, "delay"),
-        ttl_ms=None if ttl is None else max(1, _milliseconds(ttl, "ttl")),
-        head_start_ms=_milliseconds(head_start, "head_start"),
+        delay_ms=milliseconds(delay, "delay"),
+        ttl_ms=None if ttl is None else max(1, milliseconds(ttl, "ttl")),
+        head_start_ms=milliseconds(head_start, "head_start"),
         units=units or 0,
         same=Same(same),
         rates=tuple(rates),
     )
 
 
-def _milliseconds(seconds: object, what: str) -> int:
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds) or not 0 <= seconds <= _MOST_SECONDS:
-        raise InvalidParameter(f"{what} is {seconds!r:.50}; use a number of seconds, from 0 up to ten years.")
+def milliseconds(seconds: float, what: str) -> int:
+    """A delay, a time to live or a head start in milliseconds. Raises an error that calls it `what` if it is out of range."""
+    if not is_time(seconds):
+        raise InvalidParameter(f"{what} is {seconds!r:.50}; {ALLOWED_SECONDS}.")
     return round(seconds * 1000)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from holdfast.engine.enqueues import NewQueues
 from holdfast.engine.registry import Registry, latest
 from holdfast.model import codec
 from holdfast.model.admission import Enqueue
@@ -22,11 +23,12 @@ from holdfast.store.seam import FunctionStore, Hosted
 class InvokeTargets:
     """Finds the targets of chained invokes: functions hosted here, then those that any process of the store has published."""
 
-    def __init__(self, store: FunctionStore, registry: Registry, clock: Clock, ids: IdSource) -> None:
+    def __init__(self, store: FunctionStore, registry: Registry, clock: Clock, ids: IdSource, new_queues: NewQueues) -> None:
         self._store = store
         self._registry = registry
         self._clock = clock
         self._ids = ids
+        self._new_queues = new_queues
 
     def children(self, parent: str, updates: Sequence[Update]) -> Children:
         """By operation id: the execution that each invoke or enqueue among these updates starts, or the failure of the operation. If many
@@ -65,6 +67,7 @@ class InvokeTargets:
         header = new_execution(self._ids(now), None, target.function, target.version, payload=payload, now=now, terms=terms, **who)
         if order is not None and order.queued is not None:
             asked = Enqueue(**msgspec.structs.asdict(order.queued))
+            self._new_queues.look(asked.queue)
             return Birth(header, payload, target.kind, charges=order.charges, graph=order.graph, enqueue=asked)
         header = msgspec.structs.replace(header, parent=parent, parent_operation=update.id, cascade=update.cascade)
         if order is None:

@@ -143,6 +143,8 @@ class Observers:
 
     def _checkpointed(self, write: Checkpoint, answer: Checkpointed, now: int) -> None:
         header, before = self._live.get(write.execution), self._written.get(write.execution)
+        if header is None:
+            self._tried_again(write)
         if header is None or (before is not None and (before.epoch, before.sequence) >= (write.at.epoch, write.at.sequence)):
             return
         self._written[write.execution] = write.at
@@ -161,6 +163,18 @@ class Observers:
                 return
             if current is not None:
                 self._at(current, now)
+
+    def _tried_again(self, write: Checkpoint) -> None:
+        """Report that a run of a worker waits for its next attempt: it has no other waits."""
+        if not any(update.type is Type.WAIT and update.action is Action.START for update in write.updates):
+            return
+        try:
+            header = self._sight.find(write.execution)
+        except HoldfastError:
+            return
+        known = None if header is None else self._registry.get(header.function, header.version)
+        if known is not None and known.kind is Kind.WORKER:
+            self._tell_if_seen("tried_again", header)
 
     def _forget(self, execution: str, invocation: str | None = None) -> Execution | None:
         live = self._live.get(execution)

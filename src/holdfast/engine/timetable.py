@@ -1,8 +1,9 @@
 """The timetable: starts the occurrences of schedules that are due. Several runners may try; each occurrence is started only once.
 
-A round of the scheduler asks for schedules of functions that are hosted here. Each one gets a task, which takes steps
-(model.schedule_steps) until there is nothing left to do: read the schedule, decide, write. The write that starts an occurrence also moves
-its schedule, and the store refuses it if another runner was quicker; then the task reads the schedule again.
+A round of the scheduler asks for schedules of functions that are hosted here, and only for those whose executions this runner takes
+(`Registry.only`). Each one gets a task, which takes steps (model.schedule_steps) until there is nothing left to do: read the schedule,
+decide, write. The write that starts an occurrence also moves its schedule, and the store refuses it if another runner was quicker; then the
+task reads the schedule again.
 
 A schedule whose occurrence waits for the end of an execution is looked at when that execution ends (endings.py). If an occurrence cannot be
 started now, because the disk fails or the function is hosted only in another version, it is tried again 5 seconds later.
@@ -112,14 +113,14 @@ class Timetable:
         """Begin to work on the schedules that are due. Does not wait for them."""
         if self._closing or not self.is_due(now):
             return
-        in_hand = len(self._tasks) + len(self._later)
+        in_hand, only = len(self._tasks) + len(self._later), self._registry.only
         found: list[str] = []
         if self._has_news:
             self._functions = sorted({target.function for target in self._registry.targets()})
-            waiting = self._store.waiting_schedules(self._functions, _BATCH + in_hand + len(self._watched))
+            waiting = self._store.waiting_schedules(self._functions, _BATCH + in_hand + len(self._watched), only)
             found += [name for name in waiting if name not in self._watched]
-        found += self._store.due_schedules(self._functions, now, _BATCH + in_hand)
-        self._next_at = self._store.next_schedule(self._functions)
+        found += self._store.due_schedules(self._functions, now, _BATCH + in_hand, only)
+        self._next_at = self._store.next_schedule(self._functions, only)
         self._has_news, self._looked_at = False, now  # after the last read: if one fails, the next round reads again
         for name in found:
             self._take(name)

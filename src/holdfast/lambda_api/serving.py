@@ -46,6 +46,7 @@ from holdfast.service.drain import drained
 from holdfast.service.interpreter_tuning import tune
 from holdfast.service.registered import registered
 from holdfast.service.settings import Settings
+from holdfast.service.store_queues import warn_of_new_queues
 from holdfast.store.backends import open_store
 from holdfast.store.seam import Filter, Hosted
 
@@ -76,6 +77,7 @@ class Serving:
         workers: Collection[str] = (),
     ) -> None:
         self.engine = engine
+        warn_of_new_queues(engine)
         self.deployed = deployed
         self.lookup = ServedFunctions(deployed, own, settings.chance().random, workers)
         self.api = LambdaApi(
@@ -260,7 +262,7 @@ async def open_serving(
     runtime: WorkerRuntime | None = None,
 ) -> AsyncIterator[Serving]:
     """The service over the store of `settings`. `private_app` makes the app that answers the requests of the functions' processes, and
-    `log` gets the lines of these processes. `runtime` has the workers; None: there are none. No caller can invoke a worker as a function."""
+    `log` gets the lines of these processes. `runtime` has the workers, if there are any. No caller can invoke a worker as a function."""
     if settings.tune:
         tune()
     runner = settings.ids(settings.clock.now())

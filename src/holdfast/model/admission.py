@@ -9,20 +9,21 @@ from typing import Final
 
 import msgspec
 
+from holdfast.model.durations import MAX_SECONDS
 from holdfast.model.enqueues import Enqueue as Enqueue
 from holdfast.model.enqueues import Same as Same
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import Execution, ExecutionStatus, State
 from holdfast.model.places import NEVER, Level, Place, checked_queue
 from holdfast.model.queues import QueueSettings, Waiting
-from holdfast.model.rates import TOKENS, checked_rate
+from holdfast.model.rates import MAX_UNITS, TOKENS, checked_rate
 
 EXPIRED: Final = "expired"
 """The error type of an execution that waited in its queue until its time to live was over."""
 REPLACED: Final = "replaced"
 """The error type of an execution that another one replaced: a caller enqueued its name again with `replace`."""
-_MOST_MS: Final = 10**12
-"""The longest delay, time to live and head start in milliseconds, about 31 years; also the most units."""
+_MOST_MS: Final = MAX_SECONDS * 1000
+"""The longest delay, time to live and head start in milliseconds."""
 MOST_MONEY: Final = 10**15
 """The highest estimated cost of one execution, in billionths of a dollar: a million dollars."""
 _WITH_RUNNERS: Final = frozenset({State.READY, State.RUNNING})
@@ -81,10 +82,10 @@ def placed(asked: Enqueue, header: Execution, at: int, settings: QueueSettings, 
 def checked_enqueue(asked: Enqueue, settings: QueueSettings) -> Enqueue:
     """The enqueue itself. Raises InvalidParameter if a value is not allowed, or if the queue with these settings could never admit it."""
     checked_queue(asked.queue)
-    times = (("delay_ms", asked.delay_ms), ("ttl_ms", asked.ttl_ms), ("head_start_ms", asked.head_start_ms), ("units", asked.units))
-    for what, value in times:
-        if value is not None and (type(value) is not int or not 0 <= value <= _MOST_MS):
-            raise InvalidParameter(f"{what} of an enqueue is {value!r:.50}; use a whole number from 0 up to {_MOST_MS:,}.")
+    times = (("delay_ms", asked.delay_ms), ("ttl_ms", asked.ttl_ms), ("head_start_ms", asked.head_start_ms))
+    for what, value, most in (*((what, value, _MOST_MS) for what, value in times), ("units", asked.units, MAX_UNITS)):
+        if value is not None and (type(value) is not int or not 0 <= value <= most):
+            raise InvalidParameter(f"{what} of an enqueue is {value!r:.50}; use a whole number from 0 up to {most:,}.")
     if type(asked.money) is not int or not 0 <= asked.money <= MOST_MONEY:
         raise InvalidParameter(f"money of an enqueue is {asked.money!r:.50}; use billionths of a dollar, from 0 up to {MOST_MONEY:,}.")
     for rate in asked.rates:

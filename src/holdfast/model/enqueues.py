@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
+from holdfast.model.durations import MAX_SECONDS
 from holdfast.model.operations import Word
 from holdfast.model.places import lane_beside, lane_of
 from holdfast.model.rates import Rate
+
+
+def is_time(seconds: object) -> bool:
+    """Whether this is a delay, a time to live or a head start that an enqueue may have: a number of seconds."""
+    return not isinstance(seconds, bool) and isinstance(seconds, int | float) and 0 <= seconds <= MAX_SECONDS  # NaN and inf are neither
+
+
+ALLOWED_SECONDS: Final = f"use a number of seconds from 0 up to {MAX_SECONDS:,} (366 days)"
+"""The range of these times, for an error."""
 
 
 class LaneMembers(Protocol):

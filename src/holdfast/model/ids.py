@@ -106,11 +106,16 @@ def checked_function(name: object) -> str:
     return name
 
 
-def checked_name(name: object) -> str:
-    """The name itself. Raises InvalidParameter if it is not an execution name that fits into an ARN."""
+def checked_name(name: object, what: str = "Execution name") -> str:
+    """The name itself. Raises InvalidParameter if it is not an execution name that fits into an ARN; the error calls it `what`."""
     if not isinstance(name, str) or not _EXECUTION_NAME.fullmatch(name):
-        raise InvalidParameter(f"Execution name {name!r}: use 1 to 64 letters, digits, '-' or '_'.")
+        raise InvalidParameter(f"{what} {name!r:.100}: use 1 to 64 letters, digits, '-' or '_'.")
     return name
+
+
+def checked_key(key: str | None) -> str | None:
+    """An idempotency key of an enqueue, which is the name of its execution."""
+    return None if key is None else checked_name(key, "Idempotency key")
 
 
 def checked_mention(execution: object) -> str:

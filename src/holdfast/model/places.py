@@ -119,6 +119,11 @@ def _joined(queue: str, tenant: str | None, key: str | None, function: str, vers
     return "/".join(parts)
 
 
+def tenant_lane(queue: str, tenant: str) -> str:
+    """The lane of all executions of a tenant in a queue."""
+    return f"{checked_queue(queue)}/{Level.TENANT}={_escaped(tenant, 'tenant')}"
+
+
 @lru_cache(maxsize=4096)
 def shared_rate_of(leaf: str) -> str:
     """The key of the rate that all leaf lanes of a function share: those of one tenant, or of one user of the tenant. Queues, keys and

@@ -183,6 +183,10 @@ class QueueObserver(Observer, Protocol):
         """An execution of a queue failed, and is parked."""
         ...
 
+    def tried_again(self, header: Execution) -> None:
+        """An attempt of a worker's run failed, and there will be another one. The run may be of no queue."""
+        ...
+
 
 class ScheduleObserver(Observer, Protocol):
     """An observer that is also told about occurrences of schedules."""

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.model import json_structs
+from holdfast.model.durations import MAX_SECONDS
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.operations import Word
 from holdfast.model.places import Level, checked_queue
@@ -22,7 +23,6 @@ UNLIMITED: Final = 2**31
 """The `at_once` of a lane without a limit."""
 MAX_RATES: Final = 4
 """One level may have at most this many rates."""
-_YEAR_SECONDS: Final = 366 * 86_400
 
 
 class Mode(Word):
@@ -107,8 +107,8 @@ class QueueSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         _check_whole("most_waiting", self.most_waiting, 10**12)
         if self.most_waiting_usd is not None and not 0 < self.most_waiting_usd <= 10**6:
             raise InvalidParameter(f"most_waiting_usd is {self.most_waiting_usd!r}; use dollars above 0, up to 1,000,000.")
-        _check_whole("oldest_seconds", self.oldest_seconds, _YEAR_SECONDS)
-        _check_whole("ttl_seconds", self.ttl_seconds, _YEAR_SECONDS)
+        _check_whole("oldest_seconds", self.oldest_seconds, MAX_SECONDS)
+        _check_whole("ttl_seconds", self.ttl_seconds, MAX_SECONDS)
         return self
 
 

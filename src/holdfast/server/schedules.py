@@ -11,7 +11,7 @@ from holdfast.contract.refusals import InvalidRequest
 from holdfast.model.clock import Clock
 from holdfast.model.schedules import Origin, ScheduleState
 from holdfast.model.threads import Purpose, in_thread
-from holdfast.service.schedule_declarations import moment_of, schedule_from
+from holdfast.service.schedule_declarations import schedule_from, span_of
 from holdfast.service.schedule_descriptions import described, iso, next_times
 from holdfast.service.schedules import Schedules
 from holdfast.store.seam import Store
@@ -107,13 +107,16 @@ class ScheduleRoutes:
         return self._told(await self._changed(lambda: self._verbs(request).run_now(request.label)), 202)
 
     async def backfill(self, request: Request) -> Reply:
-        """Ask for the occurrences that were due from `from` on and before `to`. A runner starts them after the reply."""
+        """Ask for the occurrences that were due from `from` on and before `to`: times with their zones, or dates, which are midnights in
+        the schedule's zone. A runner starts them after the reply."""
         body = _body(request, "from", "to")
-        begin, end = moment_of("from", _text(body, "from")), moment_of("to", _text(body, "to"))
+        begin, end = _text(body, "from"), _text(body, "to")
         counted: list[int] = []
 
         def fill() -> ScheduleState:
-            state, count = self._verbs(request).backfill(request.label, begin or 0, end or 0)
+            verbs = self._verbs(request)
+            span = span_of(("from", "to"), begin, end, verbs.get(request.label).definition.timing)
+            state, count = verbs.backfill(request.label, *span)
             counted.append(count)
             return state
 
@@ -161,5 +164,5 @@ def _nothing(request: Request) -> None:
 def _text(body: dict[str, Any], key: str) -> str:
     found = body.get(key)
     if not isinstance(found, str):
-        raise InvalidRequest(f"`{key}` must be a time with its zone: 2026-03-01T00:00:00Z.")
+        raise InvalidRequest(f"`{key}` must be a date, or a time with its zone: 2026-03-01T00:00:00Z.")
     return found

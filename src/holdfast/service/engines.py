@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn, TypeVar
@@ -22,12 +23,14 @@ from holdfast.service.loop_thread import LoopThread
 from holdfast.service.open_engine import OpenEngine as OpenEngine
 from holdfast.service.open_execution import OpenExecution as OpenExecution
 from holdfast.service.schedule_declarations import Schedule, check_declared
+from holdfast.service.schedules import left_over
 from holdfast.service.settings import Settings, settings_for_open
 from holdfast.store.backends import placed
 
 if TYPE_CHECKING:  # a program without workers does not load their modules
     from holdfast.service.worker_runtime import WorkerRuntime, WorkerSettings
 
+log = logging.getLogger("holdfast.service")
 _T = TypeVar("_T")
 
 
@@ -129,6 +132,8 @@ class Opening:
         them."""
         self.declares = True
         """Whether the engine writes its schedules into the store when it opens."""
+        self.warns = True
+        """Whether the engine logs which schedules are no longer declared."""
         self._where, self._functions, self._subscribers, self._settings = where, functions, subscribers, settings
         self.wrap: Callable[[InlineHost], Host] = lambda host: host
         """Returns the host that the engine uses, made from the inline host; for holdfast.testing."""
@@ -147,7 +152,20 @@ class Opening:
             if runtime is not None:
                 await runtime.close()
             raise
+        if self.warns:
+            self._warn_of_left_over([function.name for function in functions])
         return self._engine
+
+    def _warn_of_left_over(self, functions: Sequence[str]) -> None:
+        """Log which schedules of these functions are no longer declared. A program that declares none may leave that to another one."""
+        declared = self.schedules
+        for warning in left_over(self.engine.store, [one.name for one in declared], functions) if declared else ():
+            log.warning("%s", warning)
+
+    @property
+    def schedules(self) -> list[Schedule]:
+        """The schedules that the engine declares."""
+        return [schedule for schedule, _ in self._declared()]
 
     def _declared(self) -> list[tuple[Schedule, Origin]]:
         of_file = [(schedule, Origin.TOML) for schedule in self.operators_schedules] if self.runtime is None else self.runtime.schedules()

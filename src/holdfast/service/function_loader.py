@@ -33,6 +33,7 @@ class LoadedFunction(msgspec.Struct, frozen=True):
     function: DurableFunction
     beside: tuple[DurableFunction, ...]
     """All durable functions of the module, `function` included."""
+    module: ModuleType
 
 
 def load(address: str) -> LoadedFunction:
@@ -46,20 +47,26 @@ def load(address: str) -> LoadedFunction:
     module = _from_file(Path(place)) if _is_path(place) else _from_name(place)
     found = {name: value for name, value in vars(module).items() if isinstance(value, DurableFunction)}
     function = _chosen(module, found, wanted, place) if wanted else _only(module, found, place)
-    return LoadedFunction(function, tuple(dict.fromkeys(found.values())))
+    return LoadedFunction(function, tuple(dict.fromkeys(found.values())), module)
 
 
 def load_all(address: str) -> dict[str, DurableFunction]:
     """Import a file or module, and return its durable functions, by their names in the module; for `FILE:function`, only that one.
     Functions that the module only imports are left out if it has functions of its own."""
+    return load_module(address)[1]
+
+
+def load_module(address: str) -> tuple[ModuleType, dict[str, DurableFunction]]:
+    """As `load_all`, with the module."""
     _, colon, wanted = address.rpartition(":")
     if colon and wanted.isidentifier():
-        return {wanted: load(address).function}
+        loaded = load(address)
+        return loaded.module, {wanted: loaded.function}
     module = _from_file(Path(address)) if _is_path(address) else _from_name(address)
     found_by_name = {name: value for name, value in vars(module).items() if isinstance(value, DurableFunction)}
     own = {name: function for name, function in found_by_name.items() if function.__module__ == module.__name__} or found_by_name
     names = {function: name for name, function in reversed(own.items())}
-    return {name: function for function, name in reversed(names.items())}
+    return module, {name: function for function, name in reversed(names.items())}
 
 
 def declares_function(file: Path, name: str) -> bool:

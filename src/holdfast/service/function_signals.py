@@ -15,6 +15,7 @@ from holdfast.signals.function_metrics import FunctionMetrics
 from holdfast.signals.function_traces import FunctionTraces
 from holdfast.signals.queue_metrics import QueueMetrics
 from holdfast.signals.schedule_metrics import ScheduleMetrics
+from holdfast.signals.series import MOST_SERIES
 from holdfast.signals.spans import Spans, wanted
 from holdfast.store.seam import Store
 
@@ -33,15 +34,20 @@ class FunctionSignals:
     def text(self) -> str:
         """The metrics in Prometheus's text format. Reads the store, so it blocks. Raises ExtraMissing if prometheus-client is not
         installed."""
+        self.check()
+        assert self._metrics is not None
+        return self._metrics.text() + self.queues.text() + self.schedules.text()
+
+    def check(self) -> None:
+        """Refuse if metrics cannot be written here."""
         if self._metrics is None:
             raise ExtraMissing("Metrics need the package `prometheus-client`: pip install 'holdfast[metrics]'.")
-        return self._metrics.text() + self.queues.text() + self.schedules.text()
 
     def watch(self, store: Store, clock: Clock) -> None:
         """Add the queues and the schedules of this store to the metrics."""
         self.queues.now = self.schedules.now = clock.now
         self.schedules.states = Schedules(store, clock).list
-        self.queues.states = lambda: {row.name: store.queue_state(row.name, clock.now()) for row in store.queues()}
+        self.queues.states = lambda: {row.name: store.queue_state(row.name, clock.now()) for row in store.queues()[:MOST_SERIES]}
 
     async def __aenter__(self) -> FunctionSignals:
         return self

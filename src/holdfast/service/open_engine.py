@@ -28,6 +28,7 @@ from holdfast.service.restart_verbs import RestartVerbs
 from holdfast.service.schedule_declarations import Schedule
 from holdfast.service.schedules import declare_all
 from holdfast.service.settings import Settings
+from holdfast.service.store_queues import warn_of_new_queues
 from holdfast.store.backends import open_store
 from holdfast.store.seam import Filter
 
@@ -85,6 +86,7 @@ class OpenEngine(QueueVerbs, RestartVerbs):
                 queues=[queue.row() for queue in settings.queues],
                 only=settings.only,
             )
+            warn_of_new_queues(engine)
             if runtime is not None:
                 runtime.attach(engine)
             if declared:

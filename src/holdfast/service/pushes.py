@@ -10,9 +10,9 @@ import msgspec
 from holdfast.model import codec
 from holdfast.model.admission import Enqueue, Same
 from holdfast.model.clock import Clock
-from holdfast.model.errors import FunctionNotFound, HoldfastError, InvalidParameter
+from holdfast.model.errors import FunctionNotFound, HoldfastError, InvalidParameter, PayloadTooLarge
 from holdfast.model.execution import Terms, new_execution
-from holdfast.model.ids import IdSource
+from holdfast.model.ids import IdSource, checked_key
 from holdfast.model.operations import Kind
 from holdfast.model.queue_errors import QueueFull
 from holdfast.model.starts import Start, Started
@@ -40,6 +40,8 @@ class PushOptions(msgspec.Struct, frozen=True, kw_only=True):
     execution (see `same`)."""
     lane_field: str | None = None
     """The member of each input that is the key of its lane; None: the lane has no key."""
+    units_field: str | None = None
+    """The member of each input that is how many tokens it is expected to use."""
     delay_ms: int = 0
     ttl_ms: int | None = None
     head_start_ms: int = 0
@@ -111,7 +113,7 @@ def _told(store: Store, batch: Sequence[tuple[int, Start | HoldfastError]], now:
 
 
 def _start(target: PushTarget, text: bytes, options: PushOptions, now: int, ids: IdSource) -> Start:
-    value = codec.loads(text)
+    value = read_line(text)
     payload = codec.dumps(value)
     asked = Enqueue(
         queue=options.queue,
@@ -119,11 +121,31 @@ def _start(target: PushTarget, text: bytes, options: PushOptions, now: int, ids:
         delay_ms=options.delay_ms,
         ttl_ms=options.ttl_ms,
         head_start_ms=options.head_start_ms,
+        units=units_of(value, options.units_field) or 0,
         same=options.same,
     )
     name, who = member_of(value, options.key_field), {"tenant": options.tenant}
-    header = new_execution(ids(now), name, target.function, target.version, payload=payload, now=now, terms=target.terms, **who)
+    header = new_execution(
+        ids(now), checked_key(name), target.function, target.version, payload=payload, now=now, terms=target.terms, **who
+    )
     return Start(header, payload, enqueue=asked)
+
+
+def units_of(value: Any, field: str | None) -> int | None:
+    """The member of an input that is how many tokens it is expected to use."""
+    if field is None:
+        return None
+    found = value.get(field) if isinstance(value, dict) else None
+    if type(found) is not int or found < 0:
+        raise InvalidParameter(f"The input has no whole number from 0 on in {field!r:.100}.")
+    return found
+
+
+def read_line(text: bytes) -> Any:
+    """The JSON document of one line."""
+    if len(text.strip()) > codec.MAX_PAYLOAD_BYTES:
+        raise PayloadTooLarge(f"The line is longer than {codec.MAX_PAYLOAD_BYTES:,} bytes, the most that an input may have.")
+    return codec.loads(text)
 
 
 def member_of(value: Any, field: str | None) -> str | None:

@@ -15,8 +15,9 @@ from holdfast.service.store_queues import ParkedRun, QueueView
 
 
 def queue_document(view: QueueView) -> dict[str, Any]:
-    """A queue as one entry of a list: its numbers, without its settings and lanes."""
-    state = view.state
+    """A queue as one entry of a list: its numbers, without its settings and lanes. What the store does not know of one tenant is left
+    out."""
+    state, of_all = view.state, view.tenant is None
     return {
         "queue": view.row.name,
         "mode": view.row.mode.value,
@@ -24,11 +25,11 @@ def queue_document(view: QueueView) -> dict[str, Any]:
         "delayed": state.delayed,
         "held": state.held,
         "at_once": view.settings.limits.at_once,
-        "oldest_at": time_of(state.oldest_at),
+        **({"oldest_at": time_of(state.oldest_at)} if of_all else {}),
         "parked": state.parked,
-        "admitted": state.admitted,
+        **({"admitted": state.admitted} if of_all else {}),
         "admitted_per_minute": round(state.per_minute, 1),
-        **({} if view.settings.most_waiting_usd is None else {"waiting_usd": state.money / NANO}),
+        **({} if view.settings.most_waiting_usd is None or not of_all else {"waiting_usd": state.money / NANO}),
     }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from holdfast.model.error_text import ordinal
@@ -39,6 +41,11 @@ class QueuePlace(msgspec.Struct, frozen=True, kw_only=True):
             return "admitted" if self.admitted_at is not None else "not in its lane yet"
         more = "more than " if self.before_is_bounded else ""
         return f"{ordinal(self.position)} in its lane, {more}{self.position - 1:,} before it"
+
+
+def place_document(place: QueuePlace) -> dict[str, Any]:
+    """The place of an execution that waits, as JSON."""
+    return {"queue": place.queue, "lane": place.lane, "key": place.key, "position": place.position, "limit": place.limit}
 
 
 def queue_place(store: QueueStore, header: Execution, now: int | None = None) -> QueuePlace | None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.durable.execution import DurableFunction
 from holdfast.engine.engine import Engine
-from holdfast.engine.enqueues import Item, enqueue_of
+from holdfast.engine.enqueues import Item, enqueue_of, indexed, of_input
 from holdfast.model import codec
 from holdfast.model.audit import principal
 from holdfast.model.errors import ExecutionNotFound, HoldfastError, InvalidParameter, PayloadNotJson
 from holdfast.model.execution import Execution
 from holdfast.model.ids import Arn, checked_mention, checked_version
+from holdfast.model.queue_errors import QueueFull
 from holdfast.model.typed import Unwritable, without_models
 from holdfast.service.open_execution import OpenExecution
 from holdfast.service.redrives import start_again
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from holdfast.contract.protocol import WorkerRequest
     from holdfast.service.worker_runtime import WorkerRuntime
     from holdfast.workers.service import WorkerService
+
+
+_T = TypeVar("_T")
 
 
 def written(input: object) -> str:
@@ -94,19 +98,20 @@ class QueueVerbs:
     ) -> list[OpenExecution]:
         """Enqueue many inputs of one function, worker or pipeline, a thousand in each commit. The other arguments are as in `enqueue`.
 
-        If one input is refused, its error is raised, and a note of the error (`__notes__`) says how many inputs are enqueued. With
-        `idempotency_keys`, one for each input, the caller can then repeat the whole call: inputs that are enqueued already are found, and
-        not enqueued again.
+        All inputs are checked before the first commit: if one of them can never be enqueued, its error names its index, and nothing is
+        written. If the store refuses an input, because the queue is full or its key was used before, a note of the error (`__notes__`) says
+        how many inputs are enqueued. With `idempotency_keys`, one for each input, the caller can then repeat the whole call: inputs that
+        are enqueued already are found, and not enqueued again.
         """
         keys: Sequence[str | None] = [None] * len(inputs) if idempotency_keys is None else idempotency_keys
         if len(keys) != len(inputs):
             raise InvalidParameter(f"There are {len(inputs)} inputs and {len(keys)} idempotency keys. Give one key for each input.")
         asked = enqueue_of(queue, key=key, delay=delay, ttl=ttl, head_start=head_start, units=units, same=same)
         if isinstance(target, str) and (workers := self._workers_of(target)) is not None:
-            requests = [_request(target, one, version, at, user, constraints) for one, at in zip(inputs, keys, strict=True)]
+            requests = _each(zip(inputs, keys, strict=True), lambda one, at: _request(target, one, version, at, user, constraints))
             return self._all_opened(await workers.enqueue_many(requests, _asker(tenant), asked), len(inputs))
         called, wanted = _function(target, version, user, constraints)
-        items = [Item(input=written(one), name=at) for one, at in zip(inputs, keys, strict=True)]
+        items = _each(zip(inputs, keys, strict=True), lambda one, at: Item(input=written(one), name=at))
         done = await self._engine.enqueue_many(called, items, asked, tenant=tenant, version=wanted)
         return self._all_opened([one if isinstance(one, HoldfastError) else one.header for one in done], len(inputs))
 
@@ -129,11 +134,20 @@ class QueueVerbs:
 
     def _all_opened(self, done: Sequence[Execution | HoldfastError], wanted: int) -> list[OpenExecution]:
         enqueued = [one for one in done if not isinstance(one, HoldfastError)]
-        for one in done:
+        for index, one in enumerate(done):
             if isinstance(one, HoldfastError):
                 one.add_note(f"{len(enqueued)} of {wanted} inputs are enqueued.")
-                raise one
+                raise one if isinstance(one, QueueFull) else of_input(one, index)
         return [self._opened(header) for header in enqueued]
+
+
+def _each(inputs: Iterable[tuple[object, str | None]], make: Callable[[Any, str | None], _T]) -> list[_T]:
+    """What is made of each input with its key. An error names the index of its input."""
+    made: list[_T] = []
+    with indexed(made):
+        for one, key in inputs:
+            made.append(make(one, key))
+    return made
 
 
 def _asker(tenant: str | None) -> Any:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import date, datetime, time
 from hashlib import blake2b
 from typing import Any
 
@@ -14,14 +15,15 @@ from holdfast.durable.execution import DurableFunction
 from holdfast.model import codec, json_structs
 from holdfast.model.durations import HINT, parsed
 from holdfast.model.errors import PayloadNotJson
-from holdfast.model.ids import checked_version
+from holdfast.model.ids import LATEST, checked_version
 from holdfast.model.schedule_errors import ScheduleInvalid
 from holdfast.model.schedules import USUAL_CATCH_UP, CatchUp, Definition, Overlap, checked_definition, checked_input, checked_schedule_name
-from holdfast.model.timing import ClockChanges, Timing
+from holdfast.model.timing import ClockChanges, Timing, zone_of
 from holdfast.model.typed import Unwritable, without_models
 from holdfast.model.wrong_values import wrong_value
 
 _LONGEST_NAME = 40
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 
 
 class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -104,6 +106,13 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ScheduleInvalid(f"Schedule {self.name!r}: the input cannot be written as JSON: {error}.") from None
 
 
+def sendable(schedule: Schedule) -> Schedule:
+    """The schedule with values of JSON only, for another process: its function by name. Raises an error if a value is not allowed."""
+    definition, text = schedule.definition(), schedule.input_text()
+    version = LATEST if schedule.version is None and definition.version == LATEST else schedule.version
+    return msgspec.structs.replace(schedule, run=definition.function, version=version, input=codec.loads(text))
+
+
 def check_declared(schedules: Sequence[object]) -> None:
     """Raise ScheduleInvalid for a value that is not a schedule, or that has a setting which is not allowed."""
     for schedule in schedules:
@@ -179,6 +188,20 @@ def _moment(what: str, given: object) -> int | None:
     raise ScheduleInvalid(f"`{what}` is {str(given)!r:.80}. Write a time with its zone: 2026-03-01T00:00:00Z, or with +01:00 at its end.")
 
 
-moment_of = _moment
-"""A time that a person wrote, in milliseconds since 1970-01-01 UTC; None for None. Raises ScheduleInvalid if it is not a time with its
-zone."""
+def span_of(words: tuple[str, str], begin: str, end: str, timing: Timing) -> tuple[int, int]:
+    """The span of a backfill, in milliseconds, as a person wrote it: two times with their zones, or two dates, each of which means its
+    first moment in the zone of the schedule. `words` are the person's names of the two."""
+    found = [_moment(what, _first_of_day(text, timing)) for what, text in zip(words, (begin, end), strict=True)]
+    assert found[0] is not None
+    assert found[1] is not None
+    return found[0], found[1]
+
+
+def _first_of_day(text: str, timing: Timing) -> str | datetime:
+    """The first moment of a day in the schedule's zone, if the text is a date like 2026-03-01; else the text."""
+    if not _DATE.fullmatch(text):
+        return text
+    try:
+        return datetime.combine(date.fromisoformat(text), time(), zone_of(timing.zone))
+    except ValueError:
+        return text

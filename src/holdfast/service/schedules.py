@@ -6,7 +6,7 @@ first, the change is tried again; after several tries it raises ScheduleChanged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 import msgspec
 
@@ -193,6 +193,19 @@ class Schedules:
     @property
     def _by(self) -> str | None:
         return None if self._actor is None else self._actor.who
+
+
+def left_over(store: ScheduleStore, declared: Iterable[str], functions: Collection[str]) -> Iterator[str]:
+    """Warnings of schedules that code, a page or a file has declared, that start one of these functions, and that are not declared now. No
+    process can know whether the declaration was deleted or is in another file, so such a schedule goes on."""
+    names, beyond = set(declared), ""
+    while page := store.schedules(beyond, _PAGE):
+        for state in page:
+            is_theirs = state.origin in DECLARED and not state.removed and not state.paused and state.changed_by is None
+            if is_theirs and state.name not in names and state.definition.function in functions:
+                told = f"schedule {state.name} of {state.definition.function} was declared earlier ({state.origin.value}), and is not now"
+                yield f"{told}; it goes on. If its declaration was deleted: holdfast schedules remove {state.name}"
+        beyond = page[-1].name
 
 
 def declare_all(store: ScheduleStore, clock: Clock, declared: Iterable[tuple[Schedule, Origin]]) -> None:

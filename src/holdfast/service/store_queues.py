@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import quote
 
 import msgspec
 
 from holdfast.contract.notes import meant
+from holdfast.engine.engine import Engine
 from holdfast.model import codec
 from holdfast.model.audit import Actor, Note
 from holdfast.model.clock import Clock
 from holdfast.model.errors import InvalidParameter, PayloadNotJson, Rejected, Retryable
 from holdfast.model.execution import Execution, ExecutionStatus
 from holdfast.model.ids import IdSource
-from holdfast.model.places import Level, checked_queue
+from holdfast.model.places import checked_queue, tenant_lane
 from holdfast.model.queues import LaneState, Mode, QueueRow, QueueSettings, QueueState
+from holdfast.service.declared_queues import Queue
 from holdfast.service.pushes import PushedLine, PushOptions, PushTarget, published_target, push
 from holdfast.service.queue_settings import changed
 from holdfast.service.redrives import Redriven, redrive
 from holdfast.store.seam import Store
+
+log = logging.getLogger("holdfast.service")
 
 _PAGE: Final = 200
 _SIMILAR: Final = 1000
@@ -49,6 +53,8 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
     settings: QueueSettings
     """The settings in force."""
     state: QueueState
+    tenant: str | None = None
+    """The tenant whose counts these are; None: the counts are of all tenants. Those of a tenant lack `oldest_at` and `admitted`."""
     lanes: tuple[LaneState, ...] = ()
     more_lanes: bool = False
     """Whether there are more lanes than these."""
@@ -94,10 +100,8 @@ class StoreQueues:
         if queue is not None:
             self._needed(queue)
         left = limit
-        while left > 0 and (page := self._store.parked(queue, beyond, _PAGE)):
+        while left > 0 and (page := self._store.parked(queue, beyond, _PAGE, tenant)):
             for header in page:
-                if tenant is not None and header.tenant != tenant:
-                    continue
                 run = self._explained(header)
                 if error in (None, run.error_code):
                     yield run
@@ -108,30 +112,19 @@ class StoreQueues:
 
     def _view(self, row: QueueRow, tenant: str | None, lanes: int) -> QueueView:
         now, settings = self._clock.now(), row.settings()
-        found: Sequence[LaneState]
-        if tenant is None:
-            state = self._store.queue_state(row.name, now)
-            found = self._store.lanes(row.name, "", lanes + 1) if lanes else ()
-        else:
-            found = self._lanes_of(row.name, tenant, max(lanes, _PAGE) + 1)
-            leaves = [lane for lane in found if lane.level == Level.LEAF]
-            parked = sum(1 for _ in self.parked(row.name, tenant=tenant, limit=_PAGE))
-            state = QueueState(waiting=sum(x.waiting for x in leaves), held=sum(x.held for x in leaves), parked=parked)
+        state = self._store.queue_state(row.name, now, tenant)
+        below = "" if tenant is None else f"{tenant_lane(row.name, tenant)}/"
+        found = [lane for lane in self._store.lanes(row.name, below, lanes + 1) if lane.key.startswith(below)] if lanes else []
         head = next(iter(self._store.lanes(row.name, "", 1)), None)
         return QueueView(
             row=row,
             settings=settings,
             state=state,
+            tenant=tenant,
             lanes=tuple(found[:lanes]),
             more_lanes=bool(lanes) and len(found) > lanes,
             next_admission=_next_admission(row, state, head, now),
         )
-
-    def _lanes_of(self, queue: str, tenant: str, limit: int) -> Sequence[LaneState]:
-        """At most `limit` lanes of one tenant, found by the beginning of their paths. Each part of a path is escaped, so that no path of
-        another tenant begins in the same way."""
-        begin = f"{queue}/{Level.TENANT}={quote(tenant, safe='$+@.-_ ')}/"
-        return [lane for lane in self._store.lanes(queue, begin, limit) if lane.key.startswith(begin)]
 
     def _explained(self, header: Execution) -> ParkedRun:
         """A parked execution with the reason why it failed: the error of its response if it is a run that ended with one, else the error of
@@ -148,6 +141,11 @@ class StoreQueues:
         return ParkedRun(header, str(told.get("ErrorType") or header.status.value), str(told.get("ErrorMessage") or ""))
 
     # --- changing
+
+    def declare(self, queues: Sequence[Queue]) -> None:
+        """Write what code and the operator's file declare, as a runner does when it begins."""
+        if queues:
+            self._store.declare([queue.row() for queue in queues])
 
     def pause(self, queue: str) -> QueueRow:
         """Pause the queue: it accepts executions, and admits none."""
@@ -222,11 +220,25 @@ class StoreQueues:
         """As `meant_queue`, for this store."""
         return meant_queue(self._store, queue)
 
+    def needed(self, queue: str) -> QueueRow:
+        """The queue of this name. Raises an error, with the name that was probably meant, if there is none."""
+        return self._needed(queue)
+
     def _needed(self, queue: str) -> QueueRow:
         row = self._store.queue(checked_queue(queue))
         if row is None:
             raise QueueNotFound(f"There is no queue {queue!r:.100} here.{meant_queue(self._store, queue)}")
         return row
+
+
+def warn_of_new_queues(engine: Engine) -> None:
+    """Let an engine write a line into the log when an enqueue names a queue that the store does not have."""
+
+    def warn(queue: str) -> None:
+        told = "queue %s is new in this store, and has no limits until a program, a runner or an operator declares it.%s"
+        log.warning(told, queue, meant_queue(engine.store, queue))
+
+    engine.new_queues.warn = warn
 
 
 def meant_queue(store: Store, queue: str) -> str:

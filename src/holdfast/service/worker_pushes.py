@@ -14,7 +14,6 @@ import msgspec
 from holdfast.contract.protocol import request_from
 from holdfast.contract.refusals import InvalidRequest
 from holdfast.engine.enqueues import enqueue_of
-from holdfast.model import codec
 from holdfast.model.admission import Enqueue
 from holdfast.model.audit import principal
 from holdfast.model.errors import HoldfastError
@@ -23,7 +22,7 @@ from holdfast.model.operations import Kind
 from holdfast.model.payloads import PayloadCodec
 from holdfast.model.queue_errors import QueueFull
 from holdfast.service.engines import open as open_engine
-from holdfast.service.pushes import PushedLine, PushOptions, member_of
+from holdfast.service.pushes import PushedLine, PushOptions, member_of, read_line, units_of
 from holdfast.service.settings import Settings
 from holdfast.service.worker_runtime import WorkerSettings
 from holdfast.workers.run_lookup import Asker
@@ -64,6 +63,7 @@ class WorkerPush(msgspec.Struct, frozen=True, kw_only=True):
         opening = open_engine(
             self.store, workers=[self.file], worker_settings=self.settings, settings=Settings(at_once=0), codec=self.codec
         )
+        opening.declares = False  # a push starts nothing: the runner or server of the worker declares its schedule
         with asyncio.Runner() as runner:
             engine = runner.run(opening.__aenter__())
             try:
@@ -95,7 +95,7 @@ class WorkerPush(msgspec.Struct, frozen=True, kw_only=True):
         return told, full
 
     async def _line(self, service: WorkerService, worker: str, text: bytes) -> Execution:
-        options, inputs = self.options, codec.loads(text)
+        options, inputs = self.options, read_line(text)
         if not isinstance(inputs, dict):
             raise InvalidRequest("The inputs of a worker must be a JSON object.")
         asked: Enqueue = enqueue_of(
@@ -104,6 +104,7 @@ class WorkerPush(msgspec.Struct, frozen=True, kw_only=True):
             delay=options.delay_ms / 1000,
             ttl=None if options.ttl_ms is None else options.ttl_ms / 1000,
             head_start=options.head_start_ms / 1000,
+            units=units_of(inputs, options.units_field),
             same=options.same.value,
         )
         key = member_of(inputs, options.key_field)

@@ -48,6 +48,11 @@ class QueueMetrics(Onlooker):
         if header.place is not None and operation.type is Type.STEP and operation.status in _AGAIN:
             self._retries.add(header.place.queue)
 
+    def tried_again(self, header: Execution) -> None:
+        """Count an attempt of a worker's run that failed, and is tried again."""
+        if header.place is not None:
+            self._retries.add(header.place.queue)
+
     def refused(self, queue: str) -> None:
         """Count an enqueue that a full queue refused."""
         self._refused.add(queue)

@@ -8,7 +8,7 @@ from typing import Final
 
 from holdfast.model.codec import loads
 from holdfast.model.execution import Execution
-from holdfast.model.places import level_of
+from holdfast.model.places import level_of, tenant_lane
 from holdfast.model.queues import UNLIMITED, LaneState, Mode, QueueRow, QueueState
 from holdfast.model.rates import RateState
 from holdfast.store import rows
@@ -64,12 +64,13 @@ class QueueReads(Reads):
         """All queues, in the order of their names."""
         return [queue_from(row) for row in self._read("queues")]
 
-    def queue_state(self, queue: str, now: int) -> QueueState:
-        """The counts of a queue. Delayed and parked executions, and the time of the longest wait, are read from executions; the other
-        numbers are those of the queue's lane."""
-        ((waiting, delayed, held, oldest, parked, admitted, drain, drained_at, money),) = self._read(
-            "queue_state", {"queue": self._text(queue)}
-        )
+    def queue_state(self, queue: str, now: int, tenant: str | None = None) -> QueueState:
+        """The counts of a queue, or of a tenant in it. Delayed and parked executions, and the time of the longest wait, are read from
+        executions; the other numbers are those of the lane of the queue, or of the tenant."""
+        name, asked = "queue_state", {"queue": self._text(queue)}
+        if tenant is not None:
+            name, asked = "queue_state_of", {**asked, "tenant": self._text(tenant), "lane": tenant_lane(queue, tenant)}
+        ((waiting, delayed, held, oldest, parked, admitted, drain, drained_at, money),) = self._read(name, asked)
         fresh = max(0.0, 1 - max(now - drained_at, 0) / _MINUTE_MS)
         return QueueState(
             waiting=waiting,
@@ -109,11 +110,11 @@ class QueueReads(Reads):
     def has_open_lane(self, targets: Sequence[Target], now: int) -> bool:
         """Whether `admit` may find an execution of these functions. If this returns False, `admit` would find none."""
 
-    def parked(self, queue: str | None, beyond: str = "", limit: int = 100) -> Sequence[Execution]:
-        """At most `limit` parked executions, oldest first: those whose id is larger than `beyond`. If `queue` is None, those of all
-        queues."""
+    def parked(self, queue: str | None, beyond: str = "", limit: int = 100, tenant: str | None = None) -> Sequence[Execution]:
+        """At most `limit` parked executions, oldest first: those whose id is larger than `beyond`. If `queue` or `tenant` is None, those of
+        all queues or tenants."""
         name = "parked" if queue is None else "parked_in"
-        asked = {"queue": queue, "beyond": self._text(beyond), "limit": limit}
+        asked = {"queue": queue, "beyond": self._text(beyond), "limit": limit, "tenant": None if tenant is None else self._text(tenant)}
         if queue is None:
             del asked["queue"]
         return [rows.execution_from(row) for row in self._read(name, asked)]

@@ -165,18 +165,24 @@ class Reads(ABC):
         asked = (self._text(beyond), None if tenant is None else self._text(tenant), limit)
         return readable_schedules(self._read("schedules", asked), self._codec)
 
-    def due_schedules(self, functions: Sequence[str], now: int, limit: int) -> Sequence[str]:
+    def due_schedules(self, functions: Sequence[str], now: int, limit: int, only: Only | None = None) -> Sequence[str]:
         """The names of schedules of these functions that a runner must look at now, the longest due first."""
-        return [row[0] for row in self._read("due_schedules", (self._array(functions), now, limit))]
+        return [row[0] for row in self._read("due_schedules", {**self._scheduled(functions, only), "now": now, "limit": limit})]
 
-    def waiting_schedules(self, functions: Sequence[str], limit: int) -> Sequence[str]:
+    def waiting_schedules(self, functions: Sequence[str], limit: int, only: Only | None = None) -> Sequence[str]:
         """The names of schedules of these functions with an occurrence that waits for the end of an execution."""
-        return [row[0] for row in self._read("waiting_schedules", (self._array(functions), limit))]
+        return [row[0] for row in self._read("waiting_schedules", {**self._scheduled(functions, only), "limit": limit})]
 
-    def next_schedule(self, functions: Sequence[str]) -> int | None:
+    def next_schedule(self, functions: Sequence[str], only: Only | None = None) -> int | None:
         """When the next schedule of these functions is due; None if none will be."""
-        ((at,),) = self._read("next_schedule", (self._array(functions),))
+        ((at,),) = self._read("next_schedule", self._scheduled(functions, only))
         return None if at is None else int(at)
+
+    def _scheduled(self, functions: Sequence[str], only: Only | None) -> dict[str, object]:
+        """The functions and the tenants whose schedules a runner looks after, as parameters. A schedule starts its executions without a
+        queue, so a runner of some queues has none."""
+        taken = self._taken(only)
+        return {"functions": self._array(functions if taken["queues"] is None else []), "tenants": taken["tenants"]}
 
     def _target_keys(self, targets: Sequence[Target]) -> object:
         return self._array([f"{target.function}:{target.version}" for target in targets])

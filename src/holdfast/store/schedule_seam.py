@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from holdfast.model.audit import Note
+from holdfast.model.places import Only
 from holdfast.model.schedules import ScheduleState
 
 
@@ -40,14 +41,15 @@ class ScheduleStore(Protocol):
         this tenant. A schedule that cannot be read is left out."""
         ...
 
-    def due_schedules(self, functions: Sequence[str], now: int, limit: int) -> Sequence[str]:
-        """The names of schedules of these functions that a runner must look at now, the longest due first."""
+    def due_schedules(self, functions: Sequence[str], now: int, limit: int, only: Only | None = None) -> Sequence[str]:
+        """The names of schedules of these functions that a runner must look at now, the longest due first. With `only`, those whose
+        executions the runner takes: of its tenants; none if it takes only from some queues."""
         ...
 
-    def waiting_schedules(self, functions: Sequence[str], limit: int) -> Sequence[str]:
+    def waiting_schedules(self, functions: Sequence[str], limit: int, only: Only | None = None) -> Sequence[str]:
         """The names of schedules of these functions with an occurrence that waits for the end of an execution."""
         ...
 
-    def next_schedule(self, functions: Sequence[str]) -> int | None:
+    def next_schedule(self, functions: Sequence[str], only: Only | None = None) -> int | None:
         """When the next schedule of these functions is due; None if none will be."""
         ...

@@ -183,8 +183,9 @@ class QueueStore(Protocol):
         Returns False, and writes nothing, if all these lanes had this rate before."""
         ...
 
-    def queue_state(self, queue: str, now: int) -> QueueState:
-        """The counts of a queue; all are 0 if nothing was ever enqueued."""
+    def queue_state(self, queue: str, now: int, tenant: str | None = None) -> QueueState:
+        """The counts of a queue; all are 0 if nothing was ever enqueued. With `tenant`, the counts of this tenant, without `oldest_at`,
+        `admitted` and `money`, which the store does not know of one tenant."""
         ...
 
     def lanes(self, queue: str, beyond: str = "", limit: int = 100) -> Sequence[LaneState]:
@@ -200,9 +201,9 @@ class QueueStore(Protocol):
         `admit`, because it needs no transaction."""
         ...
 
-    def parked(self, queue: str | None, beyond: str = "", limit: int = 100) -> Sequence[Execution]:
-        """At most `limit` parked executions, oldest first: those whose id is larger than `beyond`. If `queue` is None, those of all
-        queues."""
+    def parked(self, queue: str | None, beyond: str = "", limit: int = 100, tenant: str | None = None) -> Sequence[Execution]:
+        """At most `limit` parked executions, oldest first: those whose id is larger than `beyond`. If `queue` or `tenant` is None, those of
+        all queues or tenants."""
         ...
 
     def admit(self, targets: Sequence[Target], by: Sequence[Claimant], now: int) -> Committed:

@@ -96,10 +96,11 @@ def response_reply(response: Response, status: int | None = None) -> Reply:
     return Reply(status or http_status(response), response_text(response), (JSON, *_headers(response)))
 
 
-def open_reply(response: Response, state: str) -> Reply:
-    """A reply (202) about a run that has not ended: its state, its address, and the decisions for which it waits."""
+def open_reply(response: Response, state: str, place: Mapping[str, Any] | None = None) -> Reply:
+    """A reply (202) about a run that has not ended: its state, its place in a queue, its address, and the decisions for which it waits."""
     short = {"run_id": response.run_id, "worker_id": response.worker_id, "version": response.version}
-    document = {"state": state, **(response_document(response) if response.approvals else short)}
+    placed = {} if place is None else {"place": place}
+    document = {"state": state, **placed, **(response_document(response) if response.approvals else short)}
     return Reply(_OPEN, _encode(document), (JSON, _location(response), _traced(response)))
 
 

@@ -19,7 +19,7 @@ from holdfast.durable.execution import DurableFunction
 from holdfast.durable.identifier import Identity
 from holdfast.durable.journal import Journal
 from holdfast.engine.engine import Engine
-from holdfast.engine.enqueues import Item
+from holdfast.engine.enqueues import Item, indexed
 from holdfast.model import codec
 from holdfast.model.admission import Enqueue
 from holdfast.model.audit import principal
@@ -233,28 +233,28 @@ class WorkerService(PipelineParts):
 
     async def enqueue_many(self, requests: Sequence[WorkerRequest], asker: Asker, queue: Enqueue) -> list[Execution | HoldfastError]:
         """Enqueue the runs of many requests to one worker, at most a thousand in each commit. Returns for each request its run or its
-        error. Raises InvalidRequest if a request is refused; then nothing is written. If an item of a commit has an error, no further
-        commit follows, and there are fewer results than requests.
-        """
+        error. Raises InvalidRequest, with the index, if a request is refused; then nothing is written. If an item of a commit has an error,
+        no further commit follows, and there are fewer results than requests."""
         items: list[Item] = []
-        for request in map(accept.traced, requests):
-            served = accept.served_version(self._served.get(request.worker_id), request)
-            limits = accept.limits_of(request, served.worker.contract)
-            inputs = await accept.checked_inputs(request, served.worker.contract, asker.tenant, self.artifacts)
-            accepted = accept.first_run(request, served, limits, asker, None)
-            await self._gate.check(served, accepted)
-            items.append(
-                Item(
-                    enqueue=await self._gate.placed(queue, served, accepted, rate_now(self._served[request.worker_id], self.policy)),
-                    input=msgspec.json.encode(accepted).decode(),
-                    name=accept.name_of(accepted),
-                    kind=served.kind,
-                    terms=accept.terms_of(limits, served.kind, self.retention_days),
-                    charges=accept.charges_of(accepted, self.policy, None, self._engine.clock.now()),
-                    identity=None if request.idempotency_key is None else inputs,
-                    graph=served.graph_text,
+        with indexed(items):
+            for request in map(accept.traced, requests):
+                served = accept.served_version(self._served.get(request.worker_id), request)
+                limits = accept.limits_of(request, served.worker.contract)
+                inputs = await accept.checked_inputs(request, served.worker.contract, asker.tenant, self.artifacts)
+                accepted = accept.first_run(request, served, limits, asker, None)
+                await self._gate.check(served, accepted)
+                items.append(
+                    Item(
+                        enqueue=await self._gate.placed(queue, served, accepted, rate_now(self._served[request.worker_id], self.policy)),
+                        input=msgspec.json.encode(accepted).decode(),
+                        name=accept.name_of(accepted),
+                        kind=served.kind,
+                        terms=accept.terms_of(limits, served.kind, self.retention_days),
+                        charges=accept.charges_of(accepted, self.policy, None, self._engine.clock.now()),
+                        identity=None if request.idempotency_key is None else inputs,
+                        graph=served.graph_text,
+                    )
                 )
-            )
         done = await self._engine.enqueue_many(requests[0].worker_id, items, queue, tenant=asker.tenant) if items else ()
         return [one if isinstance(one, HoldfastError) else one.header for one in done]
 

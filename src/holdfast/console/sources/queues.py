@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import quote
 
 import msgspec
 
 from holdfast.console.sources.viewer import Viewer
 from holdfast.model.errors import InvalidParameter
 from holdfast.model.execution import Execution
-from holdfast.model.places import Level
+from holdfast.model.places import tenant_lane
 from holdfast.model.queues import LaneState, QueueRow
 from holdfast.service.queue_documents import settings_document
 from holdfast.service.queue_settings import MEMBERS, read_assignment
@@ -77,7 +76,7 @@ class QueuesSource:
     def lanes(self, queue: str, beyond: str) -> LanePage:
         """A page of lanes, after the key `beyond`."""
         tenant = self._viewer.tenant
-        prefix = "" if tenant is None else f"{queue}/{Level.TENANT}={quote(tenant, safe='$+@.-_ ')}/"
+        prefix = "" if tenant is None else f"{tenant_lane(queue, tenant)}/"
         begin = beyond if beyond.startswith(prefix) else prefix
         found = [lane for lane in self._viewer.store.lanes(queue, begin, LANES + 1) if lane.key.startswith(prefix)]
         return LanePage(lanes=tuple(found[:LANES]), beyond=found[LANES - 1].key if len(found) > LANES else None)

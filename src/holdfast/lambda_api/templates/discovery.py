@@ -1,4 +1,5 @@
-"""Discovery: which durable functions a Python file or module defines. A new process imports it, so that the import is always fresh.
+"""Discovery: which durable functions a Python file or module defines, and which queues and schedules it declares beside them. A new process
+imports it, so that the import is always fresh.
 
 python -m holdfast.lambda_api.templates.discovery PLACE
 """
@@ -16,6 +17,8 @@ import msgspec
 from holdfast.model import json_structs
 from holdfast.model.errors import FunctionNotLoadable, HoldfastError
 from holdfast.model.execution import Terms
+from holdfast.service.declared_queues import Queue
+from holdfast.service.schedule_declarations import Schedule, sendable
 
 _SECONDS: Final = 60
 
@@ -29,13 +32,21 @@ class Discovered(msgspec.Struct, frozen=True):
     terms: Terms
 
 
+class DiscoveredFile(msgspec.Struct, frozen=True):
+    """What a file defines and declares."""
+
+    functions: list[Discovered] = []
+    queues: list[Queue] = []
+    schedules: list[Schedule] = []
+
+
 class _Said(msgspec.Struct):
-    found: list[Discovered] = []
+    found: DiscoveredFile = DiscoveredFile()
     error: str | None = None
 
 
-def discover(place: str) -> list[Discovered]:
-    """Import a file or module in another process, and return the functions that it defines."""
+def discover(place: str) -> DiscoveredFile:
+    """Import a file or module in another process, and return what it defines and declares."""
     # -P: a file in the current folder must not replace a module that Holdfast imports.
     command = [sys.executable, "-P", "-m", __name__, place]
     try:
@@ -52,12 +63,16 @@ def discover(place: str) -> list[Discovered]:
 
 
 def _main(place: str) -> None:
-    from holdfast.service.function_loader import load_all
+    from holdfast.service.declared_beside import queues_beside, schedules_beside
+    from holdfast.service.function_loader import load_module
 
     out = os.dup(1)
     try:
         with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
-            said = _Said([Discovered(attribute, found.name, found.terms) for attribute, found in load_all(place).items()])
+            module, found = load_module(place)
+            functions = [Discovered(attribute, function.name, function.terms) for attribute, function in found.items()]
+            schedules = [sendable(one) for one in schedules_beside(found.values(), module)]
+            said = _Said(DiscoveredFile(functions, list(queues_beside(found.values(), module)), schedules))
     except HoldfastError as error:
         said = _Said(error=str(error))
     os.write(out, b"\n" + msgspec.json.encode(said))

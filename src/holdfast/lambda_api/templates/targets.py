@@ -13,8 +13,8 @@ from holdfast.lambda_api.templates.descriptions import DescribedFunction, Folder
 from holdfast.lambda_api.templates.discovery import discover
 from holdfast.library import find as find_ready
 from holdfast.model.errors import DuplicateFunction, ExtraMissing, FunctionNotLoadable, TemplateInvalid
-from holdfast.service.declared_beside import each_once, queues_beside, schedules_beside
-from holdfast.service.function_loader import load_all
+from holdfast.service.declared_beside import each_once, names_declared, not_declared_told, queues_beside, schedules_beside
+from holdfast.service.function_loader import load_module
 from holdfast.service.worker_search import PAGE, declares_pipelines
 from holdfast.workers.tools.declarations import declarations_of
 
@@ -32,10 +32,12 @@ def find_all(targets: Sequence[str], parameters: Mapping[str, str], *, processes
         workers=tuple(dict.fromkeys(path for part in parts for path in part.workers)),
         queues=tuple(queue for part in parts for queue in part.queues),
         schedules=each_once(schedule for part in parts for schedule in part.schedules),
-        warnings=tuple(warning for part in parts for warning in part.warnings),
+        warnings=(*(warning for part in parts for warning in part.warnings), *_not_declared(parts, targets)),
         watched=tuple(path for part in parts for path in part.watched),
         parameters=frozenset(name for part in parts for name in part.parameters),
     )
+    if (found.queues or found.schedules) and not (found.deployed or found.inline or found.workers):
+        raise FunctionNotLoadable(f"{', '.join(targets)}: there is no durable function and no worker, so there is nothing to run.")
     unknown = sorted(set(parameters) - found.parameters)
     if unknown:
         known = ", ".join(sorted(found.parameters)) or "none"
@@ -46,6 +48,13 @@ def find_all(targets: Sequence[str], parameters: Mapping[str, str], *, processes
     if twice:
         raise DuplicateFunction(f"Several targets have a function {', '.join(twice)}. Serve one of them, or give one another name.")
     return found
+
+
+def _not_declared(parts: Sequence[FoundTargets], targets: Sequence[str]) -> Sequence[str]:
+    """Warnings of queues and schedules in files of workers, which are not imported unless a function of theirs is named."""
+    imported = {target.rpartition(":")[0] for target in targets}
+    files = dict.fromkeys(path for part in parts for path in part.workers if str(path) not in imported)
+    return [told for file in files if (told := not_declared_told(file)) is not None]
 
 
 def _find(target: str, parameters: Mapping[str, str], processes: bool) -> FoundTargets:
@@ -94,7 +103,7 @@ def _in_folder(folder: Path, parameters: Mapping[str, str], processes: bool) -> 
     files = sorted(folder.glob("*.py"))
     workers = [path for path in (*files, *sorted(folder.glob(f"*{PAGE}"))) if declares_workers(path)]
     parts = [_worker(path) for path in workers]
-    parts += [_in_python(str(path), processes, needed=False) for path in files if path not in workers and _mentions_us(path)]
+    parts += [_in_python(str(path), processes, needed=False) for path in files if path not in workers and _concerns_us(path)]
     found = FoundTargets(
         deployed=tuple(one for part in parts for one in part.deployed),
         inline=tuple(one for part in parts for one in part.inline),
@@ -104,7 +113,7 @@ def _in_folder(folder: Path, parameters: Mapping[str, str], processes: bool) -> 
         warnings=tuple(warning for part in parts for warning in part.warnings),
         watched=(folder,),
     )
-    if not found.deployed and not found.inline and not found.workers:
+    if not (found.deployed or found.inline or found.workers or found.queues or found.schedules):
         raise TemplateInvalid(
             f"{folder} has no {', '.join(TEMPLATES)}, and no Python file in it defines a durable function of holdfast.durable or a worker."
         )
@@ -121,20 +130,27 @@ def _mentions_us(path: Path) -> bool:
     return b"holdfast" in text and b"durable_execution" in text
 
 
+def _concerns_us(path: Path) -> bool:
+    """Whether a file of a folder is imported: it has durable functions, or declares queues or schedules at its top."""
+    return _mentions_us(path) or (b"holdfast" in path.read_bytes() and bool(names_declared(path)))
+
+
 def _in_python(target: str, processes: bool, *, needed: bool = True) -> FoundTargets:
     found = _deployed(target) if processes else _inline(target)
-    if needed and not found.deployed and not found.inline:
+    if needed and not (found.deployed or found.inline or found.queues or found.schedules):
         raise FunctionNotLoadable(f"{target} defines no durable function and no worker. Decorate one with @durable_execution or @worker.")
     return found
 
 
 def _inline(target: str) -> FoundTargets:
-    functions = tuple(load_all(target).values())
-    return FoundTargets(inline=functions, queues=queues_beside(functions), schedules=schedules_beside(functions))
+    module, found = load_module(target)
+    functions = tuple(found.values())
+    return FoundTargets(inline=functions, queues=queues_beside(functions, module), schedules=schedules_beside(functions, module))
 
 
 def _deployed(target: str) -> FoundTargets:
     folder, module = _place(target)
+    found = discover(target)
     deployed = [
         DescribedFunction(
             name=one.name,
@@ -149,9 +165,9 @@ def _deployed(target: str) -> FoundTargets:
             code=FolderCode(folder),
             publish=True,
         )
-        for one in discover(target)
+        for one in found.functions
     ]
-    return FoundTargets(deployed=tuple(deployed), watched=(folder,))
+    return FoundTargets(deployed=tuple(deployed), queues=tuple(found.queues), schedules=tuple(found.schedules), watched=(folder,))
 
 
 def _place(target: str) -> tuple[Path, str]:

@@ -3,6 +3,8 @@
     POST /v1/queues/emails   {"target": "send", "inputs": {"to": "ada"}, "idempotency_key": "m-7", "key": "ada", "ttl": 3600}
     202                      {"run_id": "…", "target": "send", "state": "queued"}
 
+The queue must exist: code or holdfast.toml declares it, or an operator makes it with `set`.
+
 A tenant sees its own lanes and its own parked runs. Actions that concern all tenants (pause, resume, drain, set) are refused to a caller
 who belongs to one tenant.
 """
@@ -60,6 +62,7 @@ class _Message(msgspec.Struct, forbid_unknown_fields=True):
     delay: float = 0.0
     ttl: float | None = None
     head_start: float = 0.0
+    units: int | None = None
     same: str = "existing"
     tenant: str | None = None
 
@@ -84,6 +87,7 @@ class Queues:
 
     def __init__(self, engine: Engine, ids: IdSource, workers: WorkerService | None) -> None:
         self._engine, self._ids, self._workers = engine, ids, workers
+        self._known: set[str] = set()
 
     def routes(self) -> list[Route]:
         """Their routes."""
@@ -127,13 +131,22 @@ class Queues:
         """Enqueue one message, or many; the reply has a result for each."""
         said = _body(request, dict[str, Any])
         if "messages" not in said:
-            header = await self._enqueued(request, _converted(said, _Message))
+            message = _converted(said, _Message)
+            await self._check_known(request)
+            header = await self._enqueued(request, message)
             return document_reply(_run(header), 202, ((b"location", f"/v1/runs/{header.id}".encode()),))
         messages = _converted(said, _Many).messages
         if not 1 <= len(messages) <= _MOST_MESSAGES:
             raise InvalidRequest(f"One request enqueues 1 to {_MOST_MESSAGES:,} messages, not {len(messages):,}.")
+        await self._check_known(request)
         done = await asyncio.gather(*(self._enqueued(request, message) for message in messages), return_exceptions=True)
         return _many_reply([_told(one) for one in done])
+
+    async def _check_known(self, request: Request) -> None:
+        """Refuse a queue that the store does not have: a misspelled name would make a queue without limits. No queue is ever removed."""
+        if request.label not in self._known:
+            await in_thread(Purpose.STORE, self._queues(request).needed, request.label)
+            self._known.add(request.label)
 
     async def _enqueued(self, request: Request, message: _Message) -> Execution:
         asker, tenant = asker_of(request), _kept_to(request)
@@ -148,6 +161,7 @@ class Queues:
             delay=message.delay,
             ttl=message.ttl,
             head_start=message.head_start,
+            units=message.units,
             same=message.same,
         )
         if self._workers is not None and message.target in self._workers.served:
@@ -185,25 +199,40 @@ class Queues:
         return document_reply({"queue": row.name, "mode": row.mode.value})
 
     async def set(self, request: Request) -> Reply:
-        """Set limits of the queue, or remove the operator's values, so that the declared ones are in force again."""
+        """Set limits of the queue, or remove the operator's values, so that the declared ones are in force again. A queue that does not
+        exist yet is made."""
         said = _converted(_body(request, dict[str, Any]), _Set)
+        is_new = not await in_thread(Purpose.STORE, self._queues(request).is_known, request.label)
         row = await in_thread(Purpose.HOUSE, self._queues(request).set, request.label, flattened(said.set), said.reset)
         self._engine.look()
-        return document_reply({"queue": row.name, "settings": settings_document(row)})
+        return document_reply({"queue": row.name, "is_new": is_new, "settings": settings_document(row)}, 201 if is_new else 200)
 
     async def redrive(self, request: Request) -> Reply:
         """Start parked runs again: those that are named, or all, or all with an error code; at most a thousand in one request."""
         said, tenant, queues = _converted(_body(request, dict[str, Any]), _Redrive), _kept_to(request), self._queues(request)
         if said.all is bool(said.runs) or (said.error is not None and not said.all) or len(said.runs) > _MOST_REDRIVEN:
             raise InvalidRequest(f"Name 1 to {_MOST_REDRIVEN:,} parked runs in `runs`, or say `all`, with or without `error`.")
-        wanted = {"tenant": tenant, "limit": _MOST_REDRIVEN if said.all else 1 << 62, "error": said.error}
-        found = await in_thread(Purpose.STORE, lambda: [x.header for x in queues.parked(request.label, **wanted)])
-        parked = {header.id: header for header in found}
+
+        def found() -> dict[str, Execution]:
+            if said.all:
+                listed = queues.parked(request.label, tenant=tenant, limit=_MOST_REDRIVEN, error=said.error)
+                return {one.header.id: one.header for one in listed}
+            queues.needed(request.label)
+            return {header.id: header for run in said.runs if (header := self._parked(request.label, run, tenant)) is not None}
+
+        parked = await in_thread(Purpose.STORE, found)
         chosen = list(parked) if said.all else said.runs
         done = [await self._redriven(parked.get(run), run) for run in chosen]
         started = sum(1 for one in done if "error" not in one)
         await in_thread(Purpose.HOUSE, queues.noted, "redrive", request.label, f"{started} started again")
         return document_reply({"found": len(chosen), "runs": done}, 202)
+
+    def _parked(self, queue: str, run: str, tenant: str | None) -> Execution | None:
+        """A parked run of this queue, by its id, if the caller may see it."""
+        header = self._engine.store.find(run)
+        if header is None or header.place is None or header.place.queue != queue or not header.parked:
+            return None
+        return header if tenant in (None, header.tenant or "default") else None
 
     async def _redriven(self, header: Execution | None, run: str) -> dict[str, Any]:
         try:

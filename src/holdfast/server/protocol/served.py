@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from holdfast.contract.protocol import Response
 from holdfast.model.clock import Clock
 from holdfast.model.errors import ExecutionNotFound
-from holdfast.model.execution import Execution
+from holdfast.model.execution import Execution, State
 from holdfast.model.threads import Purpose, in_thread
 from holdfast.service.estimates import Estimates
+from holdfast.service.queue_places import place_document, queue_place
 from holdfast.store.seam import Store
 from holdfast.web.limits import Limits
 from holdfast.web.refusals import Refused
@@ -65,12 +67,19 @@ class ServedWorkers:
             state = state_of(header)
             response = response_of(self.store, header, accepted)
             if state != _DONE:
-                return open_reply(await self._with_rest(response), state)
+                return open_reply(await self._with_rest(response), state, await self._place(header))
         return response_reply(response, 200 if look else None)
 
     async def begun(self, header: Execution, accepted: AcceptedRequest) -> Reply:
         """The reply for a new run whose caller does not wait: its state now."""
         return open_reply(await self._with_rest(response_of(self.store, header, accepted)), state_of(header))
+
+    async def _place(self, header: Execution) -> dict[str, Any] | None:
+        """Where a run stands in its queue while it waits there, as `holdfast runs show` says it."""
+        if header.state not in (State.QUEUED, State.DELAYED):
+            return None
+        place = await in_thread(Purpose.STORE, queue_place, self.store, header, self.clock.now())
+        return None if place is None else place_document(place)
 
     async def _with_rest(self, response: Response) -> Response:
         """The response, with what the rest of the run may cost in each approval that it waits for."""

@@ -895,6 +895,16 @@ SELECT coalesce(l.waiting, 0), (SELECT count(*) FROM executions WHERE queue = %(
        coalesce(l.admitted, 0), coalesce(l.drain, 0), coalesce(l.drained_at, 0), coalesce(l.money, 0)
 FROM (SELECT 1) AS one LEFT JOIN lanes AS l ON l.key = %(queue)s
 
+-- name: queue_state_of
+-- The same for one tenant, whose lane has its counts. No index has the oldest of a tenant, and a lane that is forgotten loses its total.
+SELECT coalesce(l.waiting, 0),
+       (SELECT count(*) FROM executions WHERE queue = %(queue)s AND state = 'delayed' AND coalesce(tenant, 'default') = %(tenant)s),
+       coalesce(l.held, 0), NULL,
+       (SELECT count(*) FROM executions
+        WHERE queue = %(queue)s AND parked = 1 AND superseded_by IS NULL AND coalesce(tenant, 'default') = %(tenant)s),
+       0, coalesce(l.drain, 0), coalesce(l.drained_at, 0), 0
+FROM (SELECT 1) AS one LEFT JOIN lanes AS l ON l.key = %(lane)s
+
 -- name: lanes
 SELECT key, waiting, held, at_once, closed_until FROM lanes WHERE queue = %s AND key > %s ORDER BY key LIMIT %s
 
@@ -906,11 +916,15 @@ SELECT count(*) FROM (
 
 -- name: parked
 -- `|| ''` hides the id from the planner: by the index of ids it would read all executions.
-SELECT {execution} FROM executions WHERE parked = 1 AND superseded_by IS NULL AND id || '' > %(beyond)s ORDER BY id || '' LIMIT %(limit)s
+SELECT {execution} FROM executions WHERE parked = 1 AND superseded_by IS NULL AND id || '' > %(beyond)s
+  AND (%(tenant)s::text IS NULL OR coalesce(tenant, 'default') = %(tenant)s)
+ORDER BY id || '' LIMIT %(limit)s
 
 -- name: parked_in
 SELECT {execution} FROM executions
-WHERE queue = %(queue)s AND parked = 1 AND superseded_by IS NULL AND id > %(beyond)s ORDER BY id LIMIT %(limit)s
+WHERE queue = %(queue)s AND parked = 1 AND superseded_by IS NULL AND id > %(beyond)s
+  AND (%(tenant)s::text IS NULL OR coalesce(tenant, 'default') = %(tenant)s)
+ORDER BY id LIMIT %(limit)s
 
 -- name: schedule
 SELECT {schedule} FROM schedules WHERE name = %s
@@ -919,13 +933,20 @@ SELECT {schedule} FROM schedules WHERE name = %s
 SELECT {schedule} FROM schedules WHERE name > %s AND tenant IS NOT DISTINCT FROM coalesce(%s, tenant) ORDER BY name LIMIT %s
 
 -- name: due_schedules
-SELECT name FROM schedules WHERE function = ANY(%s::text[]) AND next_at <= %s ORDER BY next_at LIMIT %s
+SELECT name FROM schedules WHERE function = ANY(%(functions)s::text[]) AND next_at <= %(now)s
+  AND (%(tenants)s::text[] IS NULL OR coalesce(tenant, 'default') = ANY(%(tenants)s::text[]))
+ORDER BY next_at LIMIT %(limit)s
 
 -- name: waiting_schedules
-SELECT name FROM schedules WHERE function = ANY(%s::text[]) AND waits = 1 ORDER BY name LIMIT %s
+SELECT name FROM schedules WHERE function = ANY(%(functions)s::text[]) AND waits = 1
+  AND (%(tenants)s::text[] IS NULL OR coalesce(tenant, 'default') = ANY(%(tenants)s::text[]))
+ORDER BY name LIMIT %(limit)s
 
 -- name: next_schedule
-SELECT min((SELECT min(next_at) FROM schedules WHERE function = f.name AND next_at IS NOT NULL)) FROM unnest(%s::text[]) AS f (name)
+SELECT min((
+    SELECT min(next_at) FROM schedules WHERE function = f.name AND next_at IS NOT NULL
+    AND (%(tenants)s::text[] IS NULL OR coalesce(tenant, 'default') = ANY(%(tenants)s::text[]))
+)) FROM unnest(%(functions)s::text[]) AS f (name)
 
 -- name: locked_schedules
 -- All processes lock these rows in this order, so that they never wait for each other.

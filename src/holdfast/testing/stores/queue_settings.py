@@ -192,6 +192,28 @@ class QueueSettingSuite(QueueHandle):
         assert mail.queue_state(MAIL, at(100)).oldest_at == at(90)
         several(mail, "b", now=at(100))
 
+    def test_the_counts_of_a_tenant_are_its_own(self, mail: Store) -> None:
+        longest = "ü" * 200  # its part of a lane is cut
+        tenants = ("acme", longest, None)
+        for tenant in tenants:
+            parked = ended(mail, running(mail, f"parked {tenant!r:.9}", tenant=tenant), OutcomeStatus.FAILED)
+            assert [header.id for header in mail.parked(MAIL, tenant=tenant or "default")] == [parked.id]
+            assert [header.id for header in mail.parked(None, tenant=tenant or "default")] == [parked.id]
+            running(mail, f"runs {tenant!r:.9}", tenant=tenant)
+        for tenant in tenants:
+            several(mail, *(f"{word} {tenant!r:.9}" for word in ("a", "b")), tenant=tenant, key="k")
+            several(mail, f"c {tenant!r:.9}", tenant=tenant)
+            several(mail, f"late {tenant!r:.9}", tenant=tenant, delay_ms=1000)
+        for tenant in ("acme", longest, "default"):
+            told = mail.queue_state(MAIL, T0, tenant)
+            assert (told.waiting, told.held, told.delayed, told.parked) == (3, 1, 1, 1)
+            assert told.per_minute > 0
+        whole = mail.queue_state(MAIL, T0)
+        assert (whole.waiting, whole.held, whole.delayed, whole.parked) == (9, 3, 3, 3)
+        none = mail.queue_state(MAIL, T0, "absent")
+        assert (none.waiting, none.held, none.delayed, none.parked, none.per_minute) == (0, 0, 0, 0, 0)
+        assert list(mail.parked(MAIL, tenant="absent")) == []
+
     def test_a_refused_redrive_leaves_the_parked_one(self, mail: Store) -> None:
         declare(mail, most_waiting=1)
         parked = ended(mail, running(mail, "a"), OutcomeStatus.FAILED)

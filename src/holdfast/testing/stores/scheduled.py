@@ -6,6 +6,7 @@ import msgspec
 from holdfast.model.audit import Actor, NoteFilter
 from holdfast.model.errors import ExecutionAlreadyStarted
 from holdfast.model.history import SCHEDULE
+from holdfast.model.places import Only
 from holdfast.model.schedule_errors import ScheduleChanged
 from holdfast.model.schedules import Definition, Occurrence, Origin, ScheduleState, changed, new_schedule
 from holdfast.model.timing import Timing
@@ -104,6 +105,22 @@ class ScheduleSuite(OneHandle):
         assert list(store.due_schedules(["order", "absent"], at(HOUR) - 1, 10)) == []
         assert sorted(store.due_schedules(["order", "absent"], at(HOUR), 10)) == ["a", "b"]
         assert len(store.due_schedules(["order", "other"], at(HOUR), 2)) == 2
+
+    def test_a_runner_of_some_tenants_has_their_schedules_and_one_of_some_queues_has_none(self, store: Store) -> None:
+        for name, tenant in (("a", "acme"), ("b", "blue"), ("none", None)):
+            state = schedule(name, tenant=tenant)
+            store.put_schedule(state)
+            store.put_schedule(changed(schedule(name, tenant=tenant), waiting=(at(0),)))
+
+        def seen(only: Only | None) -> tuple[list[str], list[str], bool]:
+            due, waiting = store.due_schedules(["order"], at(HOUR), 10, only), store.waiting_schedules(["order"], 10, only)
+            return sorted(due), sorted(waiting), store.next_schedule(["order"], only) is not None
+
+        assert seen(None) == seen(Only()) == (["a", "b", "none"], ["a", "b", "none"], True)
+        assert seen(Only(tenants=frozenset({"acme"}))) == (["a"], ["a"], True)
+        assert seen(Only(tenants=frozenset({"default"}))) == (["none"], ["none"], True)
+        assert seen(Only(tenants=frozenset({"absent"}))) == ([], [], False)
+        assert seen(Only(frozenset({"emails"}), frozenset({"acme"}))) == ([], [], False)
 
     def test_a_paused_schedule_is_never_due_and_a_waiting_one_is_found(self, store: Store) -> None:
         state = schedule()
