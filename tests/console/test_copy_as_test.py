@@ -14,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.console.run_as_test import Called, Gave, RecordedRun, written
+from holdfast.durable import DurableContext, durable_execution
+from tests.console import serving_scene
 from tests.console.serving_scene import ServingScene, serving
 
 _ROOT = Path(__file__).parents[2]
@@ -110,6 +112,31 @@ async def test_without_the_contract_no_value_of_a_worker_is_shown(stage: Serving
     text = await _text(stage, run)
     for value in ("hello-there", "770077", "s3cr3t-value"):
         assert value not in text
+
+
+@durable_execution
+def asks(event: dict[str, Any], context: DurableContext) -> str:
+    """Asks a worker twice, and returns nothing of what it said."""
+    for text in event["texts"]:
+        context.run("say", {"text": text}, name="say", check=False)
+    return "done"
+
+
+async def test_without_its_contract_no_value_of_a_worker_that_a_function_ran_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving_scene, "FUNCTIONS", [asks])
+    monkeypatch.setattr(serving_scene, "WORKERS", serving_scene.WORKERS.replace("there was none", "outputs-of-the-worker"))
+    monkeypatch.setattr(serving_scene, "WORKERS", serving_scene.WORKERS.replace('["posted"]}', '["posted"] + ", outputs-of-the-worker"}'))
+    with serving(tmp_path) as stage:
+        execution = stage.engine.start("asks", {"texts": ["hello", "bad"]}).id
+        stage.over(execution)
+        known = await _text(stage, execution)
+        stage.served = None
+        text = await _text(stage, execution)
+    assert known.count("outputs-of-the-worker") == 2
+    assert "outputs-of-the-worker" not in text
+    assert "{'said': '[redacted]'}" in text
 
 
 async def test_what_goes_on_is_no_test_yet_and_other_tenants_get_none(stage: ServingScene) -> None:
