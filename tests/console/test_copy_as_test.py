@@ -173,3 +173,18 @@ def test_any_run_becomes_a_text_that_compiles(name: str, inputs: Any, outputs: A
         error=error,
     )
     compile(written(recorded), "test_run.py", "exec")
+
+
+def test_a_value_that_is_left_out_is_told_wherever_it_stands() -> None:
+    large, deep = "x" * 60_000, list[Any]()
+    for _ in range(100_000):
+        deep = [deep]
+    for value, why in ((large, "it has 60,002 characters"), (deep, "it is too deep")):
+        answers = {"say": [Gave(given=value, value=value)]}
+        recorded = RecordedRun(kind="function", function="f", run="0", day="2026-01-31", inputs=value, workers=answers, tools=answers)
+        values = "INPUT" + written(recorded).partition("\nINPUT")[2].partition("\ndef ")[0]
+        assert values.count(f"None  # left out: {why}\n") == 4
+        scope: dict[str, Any] = {"Any": Any}
+        exec(values, scope)
+        assert scope["WORKERS"] == {"say": [(None, (None,))]}
+        assert scope["TOOLS"] == {"say": [None]}
