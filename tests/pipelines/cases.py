@@ -113,6 +113,7 @@ def workers(calls: dict[str, int]) -> list[InlineWorker]:
             "slow", lambda inputs: _raise("timeout"), retries=Retries(max_attempts=2, initial_delay_seconds=9e4, max_delay_seconds=9e4)
         ),
         counted("undo", lambda inputs: {}),
+        counted("row-undo", lambda inputs: {} if inputs["index"] == inputs["row"]["index"] else _raise("cannot_undo")),
         counted("bad-undo", lambda inputs: _raise("cannot_undo") if calls["bad-undo"] == 1 else {}),
         counted("judge", judged),
         counted("asks-once", lambda inputs: {"verdict": "allow", "reasons": []} if inputs["n"] > 1 else judged({"verdict": "revise"})),

@@ -259,6 +259,19 @@ MAP = (
         calls={"undo": 2},
     ),
     Case(
+        id="map-undo-with-inputs-gets-the-row-and-its-index",
+        graph=graph_of(
+            map_node("odd-fails", tolerate=1, undo=Undo(worker="row-undo", inputs={"row": ref("item"), "index": ref("index")})),
+            failing(after=after("m")),
+            gives={},
+        ),
+        inputs={"ns": [1, 2, 4]},
+        status="permanent_error",
+        code="broken_part",
+        states={"m": "undone"},
+        calls={"row-undo": 2},
+    ),
+    Case(
         id="map-undo-fails-then-retry",
         graph=graph_of(map_node(undo=Undo(worker="bad-undo")), failing(after=after("m")), gives={}),
         inputs={"ns": [1, 2]},
