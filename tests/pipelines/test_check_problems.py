@@ -167,6 +167,7 @@ CASES = [
     Case("revise_overlaps", "h", graph(work("a"), work("b", "a"), looped(candidate=out("b")), gate("h", "b", revise="b", rounds=1))),
     Case("revise_repeats_effect", "g", graph(work("z"), gate("y", "z"), work("a", worker="writer", after=(After("y"),)), looped())),
     Case("gate_judges_nothing", "g", graph(work("a"), gate("g", "a", rules=()))),
+    Case("gate_judges_twice", "g", graph(work("a"), gate("g", "a", worker="plain", schema={}))),
     Case("time_above_pipeline", "a", graph(work("a", caps=Caps(timeout_seconds=100)), limits={"run_timeout_seconds": 99})),
     Case(
         "time_above_pipeline", "w", graph(WaitNode(name="w", seconds=100), work("a", after=(After("w"),)), limits={"timeout_seconds": 99})

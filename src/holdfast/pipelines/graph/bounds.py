@@ -50,8 +50,9 @@ MAX_VOTES: Final = 20
 """At most this many persons must approve."""
 MAX_CHAIN: Final = 10
 """An escalation chain has at most this many parts."""
+MAX_FALLBACKS: Final = 20
 MAX_LISTED: Final = 100
-"""A node has at most this many rules, labels, fallbacks, approvers or failure codes, each counted by itself."""
+"""A node has at most this many rules, labels, approvers or failure codes, each counted by itself."""
 MAX_TEXT: Final = 4_000
 """A question, a message or a label's rule has at most this many characters."""
 _MOST: Final = 2**53
@@ -308,7 +309,7 @@ _OF_KIND: Final[dict[type, Any]] = {
 
 
 def _safety(fallback: tuple[str, ...], undo: Undo | None, *, item: bool = False) -> _Flaws:
-    yield from _many(fallback, "fallback", MAX_ROUNDS)
+    yield from _many(fallback, "fallback", MAX_FALLBACKS)
     for worker in fallback:
         yield from _worker_id(worker, "fallback")
     if undo is not None:

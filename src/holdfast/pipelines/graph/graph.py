@@ -31,8 +31,6 @@ FailureAction: TypeAlias = Literal["fail", "skip", "escalate"]
 BlockAction: TypeAlias = Literal["fail", "skip", "escalate"]
 Risk: TypeAlias = Literal["low", "medium", "high"]
 
-OTHERWISE = "otherwise"
-"""The key of a route's label that is chosen if no other label fits."""
 FINISH = "finish"
 """What a supervisor chooses to end its node. No choice has this label."""
 SUPERVISED = frozenset({"choices", "so_far", "turns_left"})
