@@ -99,7 +99,7 @@ def whole(given: object, call: str, what: str) -> int:
     if type(given) is int:
         return given
     if isinstance(given, bool) or not isinstance(given, int | float) or not math.isfinite(given):
-        raise ValidationError(f"{call}: {what} is {shown(given)}; it must be a whole number of seconds.")
+        raise ValidationError(f"{call}: {what} is {shown(given)}; it must be a number of seconds.")
     return int(given)
 
 
