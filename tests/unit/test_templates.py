@@ -365,6 +365,8 @@ WRONG = [
     (with_variables("A: !Join [a]"), "must be a list of 2"),
     (with_variables("A: !Select [9, [a]]"), "there is no item '9' to select"),
     (with_variables("A: !FindInMap [Absent, a, b]"), "Mappings has no Absent.a.b"),
+    ("!Python print", r": The template \(line 1\): !Python is not a function"),
+    ("!!set {a}", r": The template \(line 1\): the tag !!set is not read"),
     (with_variables("A: !Python print"), "!Python is not a function of CloudFormation"),
     (with_variables("A: !!python/object/apply:os.system ['true']"), r"A \(line 10\): the tag !!python/object/apply:os.system is not read"),
     (with_variables("A: [1]"), r"A \(line 10\): must be a text"),
