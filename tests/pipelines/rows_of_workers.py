@@ -250,6 +250,13 @@ MAP = (
         calls={"slow": 2},
     ),
     Case(
+        id="map-needs-human",
+        graph=graph_of(map_node("asks"), gives={}),
+        inputs={"ns": [1]},
+        status="needs_human",
+        code="ask_somebody",
+    ),
+    Case(
         id="map-undo",
         graph=graph_of(map_node(undo=Undo(worker="undo")), failing(after=after("m")), gives={}),
         inputs={"ns": [1, 2]},
