@@ -94,6 +94,9 @@ def order(event: dict[str, Any], context: DurableContext) -> dict[str, Any]:
     return {"receipt": context.step(charge, name="charge", config=once), "tax": tax}
 
 
+FUNCTIONS = [order]
+
+
 class ServingScene(Scene):
     """A store with a console and a server beside it."""
 
@@ -148,8 +151,8 @@ def serving(folder: Path) -> Iterator[ServingScene]:
     flow.write_text(FLOW)
     where, settings = str(folder / "console.db"), WorkerSettings(policy=Policy(isolation="inline"))
     runtime = WorkerRuntime([worker, flow], settings, None)
-    opening = Opening(where, [order], NO_SUBSCRIBERS, Settings(tune=False), runtime)
+    opening = Opening(where, FUNCTIONS, NO_SUBSCRIBERS, Settings(tune=False), runtime)
     with opening as engine, contextlib.closing(open_store(where, id_at(SystemClock().now()))) as store:
         loop = engine._loop_thread._loop
-        served = Served(loop, workers=runtime.worker_service, functions=[order], look=opening.engine.look)
+        served = Served(loop, workers=runtime.worker_service, functions=FUNCTIONS, look=opening.engine.look)
         yield ServingScene(store, where, store.clock(SystemClock()), engine, served)

@@ -10,6 +10,7 @@ import pytest
 
 from holdfast.model.audit import NoteFilter
 from holdfast.store.browse import Browse
+from tests.console import serving_scene
 from tests.console.scene import Scene
 from tests.console.serving_scene import ServingScene, serving
 
@@ -134,6 +135,25 @@ async def test_a_console_with_a_store_alone_says_why_it_starts_nothing(stage: Se
         assert "hf-graph" in flow.text  # the graph is in the store, with the run
         assert "needs the role" not in await person.text("workers/order")
         await person.post("workers/say/start", expect=422, **{"in.text": "hello"})
+
+
+MAPPED = """from holdfast import Pipeline
+
+p = Pipeline("flow", "1.0", inputs={"type": "object", "properties": {"list": {"type": "array"}}}, outputs={"type": "object"})
+said = p.map("speak", "say", p.inputs.list, {"text": p.item}, at_most=3)
+p.gives({"all": said.ok})
+"""
+
+
+async def test_the_graph_of_a_pipeline_that_is_not_served_is_found_behind_the_shards_of_its_maps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving_scene, "FLOW", MAPPED)
+    with serving(tmp_path) as stage:
+        stage.engine.run("flow", {"list": ["a", "b"]})
+        stage.served = None
+        async with stage.browser() as person:
+            assert "hf-graph" in (await person.get("workers/flow")).text
 
 
 async def test_an_empty_store_says_how_to_begin(scene: Scene) -> None:

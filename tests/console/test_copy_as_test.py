@@ -14,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.console.run_as_test import Called, Gave, RecordedRun, written
+from holdfast.durable import DurableContext, durable_execution
+from tests.console import serving_scene
 from tests.console.serving_scene import ServingScene, serving
 
 _ROOT = Path(__file__).parents[2]
@@ -112,6 +114,31 @@ async def test_without_the_contract_no_value_of_a_worker_is_shown(stage: Serving
         assert value not in text
 
 
+@durable_execution
+def asks(event: dict[str, Any], context: DurableContext) -> str:
+    """Asks a worker twice, and returns nothing of what it said."""
+    for text in event["texts"]:
+        context.run("say", {"text": text}, name="say", check=False)
+    return "done"
+
+
+async def test_without_its_contract_no_value_of_a_worker_that_a_function_ran_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving_scene, "FUNCTIONS", [asks])
+    monkeypatch.setattr(serving_scene, "WORKERS", serving_scene.WORKERS.replace("there was none", "outputs-of-the-worker"))
+    monkeypatch.setattr(serving_scene, "WORKERS", serving_scene.WORKERS.replace('["posted"]}', '["posted"] + ", outputs-of-the-worker"}'))
+    with serving(tmp_path) as stage:
+        execution = stage.engine.start("asks", {"texts": ["hello", "bad"]}).id
+        stage.over(execution)
+        known = await _text(stage, execution)
+        stage.served = None
+        text = await _text(stage, execution)
+    assert known.count("outputs-of-the-worker") == 2
+    assert "outputs-of-the-worker" not in text
+    assert "{'said': '[redacted]'}" in text
+
+
 async def test_what_goes_on_is_no_test_yet_and_other_tenants_get_none(stage: ServingScene) -> None:
     run = stage.engine.run("flow", {"n": 1}, wait=0.0).run_id
     stage.over_or_asks(run)
@@ -146,3 +173,18 @@ def test_any_run_becomes_a_text_that_compiles(name: str, inputs: Any, outputs: A
         error=error,
     )
     compile(written(recorded), "test_run.py", "exec")
+
+
+def test_a_value_that_is_left_out_is_told_wherever_it_stands() -> None:
+    large, deep = "x" * 60_000, list[Any]()
+    for _ in range(100_000):
+        deep = [deep]
+    for value, why in ((large, "it has 60,002 characters"), (deep, "it is too deep")):
+        answers = {"say": [Gave(given=value, value=value)]}
+        recorded = RecordedRun(kind="function", function="f", run="0", day="2026-01-31", inputs=value, workers=answers, tools=answers)
+        values = "INPUT" + written(recorded).partition("\nINPUT")[2].partition("\ndef ")[0]
+        assert values.count(f"None  # left out: {why}\n") == 4
+        scope: dict[str, Any] = {"Any": Any}
+        exec(values, scope)
+        assert scope["WORKERS"] == {"say": [(None, (None,))]}
+        assert scope["TOOLS"] == {"say": [None]}

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.console.json_view import json_html
+from holdfast.console.rendering import pretty
 
 _MOST = 2_000_000
 
@@ -15,6 +16,12 @@ _MOST = 2_000_000
 def test_large_numbers_keep_their_digits() -> None:
     assert "12345678901234567890123" in json_html('{"id": 12345678901234567890123, "x": 1.10}')
     assert "1.10" in json_html('{"x": 1.10}')
+
+
+def test_a_number_that_python_cannot_hold_is_left_as_it_is() -> None:
+    assert pretty('{"x": 1.5}') == '{\n  "x": 1.5\n}'
+    for number in ("1e-9999999999999999999", "0e9999999999999999999", "1e999", "1e-400", "0." + "1" * 30, "9" * 5_000):
+        assert pretty(f'{{"x": {number}}}') == f'{{"x": {number}}}'
 
 
 def test_markup_and_characters_that_turn_text_around_are_shown_and_do_nothing() -> None:

@@ -13,6 +13,7 @@ from holdfast.engine.registry import Capacity, Function, Registry
 from holdfast.hosts.choosing_host import ChoosingHost
 from holdfast.model.errors import FunctionNotFound
 from holdfast.model.execution import State
+from holdfast.model.operations import Kind
 from holdfast.service.engines import OpenEngine
 from holdfast.store.seam import Hosted
 from tests.flow.harness import Harness, eventually, pending
@@ -103,6 +104,14 @@ async def test_an_invoke_reaches_a_version_by_its_alias_and_nothing_that_was_rem
         assert await (await opened.start("caller", "twice:dead")).result() == "Function not found: twice:dead"
         registry.remove("twice", "1")
         assert await (await opened.start("caller", "twice:live")).result() == "Function not found: twice:live"
+
+
+def test_a_version_of_another_kind_is_not_found() -> None:
+    kinds = {"1": Kind.FUNCTION, "2": Kind.WORKER}
+    registry = Registry([Function(name="a", version=version, capacity=Capacity(1), kind=kind) for version, kind in kinds.items()])
+    assert registry.wanted("a", None).version == registry.wanted("a", "1").version == "1"
+    with pytest.raises(FunctionNotFound, match=r"'a' has no version 2 here. Known versions: 1\."):
+        registry.wanted("a", "2")
 
 
 def test_a_function_that_comes_while_a_suspect_runs_alone_gets_no_room_before_the_others() -> None:

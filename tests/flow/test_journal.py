@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from holdfast.service.settings import Settings
 
 NOTE = identity_of(Type.STEP, "Note", "note", "first")
 LATER = identity_of(Type.STEP, "Note", "note", "second")
+NEVER = identity_of(Type.STEP, "Note", "note", "never")
 PAUSE = identity_of(Type.WAIT, SubType.WAIT.value, "pause", 1)
 
 
@@ -42,6 +44,21 @@ async def test_what_a_journal_wrote_is_found_by_its_identity_in_the_next_invocat
     async with holdfast.open(":memory:", functions=[noting], settings=Settings(clock=VirtualClock(), resting=resting)) as engine:
         assert await (await engine.start(noting, {})).result() == ['"written"', '"more"']
     assert invocations == ([None] if resting else [None, '"written"'])
+
+
+@pytest.mark.parametrize("resting", [1000, 0], ids=["resting", "replayed"])
+async def test_an_operation_that_was_never_begun_keeps_no_other_from_being_waited_for(resting: int) -> None:
+    @holdfast.durable_execution
+    async def waiting(event: Any, context: AsyncDurableContext) -> bool:
+        journal = Journal.of(context)
+        if journal.find(PAUSE) is None:
+            await journal.write(started(PAUSE, wait_seconds=60))
+        await journal.until_closed(NEVER, PAUSE)
+        return journal.is_closed(PAUSE)
+
+    async with holdfast.open(":memory:", functions=[waiting], settings=Settings(clock=VirtualClock(), resting=resting)) as engine:
+        async with asyncio.timeout(20):
+            assert await (await engine.start(waiting, {})).result() is True
 
 
 def test_the_same_words_give_the_same_identity_and_others_another() -> None:

@@ -105,6 +105,7 @@ def workers(calls: dict[str, int]) -> list[InlineWorker]:
         counted("double", lambda inputs: {"n": inputs["n"] * 2}, takes=number, gives=number),
         *once("echo", lambda inputs: inputs),
         counted("fails", lambda inputs: _raise("broken_part")),
+        counted("asks", lambda inputs: _raise("ask_somebody", needs_human=True)),
         counted("denied", lambda inputs: _raise("access_denied")),
         counted("spent", lambda inputs: _raise("budget_exceeded")),
         counted("odd-fails", lambda inputs: {"n": inputs["n"]} if inputs["n"] % 2 == 0 else _raise("odd")),
@@ -113,6 +114,7 @@ def workers(calls: dict[str, int]) -> list[InlineWorker]:
             "slow", lambda inputs: _raise("timeout"), retries=Retries(max_attempts=2, initial_delay_seconds=9e4, max_delay_seconds=9e4)
         ),
         counted("undo", lambda inputs: {}),
+        counted("row-undo", lambda inputs: {} if inputs["index"] == inputs["row"]["index"] else _raise("cannot_undo")),
         counted("bad-undo", lambda inputs: _raise("cannot_undo") if calls["bad-undo"] == 1 else {}),
         counted("judge", judged),
         counted("asks-once", lambda inputs: {"verdict": "allow", "reasons": []} if inputs["n"] > 1 else judged({"verdict": "revise"})),
@@ -130,8 +132,8 @@ def _takes_revision() -> dict[str, Any]:
     return {"type": "object", "properties": {"revision": {"type": "object"}}}
 
 
-def _raise(code: str) -> Any:
-    raise WorkerError(code, f"it is {code}")
+def _raise(code: str, *, needs_human: bool = False) -> Any:
+    raise WorkerError(code, f"it is {code}", needs_human=needs_human)
 
 
 async def run_case(case: Case, folder: Path, *, resting: int = 1000, crash: Crash | None = None) -> Seen:

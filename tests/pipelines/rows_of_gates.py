@@ -78,6 +78,20 @@ GATE = (
         states={"g": "blocked", "z": "skipped"},
     ),
     Case(
+        id="gate-escalate-skip-skips-what-refers-to-its-outputs",
+        graph=graph_of(
+            worker_node(),
+            gate(rules=(BIG,), on_block="escalate"),
+            worker_node("z", "echo", n=out("g", "n")),
+            gives={"why": ref("g", "reasons", "*", "code")},
+        ),
+        acts=(act("skip"),),
+        outputs={"why": ["small"]},
+        partial=True,
+        states={"g": "blocked", "z": "skipped"},
+        calls={"echo": 0},
+    ),
+    Case(
         id="gate-escalate-retry-then-silence",
         graph=graph_of(worker_node(), judged("block", on_block="escalate"), gives={}),
         acts=(act("retry"), passes(8 * DAY)),

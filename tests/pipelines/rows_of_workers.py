@@ -250,6 +250,13 @@ MAP = (
         calls={"slow": 2},
     ),
     Case(
+        id="map-needs-human",
+        graph=graph_of(map_node("asks"), gives={}),
+        inputs={"ns": [1]},
+        status="needs_human",
+        code="ask_somebody",
+    ),
+    Case(
         id="map-undo",
         graph=graph_of(map_node(undo=Undo(worker="undo")), failing(after=after("m")), gives={}),
         inputs={"ns": [1, 2]},
@@ -257,6 +264,19 @@ MAP = (
         code="broken_part",
         states={"m": "undone"},
         calls={"undo": 2},
+    ),
+    Case(
+        id="map-undo-with-inputs-gets-the-row-and-its-index",
+        graph=graph_of(
+            map_node("odd-fails", tolerate=1, undo=Undo(worker="row-undo", inputs={"row": ref("item"), "index": ref("index")})),
+            failing(after=after("m")),
+            gives={},
+        ),
+        inputs={"ns": [1, 2, 4]},
+        status="permanent_error",
+        code="broken_part",
+        states={"m": "undone"},
+        calls={"row-undo": 2},
     ),
     Case(
         id="map-undo-fails-then-retry",

@@ -63,6 +63,15 @@ class Case(NamedTuple):
 
 
 LISTS = shape("*", texts={"type": "array", "items": TEXT})
+OBJECTS = shape("*", list={"type": "array", "items": shape("*", text=TEXT)})
+
+
+def _mapped(text: Any) -> MapNode:
+    """A map whose undo takes one text."""
+    undo = Undo(worker="plain", inputs={"text": text})
+    return MapNode(name="m", worker="plain", over=ref("inputs", "list"), inputs=ref("item"), at_most=9, undo=undo)
+
+
 ROUTE = RouteNode(name="r", labels=("a", "b"), value=ref("inputs", "text"), rules={})
 NUMBERS = known(PLAIN, worker("numbers", shape("*", text=NUMBER), shape("*", text=NUMBER)))
 LOOSE = known(PLAIN, worker("loose", None, shape("", closed=False, text=TEXT, more=TEXT)))
@@ -158,6 +167,7 @@ CASES = [
     Case("revise_overlaps", "h", graph(work("a"), work("b", "a"), looped(candidate=out("b")), gate("h", "b", revise="b", rounds=1))),
     Case("revise_repeats_effect", "g", graph(work("z"), gate("y", "z"), work("a", worker="writer", after=(After("y"),)), looped())),
     Case("gate_judges_nothing", "g", graph(work("a"), gate("g", "a", rules=()))),
+    Case("gate_judges_twice", "g", graph(work("a"), gate("g", "a", worker="plain", schema={}))),
     Case("time_above_pipeline", "a", graph(work("a", caps=Caps(timeout_seconds=100)), limits={"run_timeout_seconds": 99})),
     Case(
         "time_above_pipeline", "w", graph(WaitNode(name="w", seconds=100), work("a", after=(After("w"),)), limits={"timeout_seconds": 99})
@@ -226,6 +236,12 @@ CASES = [
             inputs=shape("*", text=TEXT, more={"type": ["string", "null"]}),
         ),
     ),
+    Case(
+        "impossible_field",
+        "m",
+        graph(_mapped(ref("item", "text")), inputs=OBJECTS, gives={"text": "x", "c": ref("m", "counts")}, outputs={}),
+        says="item.text",
+    ),
     Case("ungated_effect", "a", graph(work("a", worker="writer")), says="may use `post`"),
     # --- supervisors, loops, pipelines inside pipelines
     Case("unknown_worker", "s", graph(supervise(choices={"a": "gone"}), gives=OF_S), SUPERVISED),
@@ -286,6 +302,8 @@ def test_one_mistake_is_told_by_few_problems(case: Case) -> None:
         (graph(supervise("silent"), gives={"text": "x", "n": ref("s", "turns")}, outputs={}), SUPERVISED),
         (graph(until(), gives=OF_U), KNOWN),
         (graph(nested(), gives=OF_SUB), INNER),
+        (graph(_mapped(ref("item", "item", "text")), inputs=OBJECTS, gives={"text": "x", "c": ref("m", "counts")}, outputs={}), KNOWN),
+        (graph(_mapped(ref("item", "outputs", "text")), inputs=OBJECTS, gives={"text": "x", "c": ref("m", "counts")}, outputs={}), KNOWN),
         (graph(nested(), gives=OF_SUB), with_pipelines(KNOWN, [named("inner", graph(work("x"), gate("g", "x"), _guarded()))])),
     ],
 )

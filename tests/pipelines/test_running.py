@@ -18,8 +18,9 @@ from holdfast.pipelines.record.states import node_states
 from holdfast.store.seam import Filter
 from holdfast.workers.approvals import ApproverRefused
 from holdfast.workers.body.errors import WorkerError
+from holdfast.workers.events import events_so_far
 from holdfast.workers.policy import Policy
-from holdfast.workers.run_lookup import run_views
+from holdfast.workers.run_lookup import accepted_in, run_views
 from tests.pipelines.cases import rested
 from tests.pipelines.stage import LOCAL, PatientClock, Stage, graph_of, stage, worker
 from tests.pipelines.templates import out, ref
@@ -195,7 +196,11 @@ async def test_no_part_of_a_run_outlives_it_and_its_questions_are_withdrawn(tmp_
         assert header.status is ExecutionStatus.RUNNING
         assert made.service.approvals(LOCAL) == []
         states = {one.node: one for one in node_states(graph, structure_of(graph), header, made.engine._engine.store.operations(header.id))}
+        accepted = accepted_in(made.engine._engine.store, header)
+        assert accepted is not None
+        told = events_so_far(made.engine._engine.store, header.id, accepted)
     assert tuple(states[name].state for name in "ahs") == ("ok", "failed", "failed")
+    assert [one.data["state"] for one in told if one.event == "approval"] == ["open", "withdrawn"]
 
 
 async def test_nodes_say_what_they_wait_for(tmp_path: Path) -> None:

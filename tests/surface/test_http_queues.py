@@ -121,6 +121,15 @@ async def test_many_messages_are_each_answered_by_themselves() -> None:
     assert (page["waiting"], page["delayed"], page["mode"]) == (1, 1, "paused")
 
 
+async def test_many_messages_of_which_none_is_enqueued_are_an_error() -> None:
+    async with serving(Queue("emails", most_waiting=1)) as scene:
+        await scene.post(f"{EMAILS}/pause")
+        good, wrong = {"target": "send", "inputs": {"to": "ada"}}, {"target": "sned", "inputs": {}}
+        told = [await scene.post(EMAILS, {"messages": messages}) for messages in ([wrong], [good, wrong], [good, wrong])]
+    assert [one.status_code for one in told] == [400, 202, 503]
+    assert told[0].json()["runs"][0]["error"]["error_code"] == "function_not_found"
+
+
 async def test_a_full_queue_answers_503_with_the_time_to_come_back_and_writes_nothing() -> None:
     async with serving(Queue("emails", most_waiting=1)) as scene:
         await scene.post(f"{EMAILS}/pause")

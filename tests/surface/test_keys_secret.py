@@ -173,7 +173,7 @@ def test_the_secret_is_changed_with_both_at_hand(holdfast: Program) -> None:
     holdfast.environment["HOLDFAST_KEYS_SECRET"] = SECRET
     key = printed(holdfast("keys", "create", "--role", "admin").stdout)
     holdfast.environment |= {"HOLDFAST_KEYS_SECRET": ANOTHER, "HOLDFAST_KEYS_SECRET_BEFORE": SECRET}
-    assert "1 access keys are sealed" in holdfast("keys", "rotate").stderr
+    assert "1 access key is sealed" in holdfast("keys", "rotate").stderr
     with opened(holdfast.folder / "holdfast.db") as store:
         sealing = Sealing(store.seal, lambda: [KeysSecret(ANOTHER, "the new one")], chance=os.urandom)
         (credential,) = access_keys(store.credentials())

@@ -173,6 +173,8 @@ def test_a_price_that_is_none_is_refused() -> None:
 
 @pytest.mark.parametrize("status,headers,error,code,known", [
     (429, {"retry-after": "7"}, {}, "rate_limited", True), (429, {"retry-after-ms": "1500"}, {}, "rate_limited", True),
+    (429, {"retry-after-ms": "600000"}, {}, "rate_limited", True), (429, {"retry-after-ms": "soon"}, {}, "rate_limited", True),
+    (429, {"retry-after-ms": "9e99"}, {}, "rate_limited", True),
     (429, {}, {}, "rate_limited", True), (429, {}, {"code": "insufficient_quota"}, "tool_failed", True),
     (503, {"retry-after": "3"}, {}, "rate_limited", True),
     (500, {}, {}, "tool_unavailable", True), (503, {}, {}, "tool_unavailable", True), (401, {}, {}, "access_denied", True),
@@ -186,7 +188,7 @@ async def test_a_refusal_of_the_server_is_told_by_its_meaning(
     told = await failure(tool, {"prompt": "x"})
     assert (told.code, told.known, KEY in told.message) == (code, known, False), told.message
     if code == "rate_limited":
-        wanted = {"7": 7, "1500": 1.5, "3": 3}.get(next(iter(headers.values()), ""), 60)
+        wanted = {"7": 7, "1500": 1.5, "3": 3, "600000": 600, "9e99": 86_400}.get(next(iter(headers.values()), ""), 60)
         assert (told.retry_after_seconds, told.closes) == (wanted, "tool:language_model")
     assert len(model.asked) == 1  # no retries of its own
 

@@ -55,8 +55,8 @@ def look(call: ToolCall, what: str):
     }[what]()
 
 @tool(timeout_seconds=1.0)
-def hang(call: ToolCall, file: str) -> None:
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+def hang(call: ToolCall, file: str, alone: bool = False) -> None:
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=alone)
     with open(file, "w") as out:
         out.write(f"{os.getpid()} {child.pid}")
     time.sleep(600)
@@ -234,6 +234,17 @@ async def test_at_the_deadline_the_whole_group_is_killed_and_nobody_knows_whethe
     assert (error.code, error.known, host.pids) == ("tool_timeout", False, [])
     for pid in map(int, told.read_text().split()):
         await gone(pid)
+
+
+async def test_a_process_that_a_tool_put_into_a_session_of_its_own_holds_up_nobody(host: ToolHost, file: Path, tmp_path: Path) -> None:
+    """It is not of the tool's group, so it lives on, and it keeps the end of the pipe to which the tool printed."""
+    told = tmp_path / "pids"
+    async with asyncio.timeout(20):
+        error = await failure(made(host, file, "hang"), {"file": str(told), "alone": True})
+    assert (error.code, host.pids) == ("tool_timeout", [])
+    own, alone = map(int, told.read_text().split())
+    await gone(own)
+    os.kill(alone, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("how,words", [("exit", "exited with 3"), ("kill", "SIGKILL")])

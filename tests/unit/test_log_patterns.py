@@ -55,6 +55,7 @@ def matches(pattern: str, record: object = RECORD) -> bool:
         '{ $.level = "ERROR" }',
         '{$.level="ERR*"}',
         "{ $.level = E*R }",
+        "{" + "(" * 40 + "$.level = ERROR" + ")" * 40 + "}",
         f'{{ $.executionArn = "{ARN}" }}',
         '{ $.executionArn = "*/order-42/*" && $.level = "ERROR" }',
         '{ $.level = "INFO" || $.attempt = 3 }',
@@ -173,7 +174,7 @@ def test_another_record_does_not_match(pattern: str) -> None:
         "-",
         "?",
         '"a"b',
-        "{" + "(" * 60 + "$.a = 1" + ")" * 60 + "}",
+        "{" + "(" * 41 + "$.a = 1" + ")" * 41 + "}",
         "x" * (MAX_CHARACTERS + 1),
     ],
 )

@@ -365,6 +365,8 @@ WRONG = [
     (with_variables("A: !Join [a]"), "must be a list with 2 elements"),
     (with_variables("A: !Select [9, [a]]"), "there is no item '9' to select"),
     (with_variables("A: !FindInMap [Absent, a, b]"), "Mappings has no Absent.a.b"),
+    ("!Python print", r": The template \(line 1\): !Python is not a function"),
+    ("!!set {a}", r": The template \(line 1\): the tag !!set is not read"),
     (with_variables("A: !Python print"), "!Python is not a function of CloudFormation"),
     (
         with_variables("A: !!python/object/apply:os.system ['true']"),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.contract.protocol import Response
+from holdfast.contract.protocol import Constraints, Response
 from holdfast.contract.terms import Contract, Retries
 from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import InvalidParameter
@@ -204,6 +204,17 @@ async def test_outputs_that_break_the_promise_do_so_again(tmp_path: Path) -> Non
     finished, response = await scene.ran(body)
     assert response.error is not None
     assert response.error.error_code == "output_schema_mismatch"
+    assert (await scene.again(finished, body)).matches
+
+
+async def test_a_body_sees_the_limits_that_its_request_tightened_again(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, promise=contract(limits={"max_tokens": 100}))
+
+    async def body(inputs: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        return {"most": ctx.contract.limits.max_tokens}
+
+    finished, response = await scene.ran(body, constraints=Constraints(max_tokens=50))
+    assert response.outputs == {"most": 50}
     assert (await scene.again(finished, body)).matches
 
 

@@ -21,6 +21,7 @@ from holdfast.hosts.cpu_shares import CpuShares
 from holdfast.hosts.evaluator import schema_check
 from holdfast.hosts.evaluator.check_frames import Check
 from holdfast.hosts.evaluator.evaluator_pool import MOST_WAITING, Evaluators, TooManyChecks, requester
+from holdfast.hosts.evaluator.evaluator_process import EvaluatorDied
 from holdfast.hosts.evaluator.schema_check import CheckTooCostly, examined, problems, problems_in, problems_now
 from holdfast.model.clock import monotonic
 from holdfast.workers.input_secrets import MOST_SECRETS
@@ -131,6 +132,17 @@ async def test_the_cpu_of_a_check_counts_for_the_tenant_whose_value_is_checked_a
     now = monotonic()
     assert 0.0 <= shares.used("quick", now) < 0.1 < shares.used("slow", now)
     pool.close()
+
+
+async def test_checks_that_wait_when_the_evaluators_close_are_ended() -> None:
+    pool = Evaluators(processes=1, seconds=30.0)
+    check = Check(msgspec.Raw(msgspec.json.encode(SLOW)), (msgspec.Raw(msgspec.json.encode(MANY)),))
+    told = [pool.submit(who, check) for who in ("a", "a", "b")]
+    while not told[0].running():
+        await asyncio.sleep(0.01)
+    pool.close()
+    for one in told[1:]:
+        assert isinstance(one.exception(timeout=10), EvaluatorDied)
 
 
 # --- the ways in

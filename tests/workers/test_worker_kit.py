@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.model.errors import InvalidParameter
 from holdfast.testing import worker_kit
 from holdfast.testing.crashing import CrashDiffers
 from holdfast.workers.tools.seam import ToolFailed
@@ -50,6 +51,21 @@ def test_it_tells_the_response_the_calls_and_which_of_them_wrote(file: Path) -> 
     assert (ran.status, ran.outputs) == ("ok", {"paid": "p-1"})
     assert ran.calls == (("look", {"at": "x"}), ("pay", {"cents": 5}))
     assert ran.writes == (("pay", {"cents": 5}),)
+
+
+def test_of_several_workers_in_one_file_the_test_must_name_one(tmp_path: Path) -> None:
+    code = (
+        PAYER.replace("{body}", HONEST)
+        + """
+@worker("other.md")
+async def other(inputs, ctx):
+    return {"paid": "never"}
+"""
+    )
+    file = write(tmp_path / "both", code, payer=page("payer", "look", "pay"), other=page("other"))
+    with pytest.raises(InvalidParameter, match=r"has several workers: .*payer.*worker='"):
+        worker_kit.run(file, {"at": "x"}, tools=TOOLS)
+    assert worker_kit.run(file, {"at": "x"}, worker="other", tools=TOOLS).outputs == {"paid": "never"}
 
 
 def test_a_tool_may_answer_by_its_arguments_in_turn_or_with_a_failure(file: Path) -> None:

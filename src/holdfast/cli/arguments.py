@@ -109,7 +109,7 @@ def read_text(option: str, value: str) -> str:
         if value.startswith("@"):
             return Path(value[1:]).read_bytes().decode()
     except OSError as error:
-        raise InvalidParameter(f"{option}: {value[1:]} could not be read: {error.strerror}.") from None
+        raise InvalidParameter(f"{option}: {'stdin' if value == '-' else value[1:]} could not be read: {error.strerror}.") from None
     except UnicodeDecodeError as error:
         raise InvalidParameter(f"{option}: the text is not UTF-8 (byte {error.start}).") from None
     return value

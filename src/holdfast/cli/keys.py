@@ -146,7 +146,8 @@ def rotate(
         opened.note(local_actor().did("rotate keys", f"{count} access keys", f"sealed anew: {secrets.says()}", clock.now()))
     for credential in revoked:
         say(f"revoked {credential}, which no secret here opens")
-    say(f"{count} access keys are sealed with the current secret; {secrets.says()}" if count else "there are no access keys")
+    keys = "1 access key is" if count == 1 else f"{count} access keys are"
+    say(f"{keys} sealed with the current secret; {secrets.says()}" if count else "there are no access keys")
 
 
 def _revoke_lost(opened: Store, secrets: KeysSecrets, clock: Clock) -> list[str]:

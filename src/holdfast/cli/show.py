@@ -239,9 +239,9 @@ def _failures_in_a_row(events: Sequence[HistoryEvent]) -> dict[int, int]:
     found: dict[int, int] = {}
     row = 0
     for event in events:
-        if event.type != "InvocationCompleted":
+        if event.type != "InvocationCompleted" or "Error" not in event.details:
             row = 0
-        elif "Error" in event.details and event.details["Error"].get("Payload", {}).get("ErrorMessage") != RUNNER_DIED.message:
+        elif event.details["Error"].get("Payload", {}).get("ErrorMessage") != RUNNER_DIED.message:
             row += 1
             found[event.number] = row
     return found

@@ -149,12 +149,12 @@ def pretty(text: str) -> str:
         return text
     try:
         return json.dumps(json.loads(text, parse_float=_exact), indent=2, ensure_ascii=False)
-    except (ValueError, RecursionError):
+    except (ValueError, ArithmeticError, RecursionError):  # Decimal refuses some exponents with an ArithmeticError
         return text
 
 
 def _exact(digits: str) -> float:
-    if len(digits) > _MOST_DIGITS or not isfinite(float(digits)):  # before Decimal, which raises another error for huge exponents
+    if len(digits) > _MOST_DIGITS or not isfinite(float(digits)):
         raise ValueError("a float would lose digits")
     if Decimal(digits) != Decimal(repr(float(digits))):
         raise ValueError("a float would lose digits")

@@ -226,10 +226,15 @@ def _literal(value: Any, indent: int = 0) -> str:
     try:
         size = len(repr(value))
         if size > MOST_CHARACTERS:
-            return "None" if indent else f"None  # left out: it has {size:,} characters"
+            return _left_out(f"it has {size:,} characters", indent)
         return _laid_out(value, indent)
     except RecursionError:
-        return "None"
+        return _left_out("it is too deep", indent)
+
+
+def _left_out(why: str, indent: int) -> str:
+    """None with a comment. Inside another value it has lines of its own, because a comment ends only with its line."""
+    return f"(\n{' ' * (indent + 4)}None  # left out: {why}\n{' ' * indent})" if indent else f"None  # left out: {why}"
 
 
 def _laid_out(value: Any, indent: int) -> str:

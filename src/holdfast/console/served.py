@@ -51,6 +51,10 @@ class Served:
         """The ids of the workers and pipelines."""
         return [] if self.workers is None else list(self.workers.served)
 
+    def functions(self) -> Sequence[str]:
+        """The names of the functions that run in this process."""
+        return list(self._functions)
+
     def contracts(self, name: str) -> Sequence[Contract]:
         """The contracts of a worker or a pipeline, one for each version. The last one is the version that runs when a request names
         none."""

@@ -136,7 +136,8 @@ class Journal:
             found = [operation for at in places if (operation := self._state.look(at)) is not None]
             if any(operation.status not in OPEN for operation in found):
                 return
-            await self._state.rest(Suspend(places[0].operation_id, tuple(found[1:])))
+            first = found[0].id if found else places[0].operation_id
+            await self._state.rest(Suspend(first, tuple(found[1:])))
 
     def when_closed(self, at: Identity, tell: Callable[[], None] | None) -> None:
         """Call `tell` when this operation is closed, while the handler continues. `tell` None removes the earlier `tell` of this operation.

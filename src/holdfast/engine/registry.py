@@ -99,7 +99,7 @@ class Registry:
             raise FunctionNotFound(f"No function {name!r} is registered here. Known functions: {known}.")
         version = version or latest(versions)
         found = self.get(name, version)
-        if found is None:
+        if found is None or found.kind is not kind:
             raise FunctionNotFound(f"Function {name!r} has no version {version} here. Known versions: {', '.join(sorted(versions))}.")
         return found
 

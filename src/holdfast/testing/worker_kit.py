@@ -185,10 +185,13 @@ async def _ran(
     runtime.replaced = replaced
     clock = _Clock()
     opening = Opening(":memory:", [], NO_SUBSCRIBERS, Settings(clock=clock, ids=Ids(Random(0)), resting=0, tune=False), runtime)
-    wanted = worker or runtime.packages[0].contract.worker_id
+    names = [package.contract.worker_id for package in runtime.packages]
+    wanted = worker or names[0]
     if crash is not None:
         opening.wrap = lambda host: Crashing(host.unhurried(), [wanted], crash)
     async with opening as engine:
+        if worker is None and len(names) > 1:
+            raise InvalidParameter(f"{file.name} has several workers: {', '.join(names)}. Say which one runs: worker={names[0]!r}.")
         asked = request_from({"worker_id": wanted, "inputs": dict(inputs), **request})
         response = await _decided(engine, await engine.worker_service.invoke(asked, _TESTER), decisions)
     return Ran(response, tuple(calls), tuple(call for call in calls if effects[call[0]] is Effect.WRITE))

@@ -274,7 +274,7 @@ def waiting(header: Execution, operations: Sequence[Operation]) -> list[Approval
 
 def _shown(header: Execution, op: Operation, request: Requested, ballot: Ballot) -> Approval:
     decision = decision_of(op)
-    state = "open" if op.status is Status.STARTED else _undecided(op) if decision is None else decision.verdict
+    state = "open" if op.status is Status.STARTED else undecided(op) if decision is None else decision.verdict
     decided = {} if decision is None else {name: getattr(decision, name) for name in _DECIDED}
     return Approval(
         approval_id=approval_id(header.id, op.id),
@@ -313,7 +313,8 @@ def _chain(op: Operation, request: Requested, ballot: Ballot) -> tuple[ChainPart
     )
 
 
-def _undecided(op: Operation) -> str:
+def undecided(op: Operation) -> str:
+    """The state of a question that ended without a decision."""
     return WITHDRAWN if op.error is not None and op.error.type == WITHDRAWN else "expired"
 
 

@@ -17,7 +17,7 @@ from holdfast.model.history import TERMINAL, EventType
 from holdfast.model.operations import APPROVAL, Operation, Status, Type
 from holdfast.store.seam import HistoryEntry, Store
 from holdfast.workers.accepted_request import AcceptedRequest
-from holdfast.workers.approvals import approval_id, decision_of
+from holdfast.workers.approvals import approval_id, decision_of, undecided
 from holdfast.workers.attempt import AttemptResult
 from holdfast.workers.ballots import ESCALATION, VOTE, added_of, vote_of
 from holdfast.workers.calls import Intent, Receipt
@@ -162,4 +162,4 @@ def _approval(run_id: str, operation: Operation, kind: EventType) -> dict[str, A
     if kind is EventType.CALLBACK_STARTED:
         return about | {"state": "open", "expires_at": operation.timeout_at}
     decision = decision_of(operation) if operation.status is Status.SUCCEEDED else None
-    return about | ({"state": "expired"} if decision is None else {"state": decision.verdict, "decided_by": decision.decided_by})
+    return about | ({"state": undecided(operation)} if decision is None else {"state": decision.verdict, "decided_by": decision.decided_by})

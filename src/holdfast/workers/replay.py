@@ -321,7 +321,7 @@ class _Again:
         order = {
             "op": "run",
             "inputs": brought_in(accepted.request.inputs, lambda identity: self._artifacts.value(tenant, identity)),
-            "contract": self._worker.contract,
+            "contract": msgspec.structs.replace(self._worker.contract, limits=accepted.limits),
             "attempt": self._number,
             "run_id": header.id,
             "seed": f"{header.id}/{self._number}",

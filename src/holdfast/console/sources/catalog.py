@@ -29,6 +29,8 @@ from holdfast.store.browse import Browse, Browsed, BrowsedRow
 
 PAGE: Final = 50
 _RECENT: Final = 20
+_NEWEST: Final = 100
+"""The graph of a pipeline that is not served is looked for in this many runs."""
 _JUDGED: Final = 200
 """The page reads the verdicts of gates in at most this many runs."""
 
@@ -189,12 +191,14 @@ class CatalogSource:
             return None
 
     def _graph(self, name: str, kind: Kind) -> Graph | None:
-        """The graph in the newest run that the caller may see, for a pipeline that this server does not serve; None if there is none."""
+        """The graph in the newest run that the caller may see, for a pipeline that this server does not serve; None if there is none.
+        Shards have no graph, and are skipped."""
         if kind is not Kind.PIPELINE:
             return None
-        for row in self._viewer.store.browse(Browse(functions=(name,), tenant=self._viewer.tenant, limit=1), READ_SECONDS).rows:
+        for row in self._viewer.store.browse(Browse(functions=(name,), tenant=self._viewer.tenant, limit=_NEWEST), READ_SECONDS).rows:
             text = None if row.header.graph is None else self._viewer.store.graph(row.header.graph)
-            return None if text is None else graph_from(text)
+            if text is not None:
+                return graph_from(text)
         return None
 
 

@@ -102,7 +102,7 @@ class CompareSource:
         given, gave = zip(*(self._values(header) for header in headers), strict=True)
         clean = self._clean(headers)
         view = msgspec.structs.replace(blank, inputs=_cleaned(differences(*given), clean), outputs=_cleaned(differences(*gave), clean))
-        return view if blank.other else self._operations(headers[0], headers[1], view)
+        return view if blank.other else self._operations(headers[0], headers[1], view, clean)
 
     def candidates(self, left: str, text: str) -> tuple[Facts, tuple[RunRow, ...]]:
         """The facts of a run, and runs with which it can be compared: the newest of the same function. If `text` is not empty, only runs
@@ -163,13 +163,13 @@ class CompareSource:
         given = _value(store.history(header.id, 0, 1)[0].event.payload) if accepted is None else veil.inputs(accepted.request.inputs)
         return given, veil.value(_value(store.result(header) if header.ended_at is not None else None))
 
-    def _operations(self, left: Execution, right: Execution, view: CompareView) -> CompareView:
+    def _operations(self, left: Execution, right: Execution, view: CompareView, clean: Clean) -> CompareView:
         store = self._viewer.store
         small = max(left.operations, right.operations) <= MOST_PARTS
         both = [
             [op for op in (store.operations if small else store.outline)(one.id) if op.type is not Type.EXECUTION] for one in (left, right)
         ]
-        parts = _paired(both[0][:MOST_PARTS], both[1][:MOST_PARTS], _key, _operation)
+        parts = _paired(both[0][:MOST_PARTS], both[1][:MOST_PARTS], _key, lambda one, other: _operation(one, other, clean))
         return msgspec.structs.replace(view, parts=tuple(parts), cut=not small)
 
 
@@ -192,12 +192,12 @@ def _key(op: Operation) -> tuple[Any, ...]:
     return (op.type, op.sub_type, op.name)
 
 
-def _operation(left: Operation | None, right: Operation | None) -> Part:
+def _operation(left: Operation | None, right: Operation | None, clean: Clean) -> Part:
     known = left or right
     assert known is not None
     outputs = differences(_came_to(left), _came_to(right)) if left is not None and right is not None else ()
     kind = (known.sub_type or known.type.value).lower().replace("_", " ")
-    return _part(known.name or known.id, kind, _side_of(left), _side_of(right), (), outputs)
+    return _part(known.name or known.id, kind, _side_of(left), _side_of(right), (), _cleaned(outputs, clean))
 
 
 def _side_of(op: Operation | None) -> PartSide | None:

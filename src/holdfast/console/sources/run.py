@@ -203,7 +203,8 @@ class RunSource:
         inside = failed_in(self._viewer.store, header, failure) if header.operations <= _MOST_GRAPH else None
         told += "" if inside is None else f" (in {inside})"
         place = place_of(failure) or self._place(header)
-        return (told if place is None else f"{told} at {place}") or None
+        told = told if place is None else f"{told} at {place}"
+        return Veil(self._viewer, header).text(told) or None
 
     def _place(self, header: Execution) -> str | None:
         """The line of the author's code at which the last invocation failed, if it is known."""
@@ -260,10 +261,11 @@ class RunSource:
         but `note` are JSON. A result may be an error."""
         store = self._viewer.store
         accepted, given, result = accepted_in(store, header), store.input(header.id), store.result(header)
+        veil = Veil(self._viewer, header)
         if accepted is None:
             logs = [] if self._viewer.served is None else list(self._viewer.served.logs(header))
-            return {"input": given, "result": result, "logs": _text(logs) if logs else None}
-        response, veil = self._response(header, accepted), Veil(self._viewer, header)
+            return {"input": veil.given(given), "result": veil.given(result), "logs": veil.text(_text(logs)) if logs else None}
+        response = self._response(header, accepted)
         told = {"request": None if veil.is_blind else veil.given(given), "result": veil.given(result)}
         told["note"] = _BLIND if veil.is_blind else None
         told["input"] = _text(veil.inputs(accepted.request.inputs))

@@ -3,10 +3,12 @@ also taken out of all other texts."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
+from holdfast.console.served import Served
 from holdfast.console.sources.contracts import Cleaner, contract_of, without_secrets
 from holdfast.console.sources.viewer import Viewer
 from holdfast.contract.redaction import has_marks
@@ -19,7 +21,8 @@ from holdfast.workers.run_lookup import accepted_in
 _MOST_BELOW: Final = 250
 """At most this many child runs are read for their secrets. If there are more, or if they have more secrets than a Cleaner looks for, the
 page shows a placeholder instead of each text."""
-_MOST_SHARDS: Final = 20
+_MOST_ASKING: Final = 500
+"""At most this many executions below a run are asked which runs they asked for. If there are more, the page shows no text at all."""
 
 
 class Veil:
@@ -73,24 +76,21 @@ class Veil:
 
 
 def _below(viewer: Viewer, header: Execution) -> list[tuple[Any, Contract]] | None:
-    """The inputs and contracts of the runs that a run asked for, itself or through the shards of its maps. Only runs of workers whose
-    contract marks secrets are read; a console without a server knows no such worker. None if there are too many to read all of them."""
+    """The inputs and contracts of the runs that a run asked for, and of the runs that those asked for. Only the inputs of workers whose
+    contract marks secrets are read; a console without a server knows no such worker. None if there are too many runs to read them all."""
     served = viewer.served
     marking = (
         set() if served is None else {name for name in served.names() if any(has_marks(x.input_schema) for x in served.contracts(name))}
     )
-    if not marking or not header.operations:
+    if served is None or not marking or not header.operations:
         return []
-    shards = list(viewer.store.list(Filter(parent=header.id, function=header.function, limit=_MOST_SHARDS + 1)))
-    asking = [header, *shards]
-    children = [
-        child
-        for asks in asking
-        for function in marking
-        for child in viewer.store.list(Filter(parent=asks.id, function=function, limit=_MOST_BELOW + 1))
-    ]
-    if len(shards) > _MOST_SHARDS or len(children) > _MOST_BELOW:
-        return None
+    asking, children = [header], list[Execution]()
+    for asks in asking:
+        asked = _asked(viewer, served, asks, marking)
+        children += [one for one in asked if one.function in marking]
+        asking += [one for one in asked if one.operations and not _is_worker(served, one)]
+        if len(children) > _MOST_BELOW or len(asking) > _MOST_ASKING:
+            return None
     found: list[tuple[Any, Contract]] = []
     for child in children:
         accepted = accepted_in(viewer.store, child)
@@ -98,3 +98,18 @@ def _below(viewer: Viewer, header: Execution) -> list[tuple[Any, Contract]] | No
         if accepted is not None and contract is not None:
             found.append((accepted.request.inputs, contract))
     return found
+
+
+def _asked(viewer: Viewer, served: Served, asks: Execution, marking: set[str]) -> Sequence[Execution]:
+    """The executions that one execution asked for. If there are many, only those that may have secrets or may ask for runs that do."""
+    found = viewer.store.list(Filter(parent=asks.id, limit=_MOST_BELOW + 1))
+    if len(found) <= _MOST_BELOW:
+        return found
+    # The shards of a map have the function of their pipeline.
+    names = {asks.function, *marking, *served.functions(), *(name for name in served.names() if served.graph(name) is not None)}
+    return [one for name in names for one in viewer.store.list(Filter(parent=asks.id, function=name, limit=_MOST_BELOW + 1))]
+
+
+def _is_worker(served: Served, header: Execution) -> bool:
+    """Whether it is a run of a worker that is no pipeline: such a run asks for no other runs."""
+    return bool(served.contracts(header.function)) and served.graph(header.function) is None

@@ -16,7 +16,8 @@ import msgspec
 
 from holdfast.console.run_as_test import Called, Gave, RecordedRun
 from holdfast.console.schema_form import loads
-from holdfast.console.sources.contracts import Cleaner, contract_of, same, without_secrets
+from holdfast.console.sources.contracts import Cleaner, blank, contract_of, same, without_secrets
+from holdfast.console.sources.run_secrets import Veil
 from holdfast.console.sources.viewer import Viewer
 from holdfast.contract.codes import Status
 from holdfast.contract.protocol import Response
@@ -60,7 +61,7 @@ class RunTestSource:
     def _run(self, header: Execution, accepted: AcceptedRequest, blank: RecordedRun) -> RecordedRun:
         viewer, is_pipeline = self._viewer, accepted.package.startswith(PACKAGE)
         contract, response = contract_of(viewer, header, accepted), response_of(viewer.store, header, accepted)
-        cleaner, given = Cleaner(accepted.request.inputs, contract), accepted.request.inputs
+        cleaner, given = Veil(viewer, header), accepted.request.inputs
         inputs = _unnamed(cleaner.value(without_secrets(given, contract))) if contract is not None else _shape(given)
         outputs, whole = self._outputs(response, contract, cleaner)
         notes = [] if contract is not None and same(inputs, given) else [_SECRETS_NOTE if contract is not None else _NO_CONTRACT]
@@ -82,7 +83,7 @@ class RunTestSource:
             notes=tuple(notes),
         )
 
-    def _outputs(self, response: Response, contract: Contract | None, cleaner: Cleaner) -> tuple[Any, bool]:
+    def _outputs(self, response: Response, contract: Contract | None, cleaner: Veil) -> tuple[Any, bool]:
         """The outputs without secrets, and True if nothing was taken out. (None, False) if the contract is not known."""
         if contract is None:
             return None, False
@@ -90,7 +91,7 @@ class RunTestSource:
         clean = _unnamed(cleaner.value(redacted(outputs, contract.output_schema)))
         return clean, same(clean, outputs)
 
-    def _answers(self, header: Execution, cleaner: Cleaner) -> tuple[dict[str, list[Gave]], bool]:
+    def _answers(self, header: Execution, cleaner: Veil) -> tuple[dict[str, list[Gave]], bool]:
         """The inputs and the answers of the runs that a pipeline's run asked for, by worker; and True if there are more than MOST_CHILDREN,
         and some are left out."""
         found: dict[str, list[Gave]] = {}
@@ -99,17 +100,22 @@ class RunTestSource:
             if number >= MOST_CHILDREN:
                 cut = True
                 break
-            contract, response = contract_of(self._viewer, child, accepted), response_of(self._viewer.store, child, accepted)
-            own = Cleaner(accepted.request.inputs, contract)
-            given = _unnamed(cleaner.value(own.value(without_secrets(accepted.request.inputs, contract))))
-            if response.error is None:
-                value = msgspec.to_builtins(response.outputs)
-                value = value if contract is None else redacted(value, contract.output_schema)
-                gave = Gave(given=given, value=_unnamed(cleaner.value(own.value(value))))
-            else:
-                gave = Gave(given=given, error=response.error.error_code, message=cleaner.text(own.text(response.error.message))[:500])
+            gave = self._gave(child, accepted, cleaner)
             found.setdefault(child.function, []).append(gave)
         return found, cut
+
+    def _gave(self, child: Execution, accepted: AcceptedRequest, above: Veil) -> Gave:
+        """What a run was asked and what it answered, also without the secrets of the run that asked. If its contract is not known, no value
+        is left."""
+        contract, response = contract_of(self._viewer, child, accepted), response_of(self._viewer.store, child, accepted)
+        own = Cleaner(accepted.request.inputs, contract)
+        given = _unnamed(above.value(own.value(without_secrets(accepted.request.inputs, contract))))
+        if response.error is None:
+            value = msgspec.to_builtins(response.outputs)
+            value = blank(value) if contract is None else redacted(value, contract.output_schema)
+            return Gave(given=given, value=_unnamed(above.value(own.value(value))))
+        message = REDACTED if contract is None else above.text(own.text(response.error.message))[:500]
+        return Gave(given=given, error=response.error.error_code, message=message)
 
     def _children(self, header: Execution) -> Iterator[tuple[Execution, AcceptedRequest]]:
         """The runs with a response that a run asked for itself, or through the shards of its maps. The runs which those asked for are not
@@ -123,7 +129,7 @@ class RunTestSource:
             else:
                 yield child, accepted
 
-    def _tools(self, header: Execution, accepted: AcceptedRequest, cleaner: Cleaner) -> dict[str, list[Gave]]:
+    def _tools(self, header: Execution, accepted: AcceptedRequest, cleaner: Veil) -> dict[str, list[Gave]]:
         found: dict[str, list[Gave]] = {}
         for made in calls_of(self._viewer.store, header, accepted)[:MOST_CHILDREN]:
             if made.receipt is None or made.receipt.void:
@@ -136,7 +142,7 @@ class RunTestSource:
             found.setdefault(made.intent.tool, []).append(gave)
         return found
 
-    def _decisions(self, header: Execution, cleaner: Cleaner) -> dict[str, list[Any]]:
+    def _decisions(self, header: Execution, cleaner: Veil) -> dict[str, list[Any]]:
         """What people decided, by the name of the node that asked; without a node, by the question or the tool."""
         found: dict[str, list[Any]] = {}
         for approval, callback, _ in approvals_of(header, self._viewer.store.operations(header.id)):
@@ -153,15 +159,15 @@ class RunTestSource:
     # --- executions
 
     def _function(self, header: Execution, blank: RecordedRun) -> RecordedRun:
-        store = self._viewer.store
+        store, veil = self._viewer.store, Veil(self._viewer, header)
         given = _value(store.history(header.id, 0, 1)[0].event.payload)
-        inputs, ended_well = _unnamed(given), header.status is ExecutionStatus.SUCCEEDED
+        inputs, ended_well = _unnamed(veil.value(given)), header.status is ExecutionStatus.SUCCEEDED
         result = _value(store.result(header)) if ended_well else None
-        outputs = _unnamed(result)
+        outputs = _unnamed(veil.value(result))
         failure = None if ended_well else codec.failure_from(store.result(header) or "{}")
         notes = [] if same(inputs, given) else [_SECRETS_NOTE]
         notes += [] if same(outputs, result) else [_OUTPUTS_NOTE]
-        workers, functions = self._invoked(header)
+        workers, functions = self._invoked(header, veil)
         hosted = None if self._viewer.served is None else self._viewer.served.function(header.function)
         handler = None if hosted is None else hosted.handler
         return msgspec.structs.replace(
@@ -171,7 +177,7 @@ class RunTestSource:
             inputs=inputs,
             workers=workers,
             functions=functions,
-            callbacks=tuple(self._callbacks(header)),
+            callbacks=tuple(self._callbacks(header, veil)),
             status=header.status.value,
             outputs=outputs,
             compares=same(outputs, result),
@@ -179,14 +185,14 @@ class RunTestSource:
             notes=(*notes, "The test runs the real code of the steps: replace what a step calls if a test must not call it."),
         )
 
-    def _callbacks(self, header: Execution) -> Iterable[Called]:
+    def _callbacks(self, header: Execution, veil: Veil) -> Iterable[Called]:
         for op in self._viewer.store.operations(header.id):
             if op.type is Type.CALLBACK and op.status not in OPEN and op.sub_type not in (APPROVAL, CANCEL):
-                text = None if op.result is None else _text(op.result)
-                error = None if op.error is None else op.error.message or "failed"
+                text = None if op.result is None else veil.text(_text(op.result))
+                error = None if op.error is None else veil.text(op.error.message or "failed")
                 yield Called(name=op.name, text=text, error=error)
 
-    def _invoked(self, header: Execution) -> tuple[dict[str, list[Gave]], dict[str, list[Gave]]]:
+    def _invoked(self, header: Execution, veil: Veil) -> tuple[dict[str, list[Gave]], dict[str, list[Gave]]]:
         """The answers of the workers, and of the functions, that the execution called, by name. A child execution whose status is not
         SUCCEEDED is left out."""
         workers: dict[str, list[Gave]] = {}
@@ -198,16 +204,10 @@ class RunTestSource:
             accepted = accepted_in(store, child)
             if accepted is None:
                 given = _value(store.history(child.id, 0, 1)[0].event.payload)
-                gave = Gave(given=_unnamed(given), value=_unnamed(_value(store.result(child))))
+                gave = Gave(given=_unnamed(veil.value(given)), value=_unnamed(veil.value(_value(store.result(child)))))
                 functions.setdefault(child.function, []).append(gave)
                 continue
-            contract, response = contract_of(self._viewer, child, accepted), response_of(store, child, accepted)
-            cleaner = Cleaner(accepted.request.inputs, contract)
-            given = _unnamed(cleaner.value(without_secrets(accepted.request.inputs, contract)))
-            if response.error is None:
-                gave = Gave(given=given, value=_unnamed(cleaner.value(msgspec.to_builtins(response.outputs))))
-            else:
-                gave = Gave(given=given, error=response.error.error_code, message=cleaner.text(response.error.message)[:500])
+            gave = self._gave(child, accepted, veil)
             workers.setdefault(child.function, []).append(gave)
         return workers, functions
 

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from holdfast.hosts import cpu_shares
 from holdfast.hosts.cpu_shares import CpuShares
 from holdfast.hosts.evaluator.check_frames import Check, CheckResult
-from holdfast.hosts.evaluator.evaluator_process import Evaluator
+from holdfast.hosts.evaluator.evaluator_process import Evaluator, EvaluatorDied
 from holdfast.model.clock import monotonic
 
 PROCESSES: Final = 2
@@ -90,13 +90,18 @@ class Evaluators:
             return [pid for evaluator in self._live if (pid := evaluator.pid) is not None]
 
     def close(self) -> None:
-        """End all evaluators. A check that runs fails with EvaluatorDied. A check that still waits gets no answer."""
+        """End all evaluators. Checks that run or wait raise EvaluatorDied."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
             live = list(self._live)
+            waiting = [job for jobs in self._waiting.values() for job in jobs]
+            self._waiting.clear()
         for evaluator in live:
             evaluator.end()
+        for job in waiting:
+            if job.told.set_running_or_notify_cancel():
+                job.told.set_exception(EvaluatorDied("the evaluators were closed"))
 
     def _work(self) -> None:
         evaluator = Evaluator(self._seconds)

@@ -28,6 +28,8 @@ _ROOT: Final = Path(__file__).parents[3]
 # -B: Python writes no bytecode beside the source, which is a snapshot that must not change.
 _LONGEST_LINE: Final = 8 * 1024
 _MOST_OUTPUT: Final = 1024 * 1024
+_LAST_LINES_SECONDS: Final = 0.5
+"""So long the last lines of a killed process may still come."""
 
 Log = Callable[[str, str], None]
 """Called for each line that a tool prints, with the tool's name and the line."""
@@ -62,27 +64,35 @@ class ToolProcess:
         """Removes the secrets of the current call from what the process prints."""
         self._process = process
         self._reader, self._writer = streams
+        self._printed: asyncio.ReadTransport | None = None
         self._printing: asyncio.Task[None] | None = None
 
     @classmethod
     async def start(cls, hosted: HostedTool, *, max_result_bytes: int, log: Log | None) -> ToolProcess:
         """Start a process, and wait until it has imported the file. Raises ToolProcessDied with the reason if that fails."""
         ours, theirs = socket.socketpair()
+        # A pipe of our own: if asyncio made it, `wait` would also wait for processes that left the group and still have the pipe.
+        printed, printing = os.pipe()
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-I", "-B", "-u", str(_CHILD), str(theirs.fileno()), str(_ROOT),
-                stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-                pass_fds=[theirs.fileno()], start_new_session=True, limit=_LONGEST_LINE,
+                stdin=asyncio.subprocess.DEVNULL, stdout=printing, stderr=asyncio.subprocess.STDOUT,
+                pass_fds=[theirs.fileno()], start_new_session=True,
                 env={name: os.environ[name] for name in _KEPT_OF_ENVIRONMENT if name in os.environ},
             )  # fmt: skip
         except BaseException:
             ours.close()
+            os.close(printed)
             raise
         finally:
             theirs.close()
+            os.close(printing)
         ours.setblocking(False)
         self = cls(hosted, process, await asyncio.open_connection(sock=ours, limit=1 << 20))
-        self._printing = asyncio.create_task(self._print(log))
+        lines = asyncio.StreamReader(limit=_LONGEST_LINE)
+        pipe = os.fdopen(printed, "rb", buffering=0)
+        self._printed, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), pipe)
+        self._printing = asyncio.create_task(self._print(lines, log))
         try:
             begin = {"op": "begin", "file": str(hosted.file), "tool": hosted.tool, "paths": list(hosted.paths)}
             first = await self._ask({**begin, "max_result_bytes": max_result_bytes})
@@ -135,29 +145,32 @@ class ToolProcess:
         return f"its process was killed by {name}" if code < 0 else f"its process exited with {code}"
 
     async def kill(self) -> None:
-        """Kill the process and all processes of its group. The process is dead when this returns."""
+        """Kill the process and all processes of its group. The process is dead when this returns. A process that the tool put into another
+        session lives on."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._writer.close()
         await self._process.wait()
         if self._printing is not None:
+            await asyncio.wait([self._printing], timeout=_LAST_LINES_SECONDS)
             self._printing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._printing
+        if self._printed is not None:
+            self._printed.close()
 
-    async def _print(self, log: Log | None) -> None:
+    async def _print(self, lines: asyncio.StreamReader, log: Log | None) -> None:
         """Read all output of the process, so that it never blocks on a full pipe. At most a megabyte of it goes to `log`."""
-        assert self._process.stdout is not None
         passed = 0
         while True:
             try:
-                line = await self._process.stdout.readuntil(b"\n")
+                line = await lines.readuntil(b"\n")
             except asyncio.IncompleteReadError as end:
                 line = end.partial
                 if not line:
                     return
             except asyncio.LimitOverrunError as over:
-                line = await self._process.stdout.readexactly(over.consumed)
+                line = await lines.readexactly(over.consumed)
             passed += len(line)
             if log is not None and passed <= _MOST_OUTPUT:
                 log(self.hosted.tool, self.redact(line.decode("utf-8", errors="replace").rstrip("\n")))

@@ -133,7 +133,7 @@ class _Comparisons:
         self._at = 0
 
     def read(self) -> Test:
-        test = self._either(1)
+        test = self._either(0)
         if self._at < len(self._tokens):
             raise PatternInvalid(f"The filter pattern should end before {self._tokens[self._at].text!r}, or && or || is missing there.")
         return test

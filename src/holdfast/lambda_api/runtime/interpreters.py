@@ -101,8 +101,8 @@ class Interpreters:
             if _is(one.version, version):
                 return ChosenInterpreter(one.program, one.version, _not_used(tried))
             tried.append(one)
-        what = _not_used(tried) or f"there is no python{version} on the path;"
-        return ChosenInterpreter(sys.executable, HERE, f"{what} the Python that serves ({HERE}, {sys.executable}) runs it instead")
+        what = _not_used(tried) or f"there is no python{version} on the path"
+        return ChosenInterpreter(sys.executable, HERE, f"{what}; the Python that serves ({HERE}, {sys.executable}) runs it instead")
 
     def _node(self, version: str) -> ChosenInterpreter:
         tried: list[TriedInterpreter] = []
@@ -114,10 +114,10 @@ class Interpreters:
         working = next((one for one in tried if one.version), None)
         if working is None:
             raise FunctionNotLoadable(
-                f"{broken or 'there is no `node` on the path;'} install Node {version or '(any version)'} on the path"
+                f"{broken or 'there is no `node` on the path'}; install Node {version or '(any version)'} on the path"
             )
         other = f"Node {working.version} ({working.file}) runs it; there is no Node {version} on the path"
-        return ChosenInterpreter(working.program, working.version, f"{broken} {other}".lstrip())
+        return ChosenInterpreter(working.program, working.version, f"{broken}; {other}" if broken else other)
 
     def _tries(self, name: str, ask: Sequence[str]) -> Iterator[TriedInterpreter]:
         seen = set()
@@ -139,7 +139,7 @@ def _is(found: str, wanted: str) -> bool:
 
 
 def _not_used(tried: Sequence[TriedInterpreter]) -> str:
-    return "; ".join(f"{one.file} is not used: {one.why_not or f'it is version {one.version}'}" for one in tried) + (";" if tried else "")
+    return "; ".join(f"{one.file} is not used: {one.why_not or f'it is version {one.version}'}" for one in tried)
 
 
 @functools.lru_cache(maxsize=64)

@@ -96,6 +96,11 @@ def _check_depth(value: Any, depth: int) -> None:
             _check_depth(part, depth + 1)
 
 
+def _told(path: tuple[str | int, ...]) -> str:
+    """A place in the template, for a message."""
+    return ".".join(map(str, path)) or "The template"
+
+
 class _Walk:
     def __init__(self) -> None:
         self.lines: dict[Path, int] = {}
@@ -117,12 +122,12 @@ class _Walk:
             if node.tag not in _TAGS:
                 tag = node.tag.replace(_YAML, "!!")
                 raise TemplateInvalid(
-                    f"{'.'.join(map(str, path))} (line {line}): Holdfast does not support the tag {tag:.100}. Write the value without it."
+                    f"{_told(path)} (line {line}): Holdfast does not support the tag {tag:.100}. Write the value without it."
                 )
             return self._plain(node, path, inside)
         name = node.tag[1:]
         if name not in _SHORT and name not in _FUNCTIONS:
-            raise TemplateInvalid(f"{'.'.join(map(str, path))} (line {line}): {node.tag} is not a function of CloudFormation.")
+            raise TemplateInvalid(f"{_told(path)} (line {line}): {node.tag} is not a function of CloudFormation.")
         key = name if name in _SHORT else f"Fn::{name}"
         if name == "GetAtt" and isinstance(node, yaml.ScalarNode):
             resource, _, attribute = str(node.value).partition(".")

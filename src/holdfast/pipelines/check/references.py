@@ -41,8 +41,8 @@ _COUNT: Final = {"type": "integer"}
 _LIST: Final = {"type": "array"}
 
 
-def _item(outputs: Any) -> dict[str, Any]:
-    return closed(index=_COUNT, status=_TEXT, outputs=outputs, error={"type": ["object", "null"]}, run_id=_TEXT_OR_NULL)
+def _item(outputs: Any, **more: Any) -> dict[str, Any]:
+    return closed(index=_COUNT, status=_TEXT, outputs=outputs, error={"type": ["object", "null"]}, run_id=_TEXT_OR_NULL, **more)
 
 
 class Typed(NamedTuple):
@@ -249,6 +249,8 @@ class Types:
             return self.inputs
         if name in (ITEM, INDEX):
             if isinstance(node, MapNode) and node.name in self.items:
+                if name == ITEM and own:  # an undo gets the row of the item, with the element of the list
+                    return made(_item(all_of(self.outputs_of(node.worker)), item=all_of(self.items[node.name])))
                 return self.items[node.name] if name == ITEM else made(_COUNT)
             self._found.add("item_outside_map", where, f"{named(name)} is known only in the inputs of a map and of its undo.")
             return None

@@ -131,6 +131,8 @@ def check_loops(order: Order, workers: Workers, problems: Found) -> None:
             continue
         if node.worker is None and node.schema is None and not node.rules:
             problems.add("gate_judges_nothing", node.name, f"{named(node.name)} lets everything pass.")
+        if node.worker is not None and (node.schema is not None or node.rules):
+            problems.add("gate_judges_twice", node.name, f"Only {named(node.worker)} would judge.")
         if node.revise is None or node.revise not in order.nodes:
             continue
         if node.rounds < 1:

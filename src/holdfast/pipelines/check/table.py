@@ -80,6 +80,9 @@ MEANINGS: Mapping[str, Meaning] = {
         _W, "an `until` runs a worker again that may change something", "Let the loop run a worker that only reads."
     ),
     "gate_judges_nothing": Meaning(_E, "a gate has no worker, no schema and no rules", "Give it at least one of the three."),
+    "gate_judges_twice": Meaning(
+        _E, "a gate has a worker, and also a schema or rules, which would not be used", "Use two gates, one after the other."
+    ),
     "time_above_pipeline": Meaning(_E, "a node may take longer than the pipeline", "Lower the node's time, or raise the pipeline's."),
     "budget_above_pipeline": Meaning(
         _E, "a node may spend more tokens or money than the pipeline", "Lower the node's limit, or raise the pipeline's."

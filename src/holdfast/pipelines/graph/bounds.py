@@ -52,6 +52,7 @@ MAX_VOTES: Final = 20
 """The largest `votes` of a human node."""
 MAX_CHAIN: Final = 10
 """The most parts in the `then` of a human node."""
+MAX_FALLBACKS: Final = 20
 MAX_LISTED: Final = 100
 """The most elements in one list of rules, labels or approvers, and the most error codes in `on_failure`."""
 MAX_TEXT: Final = 4_000
@@ -327,7 +328,7 @@ _OF_KIND: Final[dict[type, Any]] = {
 
 
 def _safety(fallback: tuple[str, ...], undo: Undo | None, *, item: bool = False) -> _Flaws:
-    yield from _many(fallback, "fallback", MAX_ROUNDS)
+    yield from _many(fallback, "fallback", MAX_FALLBACKS)
     for worker in fallback:
         yield from _worker_id(worker, "fallback")
     if undo is not None:

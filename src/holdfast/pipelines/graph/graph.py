@@ -31,8 +31,6 @@ FailureAction: TypeAlias = Literal["fail", "skip", "escalate"]
 BlockAction: TypeAlias = Literal["fail", "skip", "escalate"]
 Risk: TypeAlias = Literal["low", "medium", "high"]
 
-OTHERWISE = "otherwise"
-"""The name of the field of a route that has the label for the case that no other label fits."""
 FINISH = "finish"
 """What a supervisor chooses to end its node. No choice has this label."""
 SUPERVISED = frozenset({"choices", "so_far", "turns_left"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from holdfast.contract.codes import Status
 from holdfast.pipelines.graph.graph import MapNode
 from holdfast.pipelines.record.results import Failed, NodeError, NodeProgress, Settled
 from holdfast.pipelines.scene.earlier_items import WORK
@@ -72,6 +73,7 @@ def _too_many(node: MapNode, total: int, allowed: int, bad: list[dict[str, Any]]
         details={"failed": [item["index"] for item in bad[:100]]},
         run_id=first["run_id"] or None,
         retryable=error.get("retryable"),
+        needs_human=first["status"] == Status.NEEDS_HUMAN.value,
     )
 
 

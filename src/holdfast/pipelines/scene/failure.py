@@ -127,9 +127,11 @@ def _ended(failed: Failed, error: NodeError | None = None) -> Settled:
 def _without(node: AnyNode, failed: Failed) -> Settled:
     """The end of a node that is skipped after its failure. If it is a gate or a person, the nodes after it are skipped too."""
     holds_back = isinstance(node, GateNode | HumanNode)
+    # A gate that asked a person has the candidate in its document. Nodes that refer to it must not run.
+    known = None if failed.document is None else {name: value for name, value in failed.document.items() if name != "outputs"}
     return Settled(
         state="blocked" if holds_back else "skipped",
-        document=failed.document if holds_back else None,
+        document=known if holds_back else None,
         error=failed.error,
         why=f"{failed.error.code}: {failed.error.message}",
         lost=True,

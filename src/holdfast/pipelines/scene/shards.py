@@ -290,7 +290,7 @@ class _Shard:
         """The inputs of an item, or the error if they have no value."""
         task, node = self._task, self._inputs.position.node
         value = task.items[place]
-        template, item = task.template, Item(value, index)
+        template, item = task.template, Item(value, value["index"] if self._inputs.part != WORK else index)
         if task.is_undo:
             found = resolved(template, {"values": task.values}, item=Item(value["item"], value["index"]))
             return {"inputs": None if isinstance(found, Unresolved) else found, "outputs": value["outputs"]}

@@ -271,12 +271,11 @@ def _told(done: Execution | BaseException) -> dict[str, Any]:
 
 
 def _many_reply(told: Sequence[dict[str, Any]]) -> Reply:
-    """The reply for many messages: 503 if each of them was refused because the queue is full; else 202, also if all were refused for other
-    reasons."""
+    """The reply for many messages: 202 if one was enqueued. If none was: 503 if the queue was full for one of them, else 400."""
     waits = [one["error"]["retry_after_seconds"] for one in told if "retry_after_seconds" in one.get("error", {})]
     headers: tuple[Header, ...] = ((b"retry-after", str(max(waits)).encode()),) if waits else ()
-    full = len(waits) == len(told)
-    return document_reply({"runs": told}, 503 if full else 202, headers)
+    accepted = any("error" not in one for one in told)
+    return document_reply({"runs": told}, 202 if accepted else 503 if waits else 400, headers)
 
 
 def _body(request: Request, kind: type[Any]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from typing import Any, Final
@@ -12,7 +13,7 @@ from holdfast.contract.checking import MAX_DEPTH
 from holdfast.model.shapes import crowding
 from holdfast.workers.tools.model_exchange import Exchange
 from holdfast.workers.tools.model_streams import AnswerInvalid
-from holdfast.workers.tools.retry_after import LONGEST_SECONDS, USUAL_SECONDS, retry_after
+from holdfast.workers.tools.retry_after import USUAL_SECONDS, retry_after
 from holdfast.workers.tools.schema_checks import mismatches
 from holdfast.workers.tools.seam import ToolFailed
 
@@ -118,9 +119,10 @@ def _refused(status: int, said: str, wait: float | None, code: str | None = None
 
 
 def _wait(headers: Mapping[str, str], now: int) -> float | None:
-    milliseconds = retry_after(headers.get("retry-after-ms"), now)
-    if milliseconds is not None:
-        return min(milliseconds / 1000, LONGEST_SECONDS)
+    with contextlib.suppress(ValueError):
+        seconds = retry_after(str(float(headers["retry-after-ms"]) / 1000), now) if "retry-after-ms" in headers else None
+        if seconds is not None:
+            return seconds
     return retry_after(headers.get("retry-after"), now)
 
 

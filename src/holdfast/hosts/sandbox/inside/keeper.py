@@ -168,8 +168,9 @@ def _watched(body: int, watch: LimitWatch, control: socket.socket, woken: int) -
             return breach, None
         changed = abs(watch.kilobytes - told_kilobytes) >= _WORTH_TELLING_KB or watch.processes != told_processes
         if changed or watch.cpu - told_cpu >= _WORTH_TELLING_CPU_SECONDS:
-            told_kilobytes, told_processes, told_cpu = watch.kilobytes, watch.processes, watch.cpu
-            _tell(control, {"uses": {"kilobytes": told_kilobytes, "processes": told_processes, "cpu_seconds": told_cpu}})
+            uses = {"kilobytes": watch.kilobytes, "processes": watch.processes, "cpu_seconds": watch.cpu}
+            if _tell(control, {"uses": uses}):
+                told_kilobytes, told_processes, told_cpu = watch.kilobytes, watch.processes, watch.cpu
 
 
 def _ended(body: int, tree: bool) -> Any:
@@ -231,10 +232,12 @@ def _woken() -> int:
     return woken
 
 
-def _tell(control: socket.socket, message: dict[str, Any]) -> None:
+def _tell(control: socket.socket, message: dict[str, Any]) -> bool:
     """Send a message to the runner without waiting. If the socket is full, the message is lost; a later message has newer numbers."""
     with contextlib.suppress(OSError):
         control.send(json.dumps(message).encode() + b"\n", socket.MSG_DONTWAIT)
+        return True
+    return False
 
 
 def _say(control: socket.socket, message: dict[str, Any], fd: int | None = None) -> None:
