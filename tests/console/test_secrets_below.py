@@ -71,7 +71,7 @@ def order(event: dict[str, Any], context: DurableContext) -> dict[str, Any]:
 
 @durable_execution
 def outer(event: dict[str, Any], context: DurableContext) -> Any:
-    """Asks a function that asks a worker, and one that asks nobody."""
+    """Asks a function that asks a worker, and one that makes only a step."""
     context.invoke("quiet", {}, name="quiet")
     return context.invoke("order", event, name="inner")
 
