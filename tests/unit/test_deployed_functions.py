@@ -143,7 +143,7 @@ MISTAKES: list[tuple[Callable[[DeployedFunctions], object], type[HoldfastError],
     (lambda c: c.create("g", msgspec.structs.replace(CONFIG, timeout=901), CODE), InvalidParameter, "Timeout"),
     (lambda c: c.create("g", msgspec.structs.replace(CONFIG, memory=1), CODE), InvalidParameter, "MemorySize"),
     (lambda c: c.update_config("f", {"runtime": "java21"}), InvalidParameter, "Runtime: 'java21' is not run here"),
-    (lambda c: c.create("g", msgspec.structs.replace(CONFIG, environment={"A=B": ""}), CODE), InvalidParameter, "environment variable"),
+    (lambda c: c.create("g", msgspec.structs.replace(CONFIG, environment={"A=B": ""}), CODE), InvalidParameter, "its name is empty or has a `=`"),
     (lambda c: c.update_code("g", CODE), FunctionNotFound, "Function not found"),
     (lambda c: c.update_code("f", CODE, revision="old"), RevisionMismatch, "RevisionId provided does not match"),
     (lambda c: c.update_config("f", {}, revision="old"), RevisionMismatch, "GetFunction"),
@@ -153,7 +153,7 @@ MISTAKES: list[tuple[Callable[[DeployedFunctions], object], type[HoldfastError],
     (lambda c: c.delete("f", "7"), FunctionNotFound, "Function not found"),
     (lambda c: c.delete("f", "1"), ResourceConflict, "aliases reference it: \\[live\\]"),
     (lambda c: c.create_alias("f", "live", "1"), ResourceConflict, "Alias already exists"),
-    (lambda c: c.create_alias("f", "12", "1"), InvalidParameter, "not digits alone"),
+    (lambda c: c.create_alias("f", "12", "1"), InvalidParameter, "not only digits"),
     (lambda c: c.create_alias("f", "new", "7"), FunctionNotFound, "function:f:7"),
     (lambda c: c.create_alias("f", "new", "1", weights={"1": 0.5}), InvalidParameter, "RoutingConfig"),
     (lambda c: c.update_alias("f", "live", revision="old"), RevisionMismatch, "GetAlias"),
@@ -361,7 +361,7 @@ def test_a_zip_bomb_stops_at_the_limit_whatever_its_directory_says(
     monkeypatch.setattr(code_files, "MAX_BYTES", 1 << 20)
     bomb = packed(("zeros", b"\0" * (4 << 20)))
     assert len(bomb) < 10_000
-    with pytest.raises(CodeInvalid, match="larger than 1048576 bytes unpacked"):
+    with pytest.raises(CodeInvalid, match="larger than 1048576 bytes when it is unpacked"):
         opened().keeper.add_zip(bomb)
     at = bomb.rindex(b"PK\x01\x02")
     lying = bomb[: at + 24] + struct.pack("<I", 10) + bomb[at + 28 :]

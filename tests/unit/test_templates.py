@@ -366,7 +366,7 @@ WRONG = [
     (with_variables("A: !Select [9, [a]]"), "there is no item '9' to select"),
     (with_variables("A: !FindInMap [Absent, a, b]"), "Mappings has no Absent.a.b"),
     ("!Python print", r": The template \(line 1\): !Python is not a function"),
-    ("!!set {a}", r": The template \(line 1\): the tag !!set is not read"),
+    ("!!set {a}", r": The template \(line 1\): Holdfast does not support the tag !!set"),
     (with_variables("A: !Python print"), "!Python is not a function of CloudFormation"),
     (
         with_variables("A: !!python/object/apply:os.system ['true']"),
@@ -414,7 +414,7 @@ def test_a_tower_is_refused(read: Read, tower: str) -> None:
 
 
 def test_a_template_that_is_too_large_is_refused(read: Read) -> None:
-    with pytest.raises(TemplateInvalid, match="at most 1048576 are read"):
+    with pytest.raises(TemplateInvalid, match="at most 1048576 bytes are allowed"):
         read("#" * (yaml_text.MAX_BYTES + 1))
 
 
