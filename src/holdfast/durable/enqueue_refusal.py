@@ -40,7 +40,7 @@ class EnqueueRefused(DurableOperationError):
 
 
 class _Full(msgspec.Struct):
-    """The data of the error, if the queue is full."""
+    """The data of an EnqueueRefused, if the queue is full."""
 
     retry_after_seconds: int | None = None
 
@@ -95,5 +95,7 @@ def _milliseconds(given: object, what: str) -> int:
     say = getattr(given, "to_seconds", None)
     seconds = say() if callable(say) else given
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds) or not 0 <= seconds <= _MOST_SECONDS:
-        raise ValidationError(f"enqueue: {what} is {argument_checks.shown(given)}; use a number of seconds, from 0 up to ten years.")
+        raise ValidationError(
+            f"enqueue: {what} is {argument_checks.shown(given)}; use a number of seconds from 0 up to ten years, or a Duration."
+        )
     return round(seconds * 1000)

@@ -22,7 +22,7 @@ EXPIRED: Final = "expired"
 REPLACED: Final = "replaced"
 """The error type of an execution that another one replaced: a caller enqueued its name again with `replace`."""
 _MOST_MS: Final = 10**12
-"""The longest delay, time to live and head start in milliseconds, about 31 years; also the most units."""
+"""The longest delay, time to live and head start of an enqueue, in milliseconds: about 31 years. It is also the most tokens (`units`)."""
 MOST_MONEY: Final = 10**15
 """The highest estimated cost of one execution, in billionths of a dollar: a million dollars."""
 _WITH_RUNNERS: Final = frozenset({State.READY, State.RUNNING})
@@ -79,7 +79,8 @@ def placed(asked: Enqueue, header: Execution, at: int, settings: QueueSettings, 
 
 
 def checked_enqueue(asked: Enqueue, settings: QueueSettings) -> Enqueue:
-    """The enqueue itself. Raises InvalidParameter if a value is not allowed, or if the queue with these settings could never admit it."""
+    """The enqueue itself. Raises InvalidParameter if a value is not allowed, if the queue is ordered and the enqueue has no key, or if a
+    rate never admits so many tokens at once."""
     checked_queue(asked.queue)
     times = (("delay_ms", asked.delay_ms), ("ttl_ms", asked.ttl_ms), ("head_start_ms", asked.head_start_ms), ("units", asked.units))
     for what, value in times:
@@ -97,14 +98,15 @@ def checked_enqueue(asked: Enqueue, settings: QueueSettings) -> Enqueue:
     for rate in (*asked.rates, *(rate for level in levels for rate in settings.at(level).parsed_rates())):
         if rate.kind == TOKENS and asked.units > rate.burst:
             raise InvalidParameter(
-                f"The execution asks for {asked.units} tokens; queue {asked.queue} never admits more than {rate.burst} at once ({rate})."
+                f"Queue {asked.queue}: the execution asks for {asked.units} tokens, and the rate {rate} never admits more than "
+                f"{rate.burst} tokens at once. Lower `units`, or raise the burst of the rate."
             )
     return asked
 
 
 def admitted(header: Execution, now: int) -> Execution:
-    """The header of an execution that gets a slot. Its timeout counts from its first admission on, so a later admission does not change
-    the header."""
+    """The header of an execution that gets a slot. Its timeout begins with its first admission, so a later admission does not change the
+    header."""
     place = header.place
     assert place is not None
     if place.admitted_at is not None:
