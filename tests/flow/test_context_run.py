@@ -152,8 +152,8 @@ def test_a_worker_is_named_by_id_or_by_id_and_version(colour: str) -> None:
 @pytest.mark.parametrize(
     "asked, told",
     [
-        (asks("scrape.py", {}), "is a file. Serve the file"),
-        (asks("./workers/scrape", {}), "is a file"),
+        (asks("scrape.py", {}), "looks like the path of a file. Serve the file"),
+        (asks("./workers/scrape", {}), "looks like the path of a file"),
         (asks("", {}), "the worker's id is empty"),
         (asks(print, {}), 'Name it by its id, as its page does: `context.run("print", ...)`'),
         (asks("scrape", ["a"]), "inputs is ['a'] (list); it must be a dict"),

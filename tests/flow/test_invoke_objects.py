@@ -66,10 +66,10 @@ def charge(step: StepContext, cents: int) -> int:
 @pytest.mark.parametrize(
     "given, told",
     [
-        (charge, "invoke: charge is not a durable function, at {here}. Pass a function under @durable_execution, or the name of one. To "
-         "run the @durable_step here, write `context.step(charge(...))`."),
+        (charge, "invoke: charge is not a durable function, at {here}. Pass a function under @durable_execution or @plain_function, or the "
+         "name of one. To run the @durable_step here, write `context.step(charge(...))`."),
         (lambda event, context: None, "invoke: <lambda> is not a durable function, at {here}. Pass a function under "
-         "@durable_execution, or the name of one."),
+         "@durable_execution or @plain_function, or the name of one."),
     ],
     ids=["a step", "a plain function"],
 )  # fmt: skip

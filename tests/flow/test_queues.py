@@ -223,7 +223,7 @@ async def test_an_enqueue_of_the_same_name_finds_the_job_or_replaces_it_or_is_re
         assert (await engine.enqueue("job", "1", queue="emails", name="a")).id == first.id
         with pytest.raises(ExecutionAlreadyStarted):
             await engine.enqueue("job", "1", queue="emails", name="a", same="refuse")
-        with pytest.raises(InvalidParameter, match="same is 'other'"):
+        with pytest.raises(InvalidParameter, match="`same` is 'other'"):
             await engine.enqueue("job", "1", queue="emails", name="a", same="other")
         waiter = asyncio.ensure_future(engine.ending(first.id))
         await eventually(lambda: line.inside == 1)

@@ -113,7 +113,8 @@ def test_a_bad_question_is_refused_with_its_code(holdfast: Program, words: list[
 def test_looking_for_a_store_does_not_make_one(holdfast: Program, words: list[str]) -> None:
     ended = holdfast(*words, "--store", "none.db")
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr == "error[store_not_found]: There is no store at none.db. The first execution started there makes it.\n"
+    told = "error[store_not_found]: There is no store at none.db. Check the path. The first execution that starts there makes it.\n"
+    assert ended.stderr == told
     assert list(holdfast.folder.glob("none.db*")) == []
 
 

@@ -187,7 +187,7 @@ def test_every_status_has_its_exit_code(plain: Program, inputs: Any, exit_code: 
         (["--detach"], "error[invalid_parameter]: --detach is for durable functions."),
         (["--constraints", '{"max_token": 3}'], "invalid_request"),
         (["--constraints", '{"max_tokens": 1000}'], "invalid_request: constraint_widened: "),
-        (["--isolation", "none"], "error[invalid_parameter]: --isolation is 'none'; it must be all, process or inline."),
+        (["--isolation", "none"], "error[invalid_parameter]: isolation is 'none'; it must be all, process or inline."),
     ],
 )
 def test_a_bad_request_is_exit_code_two_and_leaves_no_run(plain: Program, words: list[str], told: str) -> None:
@@ -414,4 +414,7 @@ def test_the_code_of_another_worker_is_refused(plain: Program) -> None:
     (plain.folder / "other.py").write_text(BODIES.replace("plain", "other"))
     (plain.folder / "other.md").write_text(page("other"))
     ended = plain("replay", run, "other.py", "--isolation", "inline")
-    assert (ended.returncode, ended.stderr) == (2, "error[invalid_parameter]: The run is one of plain, and the file has other.\n")
+    assert (ended.returncode, ended.stderr) == (
+        2,
+        "error[invalid_parameter]: The run is one of plain, and the file has other. Give the file of that worker.\n",
+    )

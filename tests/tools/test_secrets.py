@@ -26,9 +26,7 @@ def test_sources_are_asked_in_order(tmp_path: Path) -> None:
     secrets = Secrets([EnvironmentSecrets({"A": "from-environment", "EMPTY": ""}), *files])
     found = secrets.resolve(["A", "B", "D", "F"], "pay")
     assert found == {"A": "from-environment", "B": "b-file", "D": "d-json", "F": "f-mounted"}
-    with pytest.raises(
-        ToolFailed, match=r"needs the secret C, E, EMPTY, .*found in none of: the runner's environment, s\.toml, s\.json, mounted/"
-    ):
+    with pytest.raises(ToolFailed, match=r"not found: C, E, EMPTY, .*searched: the runner's environment, s\.toml, s\.json, mounted/"):
         secrets.resolve(["C", "E", "EMPTY", "../s.toml"], "pay")
 
 

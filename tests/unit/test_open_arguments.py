@@ -24,7 +24,10 @@ def send(event: Any, context: Any) -> Any:
         ({"functions": send}, "write a list, functions=[...]."),
         ({"functions": "send"}, "functions is 'send'; write a list, functions=[...]."),
         ({"workers": "worker.py"}, "workers is 'worker.py'; write a list, workers=[...]."),
-        ({"worker_settings": "holdfast.toml"}, "worker_settings is 'holdfast.toml'; write holdfast.read_operator(file=Path('holdfast.toml'))"),
+        (
+            {"worker_settings": "holdfast.toml"},
+            "worker_settings is 'holdfast.toml'; write holdfast.read_operator(file=Path('holdfast.toml'))",
+        ),
     ],
 )
 def test_an_argument_of_the_wrong_kind_is_refused_with_what_to_write(given: dict[str, Any], says: str) -> None:

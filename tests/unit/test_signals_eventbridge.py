@@ -98,7 +98,7 @@ def test_an_entry_that_was_not_taken_is_tried_again(bus: Bus) -> None:
     with closed(bus.client()) as client:
         sink = EventBridge("orders", client=client)
         for _ in range(2):
-            with pytest.raises(DeliveryFailed, match="EventBridge orders did not take an event: ThrottlingException: slow down"):
+            with pytest.raises(DeliveryFailed, match="EventBridge orders did not accept an event: ThrottlingException: slow down"):
                 sink(BEGUN)
         sink(BEGUN)
     assert len(bus.asked) == 3

@@ -264,8 +264,8 @@ async def test_a_call_that_waits_while_nothing_is_settled_is_told_for_what(monke
         await shared.admitted("model", AttemptTime(), full, lambda limit: ToolFailed("x", "x"))
     assert (failed.value.code, failed.value.message) == (
         "tool_timeout",
-        "model waited for room in a budget, and no call was settled for an hour: node facts of pipeline run run-1 may spend 60 tokens, and "
-        "has spent 10 tokens; calls under way have reserved 45 tokens.",
+        "model waited for room in a budget, and no call of the budget ended for an hour: node facts of pipeline run run-1 may "
+        "spend 60 tokens, and has spent 10 tokens; calls under way have reserved 45 tokens.",
     )
     assert next(reserved, None) is None
 
@@ -283,7 +283,7 @@ async def test_a_call_that_does_not_fit_what_is_spent_is_refused_with_whose_budg
     assert first.status is Status.OK
     assert told(second) == (
         "budget_exceeded",
-        "model may use more than is left: node facts of pipeline run run-1 may spend 60 tokens, and has spent 20 tokens.",
+        "model could use more than is left: node facts of pipeline run run-1 may spend 60 tokens, and has spent 20 tokens.",
     )
     assert len(model.calls) == 1
 
@@ -306,7 +306,7 @@ async def test_money_is_shared_too(where: str, under: Any, tmp_path: Path) -> No
         second = await force.invoke(request(), Asker())
     assert told(second) == (
         "budget_exceeded",
-        "model may use more than is left: pipeline run run-1 may spend $0.05, and has spent $0.025.",
+        "model could use more than is left: pipeline run run-1 may spend $0.05, and has spent $0.025.",
     )
 
 

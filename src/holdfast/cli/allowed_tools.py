@@ -31,8 +31,8 @@ def serve_settings(
 ) -> tuple[WorkerSettings, OperatorFiles]:
     """The operator's settings for these workers, and the files from which they come.
 
-    If a worker has tools and the command names no store, the current folder must be trusted: without trust this raises TrustNeeded. If the
-    folder's holdfast.toml has settings that need trust, they are ignored without it.
+    If a worker has tools and the command names no store, the current folder must be trusted: without trust this raises TrustNeeded.
+    Settings of the folder's holdfast.toml that need trust are ignored if the folder is not trusted.
     """
     has_tools = any(author_code(worker) is not None for worker in workers)
     return operators_settings(isolation, config, Consent(trust=trust), store_request(place) if has_tools else ())

@@ -21,8 +21,8 @@ from holdfast.workers.tools.declarations import DeclaredWorker, declarations_of
 
 
 def worker_file(file: Path, tools: list[str]) -> list[tuple[Path, PageReading]]:
-    """Each page of a worker's file, and what was found in it. The page may name the tools of the file, and `tools`. If the file itself has
-    problems, it is the first element, and pages whose package has a problem are left out."""
+    """Each page of a worker's file, and what was found in it. The page may name the tools of the file, and `tools`. If the file itself or a
+    package has problems, the first element is the file with these problems, and the pages of such packages are left out."""
     try:
         declared = declarations_of(file.read_bytes())
     except (OSError, ValueError) as error:

@@ -36,7 +36,7 @@ class TrustRequest(msgspec.Struct, frozen=True, kw_only=True):
     why: str
     """What trust in the folder allows, as the question and the errors show it."""
     files: tuple[Path, ...] = ()
-    """The files that are used. Trust is refused if another user could change one of them."""
+    """The files of the folder that the command uses. Trust is refused if another user could change one of them."""
     needed: bool = True
     """True: the command does not run without trust. False: the command runs, and less of the folder's holdfast.toml applies."""
 
@@ -60,7 +60,8 @@ class Consent:
 
     def settle(self, requests: Sequence[TrustRequest]) -> None:
         """Find out whether the user trusts the folders of all requests, with at most one question. Raises TrustNeeded if the user does not
-        trust a folder that is needed, and TrustRefused if such a folder cannot be trusted, because another user could change it."""
+        trust a folder that is needed, and TrustRefused if such a folder cannot be trusted, because another user could change it, or if the
+        record of trusted folders cannot be read."""
         for request in requests:
             if request.needed and (self._trust or self._book.trusts(request.folder)):
                 check_fit(request.folder, request.files)

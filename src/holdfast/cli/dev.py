@@ -1,4 +1,5 @@
-"""`holdfast dev`: serve, reload on every change, and the console in the browser; without a target, with a sample that runs."""
+"""`holdfast dev`: serves targets, reloads them on every change, and opens the console in the browser. Without a target it serves a sample
+and starts a run of it."""
 
 from __future__ import annotations
 
@@ -107,7 +108,8 @@ class _Greeting:
 
 
 async def _started(sample: Sample, workers: ServeWorkers) -> str:
-    """Start the run of the sample, or find an earlier one: its key depends only on the address of the sample's web."""
+    """Start the run of the sample, or find an earlier one: the key of the run depends only on the port of the sample's web server. Returns
+    a line that says which."""
     from holdfast.contract.protocol import Response
 
     asked = {"worker_id": PIPELINE, "inputs": sample.inputs(), "idempotency_key": f"dev-sample-{sample.port}"}

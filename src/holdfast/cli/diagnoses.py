@@ -35,7 +35,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
     said: str
     """The result in one sentence."""
     mend: str | None = None
-    """The command that mends what is wrong. None if all is well."""
+    """The command that mends what is wrong, or that helps to find the cause. None if all is well."""
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""The doctor's checks of the operator's files: can they be read, do they apply, and could another user change them?"""
+"""The doctor's checks of the operator's files: whether they can be read, whether they apply, and whether another user could change them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REMEDY: Final = re.compile(r"\((chmod [^)]*)\)")
 
 
 def configuration(question: Question) -> Iterator[Diagnosis]:
-    """Which holdfast.toml applies, and does all of it apply?"""
+    """Report which holdfast.toml applies, and which of its settings are ignored because its folder is not trusted."""
     try:
         files = operator_files(question.config, question.environment)
     except HoldfastError as error:
@@ -35,7 +35,8 @@ def configuration(question: Question) -> Iterator[Diagnosis]:
 
 
 def _read(question: Question) -> Path:
-    """The file that is read: the named one, else that of the current folder, else the user's."""
+    """The path of the holdfast.toml that is read: the one that --config or HOLDFAST_CONFIG names, else the one of the current folder, else
+    the one of the user's configuration folder."""
     named = question.config or question.environment.get("HOLDFAST_CONFIG")
     here = Path(FILE)
     return Path(named) if named else here if here.is_file() else configuration_folder(question.environment) / FILE
@@ -61,7 +62,7 @@ def _local(question: Question, files: OperatorFiles) -> Diagnosis:
 
 
 def trust(question: Question) -> Iterator[Diagnosis]:
-    """Can the record of trusted folders be read, and are the folders in it still safe?"""
+    """Report whether the record of trusted folders can be read, and which folders in it are gone or could be changed by another user."""
     book = TrustBook(configuration_folder(question.environment))
     try:
         folders = book.folders()

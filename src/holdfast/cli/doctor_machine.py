@@ -37,7 +37,7 @@ _ANSWER_SECONDS: Final = 2.0
 
 
 def user(question: Question) -> Iterator[Diagnosis]:
-    """Does this run as root? Then a fault in what runs could change anything on the machine."""
+    """Warn if this runs as root: a fault in what runs could then change anything on the machine."""
     if os.geteuid() == 0:
         yield warning(
             "user", "This runs as root: a fault in what it runs could change anything on the machine.", "sudo -u USER holdfast doctor"
@@ -47,8 +47,8 @@ def user(question: Question) -> Iterator[Diagnosis]:
 
 
 def sandbox(question: Question) -> Iterator[Diagnosis]:
-    """Does the kernel have what the jail of a worker needs? The check starts the process that makes the jail of a worker, and asks it which
-    features it found."""
+    """Report whether the kernel has what the jail of a worker needs. The check starts the process that makes the jail of a worker, and asks
+    it which features it found."""
     with tempfile.TemporaryDirectory(prefix="holdfast-doctor-") as folder:
         try:
             features = asyncio.run(find_kernel_features(Path(folder)))
@@ -68,7 +68,8 @@ def _featured(features: dict[str, Any]) -> Diagnosis:
 
 
 def _mend_of_namespaces() -> str:
-    """The command that allows user namespaces, if a setting of this machine forbids them; else the way without a jail."""
+    """The command that allows user namespaces, if a setting of this machine forbids them; else a command that runs a worker without a
+    jail."""
     for name, forbids, allows in _SWITCHES:
         try:
             value = Path("/proc/sys", *name.split(".")).read_text().strip()
@@ -80,7 +81,7 @@ def _mend_of_namespaces() -> str:
 
 
 def cgroups(question: Question) -> Iterator[Diagnosis]:
-    """How are the limits of workers enforced, and is the memory of the machine or of its container enough for one body?"""
+    """Report how the limits of workers are enforced, and whether the memory of the machine or of its container is enough for one body."""
     group = "cgroup v2 is here and not used" if cgroup_v2() else "there is no cgroup v2, and none is needed"
     yield ok("cgroups", f"The limits of workers are checked every {PERIOD_MS} ms; {group}.")
     memory = machine_memory_mb()
@@ -92,7 +93,8 @@ def cgroups(question: Question) -> Iterator[Diagnosis]:
 
 
 def port(question: Question) -> Iterator[Diagnosis]:
-    """Can a server listen on the host and port of the question, or does one of Holdfast listen there already?"""
+    """Report whether a server can listen on the host and port of the question. A server of Holdfast that already listens there is no
+    problem."""
     place = f"{question.host}:{question.port}"
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(question.host, question.port, type=socket.SOCK_STREAM)[0]
@@ -125,7 +127,8 @@ def _is_ours(question: Question) -> bool:
 
 
 def clock(question: Question) -> Iterator[Diagnosis]:
-    """Is the time of the wall clock possible, did the clock not jump while the command ran, and was the store's file written before now?"""
+    """Report the first fault of the wall clock: it shows a time before 2025, it jumped while the command ran, or the store's file was
+    written later than now."""
     now = SystemClock().now()
     passed = round((monotonic() - question.began_monotonic) * 1000)
     drift = abs((now - question.began_wall) - passed)
@@ -150,7 +153,7 @@ def _newest(question: Question) -> int:
 
 
 def zones(question: Question) -> Iterator[Diagnosis]:
-    """Are the time zones of schedules known?"""
+    """Report whether Python knows time zones, which schedules need. Three zones are tried."""
     import zoneinfo
 
     try:

@@ -43,7 +43,8 @@ class Requirement(msgspec.Struct, frozen=True):
     """The extra that needs the package; None: Holdfast itself needs it."""
 
     def fault(self, find: Finder) -> str | None:
-        """Says that the package is missing or too old; None if it is installed and new enough. `find` returns the installed version."""
+        """What is wrong: the package is missing or too old. None if it is installed and new enough. `find` returns the installed
+        version."""
         version = find(self.name)
         if version is None:
             return f"{self.name} is not installed"
@@ -77,7 +78,7 @@ def requirements() -> list[Requirement]:
 
 
 def versions(question: Question) -> Iterator[Diagnosis]:
-    """Are Python, SQLite and the packages that Holdfast always needs installed and new enough?"""
+    """Report whether Python, SQLite and the packages that Holdfast always needs are installed and new enough."""
     from holdfast.store.sqlite.connection import library_version
 
     running = ".".join(map(str, sys.version_info[:3]))
@@ -105,7 +106,7 @@ def _core(find: Finder | None = None) -> Iterator[Diagnosis]:
 
 
 def extras(question: Question, find: Finder | None = None) -> Iterator[Diagnosis]:
-    """Which extras are installed? A missing extra is a problem if the store needs it."""
+    """Report which extras are installed. A missing extra is a problem if the store needs it."""
     wanted = {} if question.is_file else {"postgres": "the store is in Postgres"}
     by_extra: dict[str, list[Requirement]] = {}
     for requirement in requirements():

@@ -31,7 +31,8 @@ _COMMAND: Final = re.compile(r"`([^`]+)`")
 
 
 def store(question: Question) -> Iterator[Diagnosis]:
-    """Can the store be opened, which schema does it have, how large is it, and is its clock right? Nothing is changed or migrated."""
+    """Report whether the store can be opened, its schema, its size and its clock. Nothing is changed or migrated. A store whose files have
+    wrong permissions is not opened."""
     where = shown(question.where)
     if question.is_file and (exposed := _exposed(question)):
         names = ", ".join(path.name for path, _, _ in exposed)
@@ -56,7 +57,7 @@ def store(question: Question) -> Iterator[Diagnosis]:
 
 
 def _missing(question: Question) -> Iterator[Diagnosis]:
-    """The diagnosis if there is no store yet: could one be made?"""
+    """The diagnosis if there is no store yet: whether one can be made."""
     where = shown(question.where)
     if not question.is_file:
         yield ok("store", f"There is no store at {where} yet; the first process that opens the address makes it.")
@@ -101,7 +102,7 @@ def _skew(where: str, ahead_ms: int) -> Diagnosis:
 
 
 def disk(question: Question) -> Iterator[Diagnosis]:
-    """Is there room on the disk for the store to grow, and for a copy of it? No diagnosis for a database."""
+    """Report whether the disk has room for the store to grow, and for a copy of it. No diagnosis for a database."""
     if not question.is_file:
         return
     folder = Path(question.where).absolute().parent
@@ -119,7 +120,8 @@ def disk(question: Question) -> Iterator[Diagnosis]:
 
 
 def permissions(question: Question) -> Iterator[Diagnosis]:
-    """Do the files and folders of the store belong to this user, can no other user use them, and can no other user replace them?"""
+    """Report which files and folders of the store and of the configuration belong to another user, or can be used or replaced by other
+    users."""
     exposed = _exposed(question)
     for path, said, mend in exposed:
         yield problem("permissions", f"{path} {said}.", mend)

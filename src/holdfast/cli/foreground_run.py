@@ -157,7 +157,8 @@ class _ForegroundRun:
             for found in await engine.list(Filter(function=function.name, name=order.name, limit=1)):
                 if all((f.name, f.version) != (found.function, found.version) for f in self._loaded.beside):
                     raise FunctionNotFound(
-                        f"{found.function}/{found.name} was started with version {found.version}, which {order.target} does not have."
+                        f"{found.function}/{found.name} was started with version {found.version}, which {order.target} does not have. "
+                        f"Run a file that has this version, or give another --name."
                     )
                 return await engine.get(found.id)
         payload = order.payload or (await self._input_before(engine, name) if order.again else None) or "{}"

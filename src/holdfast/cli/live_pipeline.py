@@ -93,7 +93,7 @@ def _line(view: NodeView) -> str:
 
 
 def table_of(graph: Graph, view: PipelineView, now: int) -> Table:
-    """The nodes as a table: what each does, its state, its items, its cost, how long it took, and what it waits for."""
+    """The nodes as a table: the name, the state, the tokens, how long the node took, and a detail, such as what it waits for."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("NODE", style="bold", no_wrap=True)
     table.add_column("STATE", no_wrap=True)

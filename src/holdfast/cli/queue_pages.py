@@ -1,4 +1,4 @@
-"""Queues and parked runs as people read them."""
+"""Prints queues and parked runs for people."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.service.store_queues import ParkedRun, QueueView
 
 
 def queues_table(found: Sequence[QueueView], now: int) -> None:
-    """A table of queues."""
+    """Print a table of queues."""
     if not found:
         say("no queues: an engine declares one with queues=[holdfast.Queue(…)], and a run that is enqueued makes one")
         return
@@ -33,7 +33,7 @@ def queues_table(found: Sequence[QueueView], now: int) -> None:
 
 
 def queue_page(view: QueueView, now: int) -> None:
-    """Everything about one queue: its counts, the declared and the operator's settings side by side, and its lanes."""
+    """Print everything about one queue: its counts, the declared and the operator's settings side by side, and its lanes."""
     state = view.state
     oldest = "nothing waits" if state.oldest_at is None else f"enqueued {distance(state.oldest_at, now)}"
     print(f"queue {view.row.name}, {view.row.mode.value}")
@@ -73,7 +73,7 @@ def queue_page(view: QueueView, now: int) -> None:
 
 
 def parked_table(found: Sequence[ParkedRun], now: int) -> None:
-    """A table of parked runs."""
+    """Print a table of parked runs."""
     if not found:
         say("nothing is parked")
         return

@@ -1,5 +1,5 @@
-"""`holdfast runs retry`, `restart` and `compare`. The command plans a restart, asks the user, and starts a new run. A runner that serves
-the pipeline runs it."""
+"""`holdfast runs retry`, `restart` and `compare`. `retry` and `restart` plan a restart, ask the user, and start a new run, which a runner
+that serves the pipeline runs. `compare` starts nothing."""
 
 from __future__ import annotations
 

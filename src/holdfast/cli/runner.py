@@ -183,7 +183,8 @@ def _found(order: RunnerOptions) -> FoundTargets:
 
 
 def _check_chosen(order: RunnerOptions, found: FoundTargets, workers: ServeWorkers | None) -> None:
-    """Refuse a name that the targets do not have. Otherwise the runner would wait for ever, and the user would not see the mistake."""
+    """Raise FunctionNotFound for a chosen name that the targets do not have: otherwise the runner would wait for ever, and the user would
+    not see the mistake. Names of pipelines are checked later, when the workers are loaded."""
     runtime = None if workers is None else workers.runtime
     ids = set() if runtime is None else {package.contract.worker_id for package in runtime.packages}
     kinds: tuple[tuple[str, Collection[str], Collection[str] | None], ...] = (
@@ -256,7 +257,8 @@ def _check_pipelines(order: RunnerOptions, workers: ServeWorkers | None) -> None
 
 
 def _warn_of_queues(order: RunnerOptions, store: Store) -> None:
-    """Say which queues of --queue are not in the store: a runner that waits for a misspelled one looks like one that has nothing to do."""
+    """Warn about queues of --queue that are not in the store: a runner that waits for a queue with a misspelled name looks like a runner
+    that has nothing to do."""
     for queue in sorted((order.only or Only()).queues):
         if store.queue(queue) is None:
             near = meant_queue(store, queue)

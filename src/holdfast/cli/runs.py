@@ -115,7 +115,7 @@ def follow(
     store: StoreOption = None,
     codec: CodecOption = None,
 ) -> None:
-    """Print the events of a run as they happen, until it is over. The run goes on when this command is interrupted.
+    """Print the events of a run as they happen, until it has ended or is quarantined. The run goes on when this command is interrupted.
 
     The store has the states of nodes, attempts, tools and approvals, whichever process runs the worker. Progress, log lines and the text of
     models are not on disk: only a server that runs the worker can send them, with --url. The server's token is $HOLDFAST_TOKEN.

@@ -131,7 +131,8 @@ def serve(
 ) -> None:
     """Serve functions as AWS Lambda does, so that AWS's own clients and SDKs can use them, and workers over HTTP.
 
-    Ctrl-C or SIGTERM ends the server: it waits until running work can be stopped. That work goes on when the store is served again.
+    Ctrl-C or SIGTERM ends the server: it waits at most 5 seconds until running work can be stopped. That work goes on when the store is
+    served again.
     """
     if not targets and not allow_deploy:
         raise InvalidParameter("There is nothing to serve: name a template, a Python file, a worker or a folder, or use --allow-deploy.")
@@ -259,7 +260,8 @@ def _routes(service: Serving, settings: Settings, measured: FunctionSignals, wor
 
 
 def set_function_log_level() -> None:
-    """Set the level of Python's root logger, which else drops all records of functions in this process that are below a warning."""
+    """Set the level of Python's root logger to INFO, if it still is WARNING, the default: that drops all records of functions in this
+    process that are below a warning."""
     root = logging.getLogger()
     if root.level == logging.WARNING:
         root.setLevel(logging.INFO)

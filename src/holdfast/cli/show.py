@@ -234,8 +234,8 @@ def history_table(events: Sequence[HistoryEvent], trouble: Trouble | None = None
 
 
 def _failures_in_a_row(events: Sequence[HistoryEvent]) -> dict[int, int]:
-    """For each event that ends a failed invocation: its number, and its place in a row of failures, 1 for the first. An event that does
-    not end an invocation ends the row."""
+    """For each event that ends a failed invocation, by the event's number: which failure in a row it is, from 1. After an event that does
+    not end an invocation, counting begins again."""
     found: dict[int, int] = {}
     row = 0
     for event in events:
@@ -274,7 +274,8 @@ def _details(event: HistoryEvent) -> str:
 
 
 def _plain(payload: str, event: str) -> str:
-    """A payload as the author's plain value: steps and contexts write a type mark around every value."""
+    """A payload as the author's plain value, without the type tags that the default serdes of steps and contexts writes. If another serdes
+    wrote the payload, it is returned unchanged."""
     if not event.startswith(("Step", "Context")) or not payload.startswith('{"t":'):
         return payload
     from holdfast.durable.serdes import ExtendedTypeSerDes  # loads holdfast.durable, which most commands do not need

@@ -20,8 +20,8 @@ MAX_NAME: Final = 256
 
 
 def name(given: object, call: str, what: str = "name") -> str | None:
-    """The name of an operation as a plain str; None without a name. Raises ValidationError for a value that is no str, or that is too long
-    or has characters that a store cannot hold."""
+    """The name of an operation as a plain str; None if `given` is None. Raises ValidationError if it is no str, is longer than MAX_NAME, or
+    has characters that a store cannot hold."""
     if given is None:
         return None
     text = given if type(given) is str else _plain(given, call, what)
@@ -79,14 +79,15 @@ def function(given: object, call: str, what: str = "its function") -> None:
 
 
 def address(given: object, call: str, what: str) -> str:
-    """The name of a function to invoke. Raises ValidationError for an ordinary Python function, and for any value that is no str."""
+    """The name of a function to invoke, as a plain str. Raises ValidationError for an ordinary Python function, for any other value that is
+    no str, and for characters that a store cannot hold."""
     if not isinstance(given, str) and callable(given):
         called = getattr(given, "__name__", type(given).__name__)
         decorator = getattr(given, "_binds_arguments", None)
         cure = "" if decorator is None else f" To run the @{decorator} here, write `context.step({called}(...))`."
         raise _refused(
-            f"{call}: {called} is not a durable function, at {author_line()}. Pass a function under @durable_execution, or the name of "
-            f"one.{cure}"
+            f"{call}: {called} is not a durable function, at {author_line()}. Pass a function under @durable_execution or "
+            f"@plain_function, or the name of one.{cure}"
         )
     return text(given, call, what)
 

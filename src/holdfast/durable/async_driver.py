@@ -33,8 +33,8 @@ class _Exit(NamedTuple):
 
 
 async def _held(plan: Plan[T], state: AsyncState) -> T | _Exit:
-    """Run a branch. SystemExit or KeyboardInterrupt in a task would stop the event loop of all executions, so it is returned as an _Exit;
-    `next_done` raises it in the handler of the branch."""
+    """Run a branch. SystemExit or KeyboardInterrupt in a task would stop the event loop of all executions, so it is returned as an _Exit.
+    `next_done` raises it again in the code that waits for the branch."""
     try:
         return await drive(plan, state)
     except (SystemExit, KeyboardInterrupt) as error:
@@ -81,8 +81,8 @@ class _Strands:
         self._state.ended()
 
     async def next_done(self) -> Done:
-        """Wait for the next branch that ends. If a branch was cancelled, or ended with an error that is no `Exception`, raise that error
-        here, in the parent."""
+        """Wait for the next branch that ends. Raises CancelledError if user code cancelled a branch. If a branch ended with an error that
+        is neither an `Exception` nor a suspension, raises that error here, in the parent."""
         while not self._done:
             if self._fatal is not None:
                 raise self._fatal
@@ -98,8 +98,8 @@ class _Strands:
 
 
 async def drive(plan: Plan[T], state: AsyncState, scope: Scope | None = None, at: Identity | None = None) -> T:
-    """Run a plan to its end, and return its result or raise its error. `scope` is the context that made the durable call, `at` the identity
-    of the call; both are None for a branch."""
+    """Run a plan to its end, and return its result or raise its error. `scope` belongs to the context that made the durable call; None for
+    a branch. `at` is the identity of the call; None for a branch, and for a `with_retry` without a child context."""
     answer: Any = None
     raised: Exception | None = None
     strands: _Strands | None = None

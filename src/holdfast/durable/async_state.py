@@ -112,7 +112,8 @@ class AsyncState(ExecutionState):
             raise
 
     def wake(self, future: asyncio.Future[None]) -> None:
-        """Let the strand that rests for this future run again. It counts as running from now on, before the event loop resumes it."""
+        """Let the strand that rests for this future run again. The strand counts as running from now on, even before the event loop resumes
+        it."""
         if future in self._resting:
             del self._resting[future]
             self._running += 1
@@ -138,7 +139,7 @@ class AsyncState(ExecutionState):
         self._running += 1
 
     def ended(self) -> None:
-        """Note that a strand rests or has ended."""
+        """Note that a strand rests or has ended. If no strand runs any more, call `quiet`."""
         self._running -= 1
         if self._running == 0:
             self._quiet()
@@ -152,12 +153,12 @@ class AsyncState(ExecutionState):
                     self.wake(future)
 
     def hear(self, revision: int, operations: Collection[Operation]) -> None:
-        """Take over the changes of a write that did not come from this invocation: it changed these operations, and the execution has this
-        revision now. If `operations` is empty, it is only known that something changed.
+        """Take over the changes of a write that did not come from this invocation. The write changed `operations`, and the execution has
+        this revision now. If `operations` is empty, it is not known what the write changed.
 
-        If this state has seen the revision directly before this one, nothing else has changed. Otherwise other writes came between, and
-        this state asks the store for all changes. If a write of this state is under way, its answer brings the changes: its commit comes
-        after the one that is reported here.
+        If this state knows all earlier revisions, it stores `operations`. If it does not, or if `operations` is empty, it asks the store
+        for all changes. It does nothing if it knows this revision already, if no durable call is possible any more, or if a write of its
+        own was sent: the answer of that write also brings these changes.
         """
         is_sent = self._in_write is not None and not self._unsent
         if is_sent or self.broken is not None or self.suspended or revision <= self.revision:
@@ -193,8 +194,8 @@ class AsyncState(ExecutionState):
 
     @property
     def ends_ride(self) -> bool:
-        """Whether the end of a context is written with the next write, so that the code continues without waiting for it. False with
-        plugins, because they are told of the end when it is on disk."""
+        """Whether the end of a context is written with the next write, so that the code continues without waiting for it. False if there
+        are plugins, because the end is reported to plugins only when it is on disk."""
         return self.hooks is None
 
     @property
@@ -203,7 +204,8 @@ class AsyncState(ExecutionState):
         return self._in_write is not None
 
     def flush(self) -> asyncio.Future[None]:
-        """A future that is done when all updates recorded so far are on disk. It raises BackgroundThreadError if the write fails."""
+        """A future that is done when all updates recorded so far are on disk. The future raises BackgroundThreadError if the write fails.
+        If an earlier write failed, this method itself raises that error."""
         if self.broken is not None:
             raise self.broken
         mine: asyncio.Future[None] = self._loop.create_future()
@@ -244,7 +246,8 @@ class AsyncState(ExecutionState):
             self._write_failed(error)
 
     def _go_on(self) -> None:
-        """Begin the next write, if a strand waits for one. Updates that were recorded earlier are written first."""
+        """Begin the next write, if a strand waits for one; updates that were recorded earlier are written first. If no strand waits for a
+        write and all strands rest, call `quiet`."""
         if self._alone and not self.unwritten:
             self._write_alone()
         elif self._waiting or self._alone:
@@ -254,12 +257,14 @@ class AsyncState(ExecutionState):
             self._quiet()
 
     def write_deferred(self) -> None:
-        """Write the deferred updates, if they are not written yet. If the write fails, the strand that writes next gets the error."""
+        """Write the deferred updates, if they are not written yet and no other write is under way. If the write fails, the strand that
+        writes next gets the error."""
         if self.unwritten and self._in_write is None and self.broken is None:
             self._begin_write([])
 
     def refresh(self) -> None:
-        """Read the changes with an empty checkpoint. Does nothing while a write is under way: its answer brings the changes."""
+        """Ask for changes, with a checkpoint that may be empty. Does nothing while a write is under way, because its answer brings the
+        changes, and if no durable call is possible any more."""
         if self._in_write is None and self.broken is None and not self.suspended:
             self._begin_write([])
 
@@ -289,7 +294,8 @@ class AsyncState(ExecutionState):
             self._write_failed(error)
 
     def _write_failed(self, error: Exception) -> None:
-        """Raise StoreBroken in the strands that wait for a write which failed with an unexpected error: their updates are not on disk."""
+        """Raise BackgroundThreadError, made from a StoreBroken, in the strands that wait for a write: it failed with an unexpected error,
+        and their updates are not on disk."""
         broken = StoreBroken(f"A write failed unexpectedly: {error!r}")
         broken.__cause__ = error
         self._written(broken)

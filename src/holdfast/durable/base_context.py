@@ -131,7 +131,7 @@ class BaseContext:
         code. All calls with one name in one context give the same answer.
         """
         if not argument_checks.text(name, "patched", "name"):
-            raise ValidationError("patched: the name of the change is empty.")
+            raise ValidationError('patched: the name of the change is empty. Give it a name: `context.patched("new-tax")`.')
         checked = argument_checks.name(name, "patched")
         return self._scope.patched(checked or name)
 
@@ -143,7 +143,7 @@ class BaseContext:
         start the new one.
         """
         if self._scope.prefix is not None:
-            raise ValidationError("continue_as_new: only the handler itself can continue as new, not a branch or a child context")
+            raise ValidationError("continue_as_new: only the handler itself can continue as new, not a branch or a child context.")
         continuation = ContinueAsNew(codec.dumps(without_models(input)))
         self._scope.continuing = True
         raise continuation

@@ -40,7 +40,8 @@ class Strands(Protocol):
 
 
 class _Gate:
-    """Closed until it is opened, once. Every write makes two gates, and a threading.Event costs ten times as much."""
+    """Threads wait at it until it is opened; after that it stays open. Every write makes two gates, and making a threading.Event takes ten
+    times as long."""
 
     __slots__ = ("_lock",)
 
@@ -107,8 +108,8 @@ class BlockingState(ExecutionState):
     def acted_on(self) -> int:
         """The revision up to which every strand has seen all changes.
 
-        A blocked strand has not seen a change of its operation that came with the write of another strand: it runs only in the next
-        invocation.
+        A strand that waits for an operation has not seen a change of it that came with the write of another strand: the strand runs again
+        only in the next invocation.
         """
         news = [self.operations[at].revision for at, then in list(self._blocked.items()) if self.operations[at].revision > then]
         return min(news) - 1 if news else self.revision
@@ -244,7 +245,8 @@ class _Strands:
         return True
 
     def next_done(self) -> Done:
-        """Wait for the next branch that ends. Raises SuspendExecution if all remaining branches wait for something outside."""
+        """Wait for the next branch that ends. Raises SuspendExecution if all remaining branches wait for something outside. If a branch
+        ended with another error that is no `Exception`, raises that error."""
         while True:
             if self._fatal is not None:
                 raise self._fatal

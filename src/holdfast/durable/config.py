@@ -114,7 +114,7 @@ class CompletionConfig:
     `min_successful`: it ends after this many successes. `tolerated_failure_count` and `tolerated_failure_percentage` (of all branches): it
     ends when *more* branches than this have failed. `should_complete` replaces these three fields and cannot be combined with them. It is
     called before the first branch begins and each time a branch has ended. It must depend only on its argument. If it has said that the
-    batch is complete, it must say the same for any further progress: after a resume the branches report again, in any order.
+    batch is complete, it must say the same for any further progress: in a replay the branches may end in another order.
     """
 
     min_successful: int | None = None
@@ -166,7 +166,7 @@ class ParallelConfig:
 
     `max_concurrency`: at most this many branches have begun and not ended (None: no limit). By default the first failure ends the batch.
     `serdes` writes and reads the BatchResult, `item_serdes` the result of each branch; without `item_serdes`, `serdes` does both. If the
-    BatchResult is too large to store, `summary_generator` makes a text for people, which is stored instead.
+    BatchResult is too large to store, a short record is stored instead, with the text for people that `summary_generator` makes.
     """
 
     max_concurrency: int | None = None
@@ -195,7 +195,7 @@ class ParallelBranch(Generic[T]):
 class StepSemantics(Enum):
     """What happens to an attempt of a step that was interrupted, for example because its process died.
 
-    AT_LEAST_ONCE_PER_RETRY: the body runs again, as the same attempt. AT_MOST_ONCE_PER_RETRY: the attempt has failed with
+    AT_LEAST_ONCE_PER_RETRY: the body runs again, as the same attempt. AT_MOST_ONCE_PER_RETRY: the attempt counts as failed with
     StepInterruptedError, and the retry strategy decides whether another attempt follows.
     """
 
@@ -231,8 +231,8 @@ class ChildConfig(Generic[T]):
     """How a child context runs.
 
     `sub_type` replaces "RunInChildContext" in the history. If the result has more than 262,144 characters as text, it is not stored: the
-    text of `summary_generator` (for people) is stored instead, and a replay runs the body again on its recorded operations. With
-    `is_virtual` the context itself is not recorded, only the operations inside it.
+    text of `summary_generator` (for people; empty if there is none) is stored instead, and a replay runs the body again on its recorded
+    operations. With `is_virtual` the context itself is not recorded, only the operations inside it.
     """
 
     serdes: SerDes[Any] | None = None

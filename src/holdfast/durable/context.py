@@ -125,8 +125,8 @@ class DurableContext(BaseContext):
         return blocking_driver.drive(retried(self, func, config, name), state)
 
     def step(self, func: Callable[[StepContext], T], name: str | None = None, config: StepConfig | None = None) -> T:
-        """Run `func(step_context)`, record its result and return it. A replay returns the recorded result and does not run `func`. If
-        `func` raises, the retry strategy decides whether it runs again; if not, this raises StepError."""
+        """Run `func(step_context)`, record its result and return it. If the result is recorded, a replay returns it and does not run
+        `func`. If `func` raises, the retry strategy decides whether it runs again; if not, this raises StepError."""
         return self._drive(self._step(func, name, config))
 
     def wait(self, duration: Duration, name: str | None = None) -> None:
@@ -163,7 +163,7 @@ class DurableContext(BaseContext):
 
     def run_in_child_context(self, func: Callable[[DurableContext], T], name: str | None = None, config: ChildConfig[T] | None = None) -> T:
         """Run `func` with a context of its own, record its result and return it; if `func` raises, this raises ChildContextError. A replay
-        does not run `func` again, unless the result was too large to store or the context is virtual."""
+        runs `func` again only if it had not ended, its result was too large to store, or the context is virtual."""
         return self._drive(self._child(func, name, config))
 
     def invoke(self, function_name: str | Invocable, payload: P, name: str | None = None, config: InvokeConfig[P, R] | None = None) -> R:
@@ -203,11 +203,11 @@ class DurableContext(BaseContext):
         head_start: float | Duration = 0.0,
         units: int | None = None,
     ) -> str:
-        """Enqueue a function, a worker or a pipeline, and return the id of its execution or run. This does not wait until it runs, and a
-        stop of this execution does not stop it.
+        """Put a function, a worker or a pipeline into a queue, and return the id of its new execution or run. This does not wait until that
+        one runs. A stop of this execution does not stop the new one.
 
-        `key` names a lane of the queue. `delay`, `ttl` (how long it may wait) and `head_start` (its priority) are seconds, or a Duration.
-        Raises `EnqueueRefused` if it is not enqueued; if the queue is full, `retry_after_seconds` of the error says when to try again.
+        `key` names a lane of the queue. `delay`, `ttl` (how long it may wait) and `head_start` (its priority) are seconds or a Duration.
+        `units` is its estimated number of tokens. Raises `EnqueueRefused` if it is refused; see `retry_after_seconds` of the error.
         """
         more = {"version": version, "delay": delay, "ttl": ttl, "head_start": head_start, "units": units}
         return self._drive(self._enqueue(target, input, name, queue=queue, key=key, **more))
@@ -320,14 +320,14 @@ class AsyncDurableContext(BaseContext):
     def run_in_child_context(
         self, func: Callable[[AsyncDurableContext], Awaitable[T]], name: str | None = None, config: ChildConfig[T] | None = None
     ) -> Awaitable[T]:
-        """Run `func` with a context of its own, record its result and return it. A replay does not run `func` again, unless the result was
-        too large to store or the context is virtual."""
+        """Run `func` with a context of its own, record its result and return it. A replay runs `func` again only if it had not ended, its
+        result was too large to store, or the context is virtual."""
         return self._drive(self._child(cast("Callable[[Any], T]", func), name, config))
 
     def invoke(
         self, function_name: str | Invocable, payload: P, name: str | None = None, config: InvokeConfig[P, R] | None = None
     ) -> Awaitable[R]:
-        """Start another function, by its name, its ARN or as an object, as an execution of its own. Wait for its end; return its result."""
+        """Start another function (a name, an ARN or the function itself) as its own execution, wait for its end and return its result."""
         return self._drive(self._invoke(function_name, payload, name, config))
 
     def run(
@@ -358,10 +358,10 @@ class AsyncDurableContext(BaseContext):
         head_start: float | Duration = 0.0,
         units: int | None = None,
     ) -> Awaitable[str]:
-        """Enqueue a function, a worker or a pipeline, and return the id of its execution or run. This does not wait until it runs.
+        """Put a function, a worker or a pipeline into a queue. Returns the id of its new execution or run; does not wait for it.
 
-        `key` names a lane of the queue. `delay`, `ttl` (how long it may wait) and `head_start` (its priority) are seconds, or a Duration.
-        Raises `EnqueueRefused` if it is not enqueued; if the queue is full, `retry_after_seconds` of the error says when to try again.
+        `key` names a lane of the queue. `delay`, `ttl` (how long it may wait) and `head_start` (its priority) are seconds or a Duration.
+        `units` is its estimated number of tokens. Raises `EnqueueRefused` if it is refused; see `retry_after_seconds` of the error.
         """
         more = {"version": version, "delay": delay, "ttl": ttl, "head_start": head_start, "units": units}
         return self._drive(self._enqueue(target, input, name, queue=queue, key=key, **more))

@@ -95,8 +95,8 @@ class JitterStrategy(StrEnum):
 
 
 def exponential_delay(initial: float, rate: float, most: float, attempt: int) -> float:
-    """The delay in seconds, before jitter, that follows attempt number `attempt` (from 1): `initial`, multiplied by `rate` for each further
-    attempt, at most `most`."""
+    """The delay in seconds, before jitter, that follows attempt number `attempt` (from 1): `initial`, multiplied by `rate` once for each
+    attempt after the first, at most `most`."""
     try:
         return min(initial * rate ** (attempt - 1), most)
     except OverflowError:  # with rate 2 a float overflows near attempt 1024; the delay reached `most` long before
@@ -104,8 +104,8 @@ def exponential_delay(initial: float, rate: float, most: float, attempt: int) ->
 
 
 def linear_delay(initial: float, increment: float, most: float, attempt: int) -> float:
-    """The delay in seconds, before jitter, that follows attempt number `attempt` (from 1): `initial`, plus `increment` for each further
-    attempt, at most `most`."""
+    """The delay in seconds, before jitter, that follows attempt number `attempt` (from 1): `initial`, plus `increment` once for each
+    attempt after the first, at most `most`."""
     return min(initial + increment * (attempt - 1), most)
 
 

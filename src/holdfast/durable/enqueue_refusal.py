@@ -39,7 +39,7 @@ class EnqueueRefused(DurableOperationError):
 
 
 class _Full(msgspec.Struct):
-    """The data of the error, if the queue is full."""
+    """The data of an EnqueueRefused, if the queue is full."""
 
     retry_after_seconds: int | None = None
 

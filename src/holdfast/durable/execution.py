@@ -20,7 +20,8 @@ from holdfast.model.typed import Unfitting, models_in, typed
 
 _TERMS = Terms()
 _OnMismatch = Literal["quarantine", "fail"]
-"""What happens to an execution whose history the code does not match: quarantine until the code is corrected, or failure, as on AWS."""
+"""What happens to an execution whose history the code does not match: "quarantine": it does not run until the code is corrected and a
+person releases it; "fail": it fails, as on AWS."""
 
 
 class DurableFunction:
@@ -60,7 +61,8 @@ class DurableFunction:
         self.is_async = is_async(handler)
 
     def _event(self, payload: str | None) -> Any:
-        """The input, in the class that the handler's annotation names; plain JSON values without such an annotation."""
+        """The input, in the class that the handler's annotation names; plain JSON values without such an annotation. Raises SerDesError if
+        the input does not fit the annotation."""
         event, hint = event_of(payload), hints.taken(self.handler)
         if hint is None:
             return event
@@ -68,7 +70,8 @@ class DurableFunction:
         return hints.given_back(event, typing, f"The input of function {self.name!r}", "Send an input that fits")
 
     def _text(self, result: Any) -> str:
-        """The handler's result as the JSON text that is stored. Logs a warning if no annotation names the class of a model in it."""
+        """The handler's result as the JSON text that is stored. Logs a warning if no annotation names the class of a model in it. Raises
+        SerDesError if a result with models does not fit the annotation."""
         text = text_of(result)
         if models_in(result):
             what, typing = f"What function {self.name!r} returned", hints.typing_of(self.handler)

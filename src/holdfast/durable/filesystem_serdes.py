@@ -1,7 +1,7 @@
-"""Stores large values in files, and only the paths of the files in the checkpoints.
+"""Stores values in files (all, or only large ones), and only the paths of the files in the checkpoints.
 
 A checkpoint contains one of three texts: `{"data": "<text>"}`, `{"file": "<path>"}`, `{"file": "<path>", "preview": {…}}`. Texts, paths and
-files have the form of AWS's SDK, so each of the two can read what the other wrote.
+files have the form of AWS's SDK, so Holdfast can read what AWS's SDK wrote, and AWS's SDK what Holdfast wrote.
 
 The files must be kept as long as the execution, and every machine that may run it must be able to read them: use the disk of one machine,
 or a shared mount.
@@ -90,7 +90,8 @@ class FileSystemSerDes(SerDes[Any]):
         return json.dumps(envelope)
 
     def deserialize(self, data: str, serdes_context: SerDesContext) -> Any:
-        """The value, read from its file or from the checkpoint itself. Raises SerDesError for a text that this class did not write."""
+        """The value, read from its file or from the checkpoint itself. Raises SerDesError for JSON that does not have the form of this
+        class, and for a file outside `base_path`."""
         match json.loads(data):
             case {"file": str(path)}:
                 self._refuse_outside(path)

@@ -17,7 +17,7 @@ from holdfast.model.typed import Unfitting, is_model, models_in, names_models, r
 log = logging.getLogger("holdfast.durable")
 
 Typing = Callable[[Any], Any]
-"""Turns a stored value into its class."""
+"""Turns a stored value into the class that an annotation names. Raises Unfitting if the value does not fit."""
 
 _PLAIN: Final = frozenset({"None", "str", "int", "float", "bool", "dict", "list", "tuple", "object", "Any", "bytes"})
 _warned: set[tuple[object, ...]] = set()
@@ -33,7 +33,7 @@ def returned(func: Any) -> Any:
 
 
 def taken(handler: Any) -> Any:
-    """The annotation of a handler's event, if it contains a model class at any depth; else None."""
+    """The annotation of a handler's first parameter, the event, if it contains a model class at any depth; else None."""
     bound = isinstance(handler, MethodType)
     func = written(handler)
     said, code = getattr(func, "__annotations__", None), getattr(func, "__code__", None)
@@ -160,13 +160,15 @@ def given_back(value: Any, typing: Typing, what: str, advice: str = "Return what
 
 
 def recalled_as(value: Any, typing: Typing, what: str, operation_id: str) -> Any:
-    """A recorded value in its class. Raises NonDeterministicExecutionError if it does not fit: other code has written it."""
+    """A recorded value in the class that the annotation names. Raises NonDeterministicExecutionError if it does not fit that class: another
+    version of this code recorded it, or (for `invoke`) the invoked function returned a value of another form."""
     try:
         return typing(value)
     except Unfitting as error:
         raise NonDeterministicExecutionError(
             f"The code no longer matches this execution's history. {what} was recorded, and it does not fit the annotation that the code "
-            f"has now: {error}. Give new fields a default, or run this execution with the code that began it.",
+            f"has now: {error}. Give new fields a default. If this code changed, run this execution with the code that began it. If an "
+            f"invoked function returned the value, correct that function or the annotation of its result.",
             step_id=operation_id,
         ) from None
 

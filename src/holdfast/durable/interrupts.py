@@ -15,7 +15,7 @@ _WALL_CLOCK = SystemClock()
 
 
 class BackgroundThreadError(BaseException):
-    """Checkpoints can no longer be written, so this invocation ends here. Do not catch it."""
+    """This invocation ends here: no more checkpoints can be written, or a plugin stopped it. Do not catch it."""
 
     code: ClassVar[str] = "background_thread_error"
 

@@ -47,7 +47,7 @@ def text_of(result: Any) -> str:
 
 def succeeded(state: ExecutionState, scope: Scope, result: Any, write: Callable[[Any], str | Outcome] = text_of) -> Outcome:
     """The outcome of a handler that returned `result`. It is a failure if the result cannot be written, or if the code misused the context:
-    for example, if it caught a suspension."""
+    for example, if it caught a suspension. If the code did not match the history and the host quarantines, it is a mismatch."""
     if state.quarantines and state.mismatch is not None:
         return mismatched(state.mismatch)
     if state.misuse is not None:
@@ -62,9 +62,9 @@ def succeeded(state: ExecutionState, scope: Scope, result: Any, write: Callable[
 
 
 def failed(state: ExecutionState, error: BaseException) -> Outcome:
-    """The outcome of a handler that raised. After a suspension the execution waits. After an error of the invocation, and after an
-    exception that is no `Exception`, the handler is invoked again. Any other error fails the execution. A mismatch fails it too, unless the
-    host quarantines it.
+    """The outcome of a handler that raised. After a suspension the execution waits. After `continue_as_new` a new execution follows. After
+    a retryable InvocationError, a write that failed without a mistake of the handler, or an exit such as SystemExit, the handler is invoked
+    again. Any other error fails the execution. A mismatch fails it too, unless the host quarantines the execution.
     """
     if state.quarantines and state.mismatch is not None:
         return mismatched(state.mismatch)
@@ -107,7 +107,7 @@ def _place(error: BaseException) -> str | None:
 
 
 def mismatched(error: NonDeterministicExecutionError) -> Outcome:
-    """The outcome of code that does not match the history: the execution is quarantined until the code is corrected."""
+    """The outcome of code that does not match the history: the execution is quarantined."""
     return Outcome(OutcomeStatus.MISMATCHED, error=ErrorObject.from_exception(error).to_failure())
 
 

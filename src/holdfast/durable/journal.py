@@ -118,7 +118,8 @@ class Journal:
             self._state.record_later(one)
 
     def write_first(self, update: Update) -> None:
-        """Keep this update, and write it before the updates of the next write. If no write follows, it is never written."""
+        """Keep this update in memory, and write it before the updates of the next write of this journal. If no write follows, it is never
+        written."""
         self._first.append(update)
 
     def _taken(self) -> list[Update]:
@@ -140,7 +141,8 @@ class Journal:
             await self._state.rest(Suspend(first, tuple(found[1:])))
 
     def when_closed(self, at: Identity, tell: Callable[[], None] | None) -> None:
-        """Call `tell` when this operation is closed, while the handler continues. `tell` None removes the earlier `tell` of this operation.
+        """Call `tell` when this operation is closed; at once, if it is closed already. The handler continues meanwhile. `tell` None removes
+        the earlier `tell` of this operation.
 
         While `has_updates` is False, this journal waits for no change, because nothing is recorded that could change.
         """

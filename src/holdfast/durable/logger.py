@@ -39,7 +39,8 @@ class HasIdentity(Protocol):
 
 @dataclass(frozen=True)
 class LogInfo:
-    """The execution and the operation to which a log line belongs. `parent_id` is the context; a field that is not known is None."""
+    """The execution and the operation to which a log line belongs. `parent_id` is the id of the context; a field that is not known is
+    None."""
 
     execution_state: HasExecutionArn
     parent_id: str | None = None

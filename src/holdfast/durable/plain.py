@@ -67,7 +67,8 @@ def plain_function(
     version: int | str = LATEST,
     timeout: int = MAX_SECONDS,
 ) -> DurableFunction | Callable[[Callable[[Any, Any], Any]], DurableFunction]:
-    """Make an ordinary `handler(event, context)` a target of `context.invoke`; `def` and `async def` both work.
+    """Make an ordinary `handler(event, context)` a function that `context.invoke` and `context.enqueue` can start; `def` and `async def`
+    both work.
 
     Each call is an execution of its own. The handler's result is stored; if the handler raises, the execution fails. If its process dies
     before that, the handler is called again. `name` is the handler's name unless given; `timeout` is in seconds.

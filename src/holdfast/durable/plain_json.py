@@ -15,7 +15,8 @@ _KNOWN: Final = (str, int, float, type(None))
 
 
 def json_text(value: Any, cure: str, *, allow_nan: bool = True) -> str:
-    """The value as JSON text. Raises TypeError for a type that JSON does not have; dataclasses and pydantic models are written.
+    """The value as JSON text. Raises TypeError for a type that JSON does not have; dataclasses and pydantic models are written. Raises
+    ValueError for NaN or an infinite number, unless `allow_nan` is set.
 
     If the type is inside the value, the message names its place and has the advice `cure`. If the value itself has the type, the message is
     only the standard library's sentence (model.serialization_advice says why).

@@ -2,7 +2,7 @@
 
 A plan is a plain generator. It yields a request, a driver carries it out, and the `yield` returns the answer:
 
-    Lookup      ask the history for an operation                   → Operation | None
+    Lookup    ask the history for an operation                   → Operation | None
     Record    write an update: `wait` until it is on disk, or leave it to the next write
     Run       call user code                                     → its result, or its exception is thrown into the plan
     Accept    ask the service of workers to accept a run or an entry of a queue   → Order | Failure

@@ -79,8 +79,8 @@ class OperationInfo:
     result: str | None = field(default=None, kw_only=True)
     error: ErrorObject | None = field(default=None, kw_only=True)
     attempt: int | None = field(default=None, kw_only=True)
-    """For a step: how many attempts have ended. In `on_user_function_start` and `on_user_function_end`: the number of the attempt that
-    runs, from 1."""
+    """For a step: how many attempts have ended. None for other operations. In `on_user_function_start` and `on_user_function_end`: the
+    number of the attempt that runs, from 1; None for a context that runs again."""
 
     @staticmethod
     def from_operation(operation: Operation, *, is_replayed: bool = False) -> OperationInfo:

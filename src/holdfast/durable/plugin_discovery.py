@@ -29,7 +29,8 @@ def load_configured_plugins(
     explicit_plugins: Sequence[DurableInstrumentationPluginFactory] | None, *, environment: Mapping[str, str] | None = None
 ) -> list[DurableInstrumentationPluginFactory]:
     """The factories of a function, in the order in which their plugins are called. A factory that is given in the code and also named by
-    the environment is used once. Raises PluginLoadError if a factory is not found or not valid."""
+    the environment is used once. Raises PluginLoadError if a factory is not found or not valid, or if two factories have the same
+    `exclusive_group`."""
     factories = list(explicit_plugins or ())
     met: list[object] = list(factories)
     """All objects that were found, also those that are no factories. If loading fails, `on_registration_result(False)` is called on each,
@@ -145,8 +146,8 @@ def _full_name(named: Any) -> str:
 
 
 def _kind(factory: object) -> type:
-    """The class in which the mark of a factory is looked for: the type of the object, or the factory itself if it is a class. `type()` is
-    used because an object can set `__class__` to another class."""
+    """The class in which the mark `__durable_registration_api__` of a factory is looked for: the type of the object, or the factory itself
+    if it is a class. `type()` is used because an object can set `__class__` to another class."""
     return cast("type", factory) if issubclass(type(factory), type) else type(factory)
 
 
@@ -156,14 +157,15 @@ def _marked(cls: type) -> bool:
 
 
 def _speaker(cls: type) -> type | None:
-    """The first class in the method resolution order that sets the mark, if it sets it to 1; else None."""
+    """The first class in the method resolution order that sets the mark `__durable_registration_api__`, if it sets the mark to 1; else
+    None."""
     nearest = next((base for base in cls.__mro__ if _MARK in vars(base)), None)
     return nearest if nearest is not None and _marked(nearest) else None
 
 
 def _check_groups(factories: Iterable[object]) -> None:
-    """Raise PluginLoadError if two factories have the same `exclusive_group`. Only marked classes are read: another class may use the name
-    for something else."""
+    """Raise PluginLoadError if two factories have the same `exclusive_group`. Only classes with the mark are read: a class without it may
+    use the name `exclusive_group` for something else."""
     taken: dict[str, type] = {}
     for cls in map(_kind, factories):
         if _speaker(cls) is None:
@@ -174,7 +176,7 @@ def _check_groups(factories: Iterable[object]) -> None:
                 both = f"{_full_name(taken[group])} and {_full_name(cls)}"
                 raise PluginLoadError(
                     f"Only one plugin of the group {group!r} can be used, but there are two: {both}. "
-                    f"Keep one of them in plugins and {PLUGIN_ENVIRONMENT_VARIABLE}."
+                    f"Remove one of them from plugins= or from {PLUGIN_ENVIRONMENT_VARIABLE}."
                 )
             taken[group] = cls
 
@@ -192,7 +194,8 @@ def _group(base: type, cls: type) -> str | None:
 
 
 def _tell(factories: Iterable[object], *, registered: bool) -> None:
-    """Call `on_registration_result` of each factory that has it, once. An error that the factory raises is logged and ignored."""
+    """Call `on_registration_result(registered)` once for each factory that has the mark and this method. An error that the factory raises
+    is logged and ignored."""
     for factory in {id(factory): factory for factory in factories}.values():
         try:
             speaker = _speaker(_kind(factory))

@@ -122,7 +122,8 @@ class RetryPresets:
 
     @classmethod
     def default(cls) -> RetryStrategy:
-        """The strategy of a step without a `retry_strategy`: 6 attempts; the delay is 5 s and doubles up to a minute, with full jitter."""
+        """The strategy of a step without a `retry_strategy`: 6 attempts; the first delay is 5 s, and it doubles up to a minute, with full
+        jitter."""
         return create_retry_strategy(RetryStrategyConfig(max_attempts=6, max_delay=Duration.from_minutes(1), backoff_rate=2))
 
     @classmethod
@@ -137,7 +138,8 @@ class RetryPresets:
 
     @classmethod
     def critical(cls) -> RetryStrategy:
-        """For work that must succeed: 10 attempts; the delay is 1 s and grows by half each time, without a random part."""
+        """For work that must succeed: 10 attempts; the first delay is 1 s, and each is half longer than the one before, without a random
+        part."""
         return create_retry_strategy(
             RetryStrategyConfig(
                 max_attempts=10,

@@ -26,8 +26,8 @@ def run_asked(worker: object, inputs: object, version: object, constraints: obje
 
 
 def _worker(given: object) -> tuple[str, str | None]:
-    """The id and the version in `id` or `id@version`; the version is None if there is none. Raises ValidationError for the path of a file:
-    a function names a worker by its id."""
+    """The id and the version in `id` or `id@version`; the version is None if there is none. Raises ValidationError for an empty text, for a
+    value that is no str, and for the path of a file: a function names a worker by its id."""
     if not isinstance(given, str):
         called = getattr(given, "__name__", type(given).__name__)
         raise ValidationError(
@@ -36,12 +36,12 @@ def _worker(given: object) -> tuple[str, str | None]:
     text = argument_checks.text(given, "run", "worker")
     if "/" in text or "\\" in text or text.endswith((".py", ".md")):
         raise ValidationError(
-            f"run: {text!r:.100} is a file. Serve the file (`workers=[{text!r:.100}]`, or beside the function on the command line), and "
-            f"name its worker by the id that its page gives it (`worker_id`)."
+            f"run: {text!r:.100} looks like the path of a file. Serve the file (`workers=[{text!r:.100}]`, or beside the function on the "
+            f"command line), and name its worker by the id that its page gives it (`worker_id`)."
         )
     worker_id, _, version = text.partition("@")
     if not worker_id:
-        raise ValidationError("run: the worker's id is empty.")
+        raise ValidationError("run: the worker's id is empty. Write the id that its page gives it (`worker_id`).")
     return worker_id, version or None
 
 

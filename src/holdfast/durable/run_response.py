@@ -35,15 +35,15 @@ class RunTokens:
 
 @dataclass(frozen=True, kw_only=True)
 class RunUsage:
-    """What a run has used, all its attempts together."""
+    """The tokens, the money and the tool calls that all attempts of a run have used together."""
 
     tokens: RunTokens = field(default_factory=RunTokens)
     cost_usd: Decimal = Decimal(0)
     tool_calls: int = 0
     cached_tokens: int = 0
-    """How many input tokens the server had in its cache."""
+    """How many of the input tokens the model's server had in its cache."""
     reasoning_tokens: int = 0
-    """How many output tokens the model used for reasoning."""
+    """How many of the output tokens the model used for reasoning."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -151,7 +151,8 @@ class Scope:
         return Identity(id, kind, sub_type, self.parent_id, name)
 
     def child(self, identity: Identity, *, virtual: bool = False) -> Scope:
-        """The scope inside an operation. A virtual one records no operation of its own, so its calls belong to this scope's operation."""
+        """The scope inside an operation. A virtual scope records no operation of its own, so its calls belong to the operation of the scope
+        around it."""
         return Scope(
             self.state,
             self.make_context,
@@ -172,7 +173,7 @@ class Scope:
 
     def began(self, identity: Identity) -> bool:
         """Note that a durable call begins. Returns whether the replay ends after this call, because its operation is still open. Raises
-        ExecutionError if another call of this context is under way."""
+        ExecutionError if another call of this context is under way, SuspendExecution if this context is suspended."""
         self._check_free()
         self._busy = True
         return self._begin_call(identity) if self.replaying else False
@@ -195,7 +196,7 @@ class Scope:
             self.replaying = not resumed and self._upcoming in operations
 
     def passed(self, done: Operation) -> None:
-        """Note the last operation of the current call, if the call consists of several operations."""
+        """Note when this operation, the last one of the current call, ended: `now` returns that time."""
         self._seen_at = max(self._seen_at, done.ended_at or done.started_at)
 
     def check_not_swallowed(self) -> None:
@@ -267,7 +268,7 @@ class Scope:
         return known[name]
 
     def _goes_on(self) -> bool:
-        """Whether the history has the next call of this context, or its end."""
+        """Whether the history has the next call of this context, or the end of this context."""
         operations = self.state.operations
         around = [operations[id] for id in {self.prefix, self.parent_id} if id is not None and id in operations]
         return operation_id(self.prefix, self._count + 1) in operations or any(op.status not in OPEN for op in around)

@@ -150,7 +150,7 @@ def _key(key: object) -> str:
 
 
 class _Unsupported(Exception):
-    """There is no writer for a type. `_write` raises an error in its place that names the type."""
+    """There is no writer for a type. `_write` replaces it by an error that names the type."""
 
 
 class _Writers(dict[type, Callable[[Any], str]]):

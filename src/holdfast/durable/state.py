@@ -91,7 +91,7 @@ class ExecutionState:
 
     def look(self, identity: Identity) -> Operation | None:
         """The recorded operation with this id; None if it is not recorded. Raises NonDeterministicExecutionError if it is another operation
-        than the code asks for."""
+        than the code asks for. Raises the error of `check_usable` if durable calls are no longer possible."""
         self.check_usable()
         found = self.operations.get(identity.operation_id)
         if found is not None:
@@ -150,8 +150,8 @@ class ExecutionState:
             self.hooks.learning(answer.operations, self.learn)
 
     def failed(self, error: HoldfastError) -> BackgroundThreadError:
-        """The error that ends this invocation after a write that failed. The execution fails, too, if the error is a Rejected: then the
-        handler made a mistake."""
+        """The error that ends this invocation after a write that failed. If the error is a Rejected, the handler made a mistake, and the
+        error fails the execution, too."""
         source: Exception = error
         if isinstance(error, Rejected):
             source = CheckpointError(f"The checkpoint was refused: {error}", DurableApiErrorCategory.EXECUTION)

@@ -87,7 +87,7 @@ class DurableContext(Protocol):
         name: str | None = None,
         config: MapConfig[U] | None = None,
     ) -> BatchResult[T]:
-        """Run a function for every input concurrently, each in a branch of its own."""
+        """Run a function for the inputs concurrently, for each input in a branch of its own."""
         ...
 
     @abstractmethod

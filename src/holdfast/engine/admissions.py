@@ -22,12 +22,12 @@ from holdfast.model.verbs import Answer, Start, Started
 from holdfast.store.seam import ExecutionStore, Target
 
 _SMALL: Final = 64 * 1024
-"""Inputs with more bytes than this are not read together with others."""
+"""The inputs of admitted executions are read together. An input with more bytes than this is left out: its invocation reads it later."""
 
 
 class _Claimants(Sequence[Claimant]):
-    """One claimant for each free place. A claimant gets its id only when the store asks for it, because most admissions find few
-    executions."""
+    """One claimant for each execution that there is room for. A claimant, with the id of its invocation, is made only when the store asks
+    for it, because most admissions find few executions."""
 
     def __init__(self, count: int, make: Callable[[], Claimant]) -> None:
         self._count, self._make = count, make
@@ -71,10 +71,9 @@ class Admissions:
         self._clock, self._ids, self._runner = clock, ids, runner
 
     async def admit(self, targets: Sequence[Target], capacity: Capacity, room: int) -> int:
-        """Let the store admit queued executions, as many as there is room for, and begin them. Returns how many were admitted. The caller
-        has reserved the room. If an error after the commit leaves claimed executions that do not run, the runner finds them a second later,
-        as after any failed claim.
-        """
+        """Let the store admit at most `room` queued executions of these functions, and begin them. Returns how many were admitted. The
+        caller has reserved the room in `capacity`; room that is not used is given back. If the write fails, the error is raised, and a
+        second later the runner looks for executions that the write has claimed all the same."""
         now = self._clock.now()
         lot = Admission(targets, _Claimants(room, lambda: Claimant(self._runner, self._ids(now))))
         taken: list[Execution] = []
@@ -99,7 +98,8 @@ class Admissions:
         return len(taken)
 
     def _inputs(self, taken: Sequence[Execution]) -> Mapping[str, str | None]:
-        """The small inputs of executions that begin for the first time. One that is not here is read by its invocation."""
+        """By execution: the small inputs of executions that begin for the first time. Empty if there is only one such execution, or if the
+        read fails. If an input is missing here, the invocation of its execution reads it."""
         wanted = [header.id for header in taken if header.epoch == 1 and header.stored <= _SMALL]
         try:
             return self._store.inputs(wanted) if len(wanted) > 1 else {}
@@ -115,7 +115,8 @@ class Admissions:
             self._invocations.interrupt(header)
 
     async def start_all(self, starts: Sequence[Start]) -> Sequence[Started | HoldfastError]:
-        """Make many executions in one transaction, and claim none of them. Returns an answer or an error for each start, in order."""
+        """Make many executions together, and claim none of them. Returns an answer or an error for each start, in order. Raises an error
+        that concerns all of them."""
         answers: list[Answer | HoldfastError] = []
 
         def landed(answer: Landed | HoldfastError) -> None:

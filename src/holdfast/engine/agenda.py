@@ -32,21 +32,22 @@ class Agenda:
         """Whether another process wrote something that this runner has not read yet."""
 
     def ring(self) -> None:
-        """Let the scheduler look at once."""
+        """Let the scheduler look for work at once."""
         self.rung.set()
 
     def ring_at(self, at: int) -> None:
-        """Let the scheduler look at this time. It wakes now and plans its rest again."""
+        """Let the scheduler look for work at this time at the latest. It also wakes now, and plans anew how long it rests."""
         self._note(at)
         self.rung.set()
 
     def plan(self, at: int) -> None:
-        """Let the scheduler look at this time at the latest."""
+        """Let the scheduler look for work at this time at the latest."""
         if self.timer_at is None or at < self.timer_at:
             self.ring_at(at)
 
     def expect(self, header: Execution) -> None:
-        """Note an execution that does not run now: the scheduler looks when its next timer is due, or at once if it is ready."""
+        """Note an execution that does not run now: the scheduler looks for work when the next timer of the execution is due, and also at
+        once if the execution is ready."""
         is_ready = header.state is State.READY
         if header.place is not None:
             self.expect_queue(header)
@@ -58,8 +59,8 @@ class Agenda:
             self.rung.set()
 
     def expect_queue(self, header: Execution) -> None:
-        """Note that a write changed an execution of a queue. If it waits in its lane, or holds no slot any more, the store may have an
-        execution to admit."""
+        """Note that a write changed an execution of a queue. If that execution waits in its lane, or holds no slot any more, the scheduler
+        asks the store at once for executions to admit. If it is delayed, the scheduler looks when the delay ends."""
         if header.state is State.DELAYED:
             self.plan(header.ready_at)
         elif not holds(header):
@@ -69,7 +70,7 @@ class Agenda:
             self.plan(header.due_at)
 
     def hear_others(self) -> None:
-        """Note that another process wrote: the scheduler looks at once and reads what was written."""
+        """Note that another process wrote: the scheduler reads at once what was written, and looks for work."""
         self.others_wrote = True
         self.rung.set()
 

@@ -26,7 +26,8 @@ from holdfast.model.verbs import Answer, Checkpointed
 
 
 class Expected(NamedTuple):
-    """A child that a write makes and claims which is not on disk yet: the function whose room it takes, and its input."""
+    """A child whose start is being written, together with a claim of this runner: the function whose room the child takes, and its
+    input."""
 
     function: Function
     input: str
@@ -52,8 +53,8 @@ class CapacityReservations:
         return Claimant(self._runner, self._ids(now))
 
     def for_births(self, children: Children) -> Children:
-        """The children of a checkpoint, each with a claimant if its function is hosted here and has room. A child that is enqueued gets
-        none, and none gets one while the engine closes."""
+        """The children of a checkpoint, each with a claimant if its function is hosted here and has room. A child that is enqueued gets no
+        claimant. While the engine closes, no child gets one."""
         if not self._writer.open:
             return children
         now = self._clock.now()
@@ -87,8 +88,8 @@ class CapacityReservations:
             self._parents.remove(child.header)
 
     def taken(self, header: Execution) -> Expected | None:
-        """The reserved room and the input of a child that its own birth claimed; None for any other execution. A second call for the same
-        child returns None."""
+        """The function for which room was reserved, and the input, of a child that was claimed by the write that started it; None for any
+        other execution. A second call for the same child returns None."""
         if header.state is not State.RUNNING or header.invocation is None:
             return None
         return self._expected.pop(header.invocation, None)

@@ -17,7 +17,7 @@ log = logging.getLogger("holdfast.engine")
 
 
 class Ending(NamedTuple):
-    """An execution that is over, and the payload it ended with: its result, or the JSON of its error."""
+    """An execution that has ended, and the payload it ended with: its result, or the JSON of its error."""
 
     header: Execution
     payload: str | None
@@ -38,8 +38,9 @@ class Endings:
         return list(self._waiters)
 
     async def wait(self, execution: str, *, live: bool) -> Ending:
-        """Wait until an execution is closed. `live` says that it runs here; if not, the store is asked first whether it is closed already.
-        Raises ExecutionNotFound if there is none, and ExecutionQuarantined if it is quarantined."""
+        """Wait until an execution has ended. If it continued as another one, wait until that one has ended. `live` says that an invocation
+        of the execution runs here; if not, the store is read first, because the execution may have ended already. Raises ExecutionNotFound
+        if there is no such execution. Raises ExecutionQuarantined if it is quarantined. Raises EngineClosed if the engine closes first."""
         waiter = self.watch(execution, live=live)
         try:
             return await waiter
@@ -72,8 +73,9 @@ class Endings:
                     del self._waiters[waited]
 
     def tell(self, header: Execution, payload: str | None = None, *, ours: bool = False) -> None:
-        """Answer the callers that wait for this execution: with its ending if it is closed, with an error if it is quarantined. Does
-        nothing if it still runs. If the payload is None, it is read from the store. `ours` says that this engine wrote the end."""
+        """Answer the callers that wait for this execution: with its ending if it has ended, with an error if it is quarantined. If it
+        continued as another execution, they wait for that one. Does nothing if the execution still runs. If the payload is None, it is read
+        from the store. `ours` says that this engine wrote the end."""
         if ours and self.heard is not None and header.status is not ExecutionStatus.RUNNING:
             try:
                 self.heard(header, payload)

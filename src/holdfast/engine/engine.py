@@ -188,10 +188,13 @@ class Engine:
         order: Order | None = None,
         on_failed: str = "find",
     ) -> Execution:
-        """Start an execution and return it. If an execution has the name already, return that one; raises ExecutionAlreadyStarted if its
-        input is another (`same`: a text to compare instead of the input). `on_failed` is "find" or "restart" (restarts.ON_FAILED).
+        """Start an execution and return it. If an execution of this function has the name already and its input and version are the same,
+        return that one. Raises ExecutionAlreadyStarted if they differ. If `same` is given, this text is compared instead of the input.
+        `on_failed` says what happens if the execution that has the name failed: "find" treats it like any other, "restart" starts the name
+        again.
 
-        `charges` are made only if a new execution is made. An execution of a worker needs an `order`.
+        `charges` are added to their counters only if a new execution is made. An execution of a worker or a pipeline needs an `order`.
+        Raises FunctionNotFound if the function is not hosted here.
         """
         target = self.registry.wanted(function, version, Kind.FUNCTION if order is None else order.kind)
         now, terms = self.clock.now(), terms or target.terms
@@ -222,11 +225,13 @@ class Engine:
         terms: Terms | None = None,
         order: Order | None = None,
     ) -> Execution:
-        """Enqueue an execution, or find the one of this name and input. Times are in seconds. If nothing waits in its lanes, they have
-        room, and this runner has room, the execution begins in the same write; else it waits in its lane.
+        """Enqueue an execution and return it. Times are in seconds. It begins in the same write if it has no delay, the queue is not
+        paused, nothing waits in its lanes, they have free slots, their rates allow it, and this runner has room. Otherwise it waits in its
+        lane.
 
-        `key`: the key of its lane. `name`: its name. `same` says what happens if an execution has the name already: "existing" returns it,
-        "replace" stops it and starts a new one, "refuse" raises ExecutionAlreadyStarted.
+        `key`: the key of its lane. `ttl`, `head_start` and `units` are as in `Enqueue`. `same` says what happens if an execution has the
+        name already. "existing" returns it if its input and version are the same, else raises ExecutionAlreadyStarted. "replace" stops it
+        if it has not ended, and starts a new one. "refuse" raises ExecutionAlreadyStarted.
         """
         asked = enqueue_of(queue, key=key, delay=delay, ttl=ttl, head_start=head_start, units=units, same=same)
         return await self.enqueue_asked(
@@ -249,8 +254,8 @@ class Engine:
         identity: str | None = None,
         again: bool = False,
     ) -> Execution:
-        """As `enqueue`. `identity`: two enqueues of one name are the same if this text is equal; None: if the whole input is equal. If
-        `again` is True, a name whose execution failed or is parked is started again."""
+        """As `enqueue`. If `identity` is given, this text is compared instead of the input, to find out whether two enqueues of one name
+        are the same. If `again` is True, and the execution that has the name failed, the name is started again."""
         target = self.registry.wanted(function, version, Kind.FUNCTION if order is None else order.kind)
         self.new_queues.look(asked.queue)
         now, terms = self.clock.now(), terms or target.terms
@@ -265,8 +270,8 @@ class Engine:
         self, function: str, items: Sequence[Item], asked: Enqueue, *, tenant: str | None = None, version: str | None = None
     ) -> Sequence[Started | HoldfastError]:
         """Enqueue many executions of one function, 1,000 in each commit. All items must be of the same kind. Raises the error of an item
-        that can never be enqueued, with its index; then nothing is written. Returns for each item its execution or its error. After a
-        commit with an error no further commit is made, so there may be fewer results than items."""
+        that can never be enqueued, with its index; then nothing is written. Returns for each item its execution or its error. If an item of
+        a commit gets an error, no further commit is made, so there may be fewer results than items."""
         target = self.registry.wanted(function, version, items[0].kind if items else Kind.FUNCTION)
         self.new_queues.look(asked.queue)
         answers: list[Started | HoldfastError] = []
@@ -284,7 +289,7 @@ class Engine:
 
     async def redrive(self, execution: str, start_again: Redrive = redriven) -> Execution:
         """Enqueue a parked execution again, under its name. `start_again` makes the write: for a run of a worker or a pipeline give another
-        function than the default. Raises ExecutionNotFound if there is no such execution."""
+        function than the default. Raises ExecutionNotFound if there is no such execution. Raises InvalidParameter if it is not parked."""
         header = self.store.find(execution)
         if header is None:
             raise ExecutionNotFound(f"There is no execution {execution}.")
@@ -304,8 +309,8 @@ class Engine:
         return await self.invocations.start(msgspec.structs.replace(made, by=self._reservations.reserve(target, now)), target)
 
     async def stop(self, execution: str, error: Failure | None = None, *, cascade: bool = True, notes: Notes = ()) -> Execution:
-        """End an execution from outside; if `cascade` is True, also the executions that it invoked. If the execution has continued as
-        another one, that one is ended. Returns the header of the last one."""
+        """Stop an execution; if `cascade` is True, also the executions that it invoked. If the execution has continued as another one, that
+        one is stopped. Returns the header of the last execution of this chain. An execution that has ended is not changed."""
         while True:
             header = cast("Execution", await self._writer.write(Stop(execution, error or Failure(), cascade, notes=notes)))
             self.invocations.finish(header)
@@ -314,7 +319,8 @@ class Engine:
             execution = header.continued_as
 
     async def answer(self, callback_id: str, result: str | None = None, error: Failure | None = None, notes: Notes = ()) -> None:
-        """Answer a callback. If that makes its execution ready, the execution is claimed in the same write if there is room here."""
+        """Answer a callback: with an error if `error` is given, else with the result. If the answer makes its execution ready, the
+        execution is claimed in the same write, if this runner hosts its function and has room."""
         execution, operation = self.store.seal.callback_target(callback_id)
         await self.wake(lambda by: Answering(execution, operation, result, error, by, notes=notes), execution)
 
@@ -329,17 +335,18 @@ class Engine:
         return header
 
     async def wake(self, write: Callable[[Claimant | None], Write], execution: str) -> None:
-        """Write what may make an execution ready, and claim the execution in the same write if there is room here. `write` makes the write
-        from the claimant, which is None if there is no room."""
+        """Make a write that may make an execution ready, and claim the execution in the same write if this runner hosts its function and
+        has room. `write` makes the write from the claimant, which is None if this runner cannot claim the execution."""
         await self.invocations.wake(write, execution)
 
     async def ending(self, execution: str) -> Ending:
-        """Wait until an execution is closed. Raises ExecutionNotFound if there is none, ExecutionQuarantined if it is quarantined, and
-        EngineClosed if the engine closes first."""
+        """Wait until an execution has ended. If it continued as another one, wait until that one has ended. Raises ExecutionNotFound if
+        there is no such execution. Raises ExecutionQuarantined if it is quarantined. Raises EngineClosed if the engine closes first."""
         return await self.endings.wait(execution, live=self.invocations.is_live(execution))
 
     def look(self) -> None:
-        """Look for due and ready work at once: a clock was moved, a schedule changed, or a function is hosted here from now on."""
+        """Let the scheduler look for work at once. Call this after a clock was moved, a schedule was changed, or a function was added
+        here."""
         self._agenda.backlog = self._agenda.queued = True
         self._timetable.news()
         self._agenda.ring()

@@ -35,10 +35,11 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     terms: Terms | None = None
     charges: tuple[Charge, ...] = ()
     identity: str | None = None
-    """Two enqueues of one name are the same if this text is equal; None: if the whole input is equal."""
+    """This text is compared instead of the input, to find out whether two enqueues of one name are the same. None: the input is
+    compared."""
     graph: GraphText | None = None
     enqueue: Enqueue | None = None
-    """How this item is enqueued; None: as its caller says for all items."""
+    """How this item is enqueued; None: in the way that the caller gives for all items."""
 
     def start(self, id: str, function: str, version: str, terms: Terms, tenant: str | None, now: int, asked: Enqueue) -> Start:
         """The write that enqueues this item. `terms` and `asked` are used if the item has none of its own. Raises an error if the item can
@@ -107,12 +108,12 @@ def enqueue_of(
     rates: Sequence[Rate] = (),
 ) -> Enqueue:
     """Check what a caller asks of a queue, and make an Enqueue of it. Times are in seconds. Raises InvalidParameter for a wrong value. The
-    store later compares the result with the settings of the queue."""
+    store checks later whether the settings of the queue allow it."""
     if same not in [member.value for member in Same]:
         told = ", ".join(repr(member.value) for member in Same)
-        raise InvalidParameter(f"same is {same!r:.50}; use one of {told}.")
+        raise InvalidParameter(f"`same` is {same!r:.50}; it must be one of {told}.")
     if units is not None and (type(units) is not int or units < 0):
-        raise InvalidParameter(f"units is {units!r:.50}; use a whole number from 0 on.")
+        raise InvalidParameter(f"`units` is {units!r:.50}; it must be a whole number, 0 or more.")
     return Enqueue(
         queue=checked_queue(queue),
         key=key,
@@ -141,14 +142,15 @@ def redriven(
     store: RedriveStore, header: Execution, identity: str, now: int, *, payload: str | None = None, same: str | None = None
 ) -> Start:
     """The start that enqueues a parked execution again, under its name. The parked one is superseded. Raises InvalidParameter if the
-    execution is not parked.
+    execution is not parked, or was started again already.
 
     `payload`: the input; None: that of the parked execution. `same`: as in `verbs.Start`.
     """
     place = header.place
     if place is None or not header.parked or header.status is ExecutionStatus.RUNNING or header.superseded_by is not None:
         raise InvalidParameter(
-            f"Execution {header.name!r} is not parked: only an execution that came from a queue and failed can be redriven."
+            f"Execution {header.name!r} is not parked: only an execution that came from a queue, failed, and was not started again since "
+            "can be redriven."
         )
     first = store.history(header.id, 0, 1)[0].event
     text = payload if payload is not None else first.payload or "null"

@@ -1,7 +1,7 @@
 """Entries: what the writer has to write, and the code or the caller that waits for the answer.
 
-Most entries are one write, and share a transaction with the writes beside them. A lot has a transaction of its own: an admission, for which
-the store chooses the executions (`QueueStore.admit`), or many starts at once.
+Most entries are one write, and share a transaction with other writes that wait at the same time. A lot has a transaction of its own: an
+admission, for which the store chooses the executions (`QueueStore.admit`), or many starts at once.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Landed(NamedTuple):
 
     answers: Sequence[Answer | HoldfastError]
     opens_at: int | None = None
-    """As in `Committed`."""
+    """After an admission: the time at which the first of the lanes opens that the admission has closed. None if it has closed no lane."""
 
 
 Reply = Answer | Landed
@@ -135,6 +135,6 @@ def payload_bytes(write: object) -> int:
 
 
 def shared(error: Exception) -> HoldfastError | None:
-    """The error of a commit if it concerns all its entries, else None. By the seam's rule, Holdfast's own errors concern all. Any other
-    error is a bug that one entry may have caused."""
+    """The error that `commit` raised, if it concerns all entries, else None. If a store raises an error of Holdfast, it concerns all
+    entries (store.seam). Any other error is a bug that one entry may have caused."""
     return error if isinstance(error, HoldfastError) else None

@@ -1,9 +1,9 @@
 """Trouble with the store: trouble that concerns the whole engine, and trouble that concerns one execution.
 
 `Health` is the first kind: whether the disk under the store works, as far as this engine knows. While the disk fails, the engine pauses: it
-claims nothing, it keeps what invocations have to write while their callers wait, and it refuses callers who ask for something new. The
-poller tries again once a second (scheduler.py), and the pause ends when the disk accepts a write. The log has one line when a pause begins,
-and one when the disk has worked for two seconds: a disk that accepts one write and refuses the next counts as failing all the time.
+claims nothing, the writes of running invocations wait, and callers who ask for something new get an error. The poller tries again once a
+second (scheduler.py), and the pause ends when the disk accepts a write. The log has one line when a pause begins, and one when the disk has
+worked for two seconds, so a disk that accepts one write and refuses the next does not fill the log.
 
 `spared` and `readable` are for the second kind: a row that cannot be read harms its own execution only.
 """
@@ -63,8 +63,8 @@ class Health:
 
 
 class spared:  # noqa: N801  it is used like a function
-    """Wraps the work for one of several executions: an error is logged and not raised, so that the work for the others continues. Errors of
-    the type `raises`, by default a failing disk, are raised."""
+    """Wraps the work for one of several executions: an error is logged and not raised, so that the work for the others continues. An error
+    of the type `raises` is raised; by default that is DiskFailed."""
 
     __slots__ = ("_execution", "_raises")
 
@@ -83,7 +83,8 @@ class spared:  # noqa: N801  it is used like a function
 
 
 def readable(store: Store, executions: Iterable[str], raises: type[Exception] = DiskFailed) -> Iterator[Execution]:
-    """The executions among these that exist and can be read. Errors of the kind `raises` are raised to the caller."""
+    """The executions among these that exist and can be read. An error of the type `raises` is raised; any other error is logged, and its
+    execution is left out."""
     for execution in executions:
         header = None
         with spared(execution, raises):

@@ -120,8 +120,8 @@ class Invocations:
             self._parents.ask_for_room()
 
     async def wake(self, write: Callable[[Claimant | None], Write], execution: str) -> None:
-        """Write what may make an execution ready, and claim the execution in the same write if there is room here. `write` makes the write
-        from the claimant, which is None if there is no room."""
+        """Make a write that may make an execution ready, and claim the execution in the same write if this runner hosts its function and
+        has room. `write` makes the write from the claimant, which is None if this runner cannot claim the execution."""
         header = self._store.find(execution)
         function = None if header is None else self._registry.get(header.function, header.version)
         claimant = None if function is None else self._reservations.reserve(function, self._clock.now())
@@ -138,19 +138,18 @@ class Invocations:
             self._moved(answer)
 
     async def stop(self, write: Stop) -> Execution:
-        """Write a stop, and return the header. The stop wakes each child run that listens for its cancellation; the scheduler claims that
-        run in its next round."""
+        """Write a stop of an execution, and return its header. If the execution is a run that is cancelled instead of stopped
+        (`Stop.inherited`), the scheduler claims it in its next round."""
         header = cast("Execution", await self._writer.write(write))
         self._moved(header)
         return header
 
     async def fire(self, execution: str) -> None:
-        """Let the due timers of one execution act. Raises the error if the store refuses it."""
+        """Fire the due timers of one execution. Raises the error if the write is refused."""
         await self.wake(partial(Fire, execution), execution)
 
     async def claim(self, execution: str, dead: frozenset[str], function: Function, *, alone: bool = False) -> None:
-        """Claim one execution, for which the caller has reserved the room. Does nothing but give the room back if another runner was
-        quicker."""
+        """Claim one execution, for which the caller has reserved the room. If another runner was quicker, only gives the room back."""
         write = Claim(execution, Claimant(self._runner, self._ids(self._clock.now())), dead, alone)
         with contextlib.suppress(LeaseLost):  # another runner was quicker
             await self._writer.write(write, partial(self._claimed, write, function))
@@ -174,7 +173,7 @@ class Invocations:
 
     def begin(self, header: Execution, function: Function, payload: str | None = None) -> None:
         """Let the host run the invocation of a claim that is on disk. The room for it is reserved. If the engine closes, or does not host
-        the function any more, the execution is given up instead."""
+        the function any more, the claim is given back instead."""
         execution = header.id
         if not self._writer.open or self._registry.get(header.function, header.version) is None:
             function.capacity.free += 1  # the claim was being written when the engine closed, or when the function was removed
@@ -198,7 +197,8 @@ class Invocations:
     # --- 4. ended
 
     def _ended(self, live: LiveInvocation, outcome: Outcome, seen: int) -> None:
-        """The host reports an outcome, and the revision up to which the handler had seen everything: write the end."""
+        """Write the end of an invocation. The host calls this with the outcome, and with the last revision of the execution that the
+        handler knew. Does nothing while the engine closes."""
         if self._writer.open:
             outcome = blameless(outcome)
             # Only an execution that waits can be ready again at once, so only a PENDING outcome gets the id of a next invocation.
@@ -227,8 +227,8 @@ class Invocations:
             self._not_settled(live, outcome, seen, answer)
 
     def _go_on(self, function: Function, outcome: Outcome, header: Execution) -> None:
-        """Do what follows an invocation whose end is on disk: begin the next one if the write has claimed it, else answer the callers that
-        wait."""
+        """Do what follows an invocation whose end is on disk: begin the next one if the write has claimed it; answer the callers that wait
+        if the execution has ended; otherwise let the scheduler look for it in time."""
         if outcome.status is OutcomeStatus.CRASHED:
             warn_of_crash(outcome, header, self._clock.now())
         if header.state is State.RUNNING and header.runner == self._runner:
@@ -258,8 +258,8 @@ class Invocations:
         self._learn_end(header.id, lost=lost)
 
     def _learn_end(self, execution: str, *, lost: bool) -> None:
-        """Read an execution that another runner has closed or claimed, or for which an earlier try was written after all, because callers
-        here may wait for its end."""
+        """After a Settle that was refused or can never be written: read the execution, because callers here may wait for its end. `lost`
+        says that it was refused: another runner has the execution or ended it, or an earlier try of the Settle was written after all."""
         try:
             for current in readable(self._store, [execution], Retryable):
                 self.finish(current, ours=False)
@@ -272,7 +272,8 @@ class Invocations:
     # --- 6. finish
 
     def finish(self, header: Execution, payload: str | None = None, *, ours: bool = True) -> None:
-        """If an execution is closed or quarantined, drop its invocation and answer the callers that wait for its end. Otherwise do nothing.
+        """If an execution has ended or is quarantined, answer the callers that wait for its end, and drop its invocation (unless the
+        execution is still closing). Otherwise do nothing.
 
         If `payload` is None, the result is read from the store. `ours` says that this engine wrote the end.
         """
@@ -311,7 +312,8 @@ class Invocations:
             self.interrupt(live.header)
 
     def interrupt(self, header: Execution, landed: Callable[[Answer | HoldfastError], None] = lambda _: None) -> None:
-        """Give up an execution that this runner has claimed. Any runner may continue it at once. `landed` gets the answer of the write."""
+        """Give an execution back that this runner has claimed. Any runner may continue it at once. `landed` gets the answer of the write,
+        or its error."""
         self._writer.submit(self._settle(header, INTERRUPTED, header.revision), landed)
 
     def _tell_if_quarantined(self, header: Execution) -> None:
@@ -321,8 +323,8 @@ class Invocations:
     # --- what other writes and other processes do to executions
 
     def followed(self, changes: Sequence[Change]) -> None:
-        """React to changes that a write of this engine made to other executions: children began or were stopped, parents got their
-        answer."""
+        """React to changes that a write of this engine made to other executions: children began or were stopped, parents got the results of
+        their children."""
         for change in changes:
             with spared(change.header.id):
                 self._follow(change)
@@ -361,14 +363,14 @@ class Invocations:
     # --- a claim that may be on disk although its write failed
 
     def doubt(self, answer: Answer | HoldfastError) -> None:
-        """If a write that may contain a claim has failed, look a second later for what it claimed. The store says that nothing of it is on
-        disk; but if the store were wrong, no runner would ever run the execution."""
+        """If a write that may contain a claim has failed, look a second later for executions that this runner holds and does not run. The
+        claim may be on disk all the same, and then no other runner would run the execution. Does nothing if the write was refused."""
         if isinstance(answer, HoldfastError) and not isinstance(answer, LeaseLost | Rejected):
             self._loop.call_later(_AGAIN_SECONDS, self._let_go)
 
     def _let_go(self) -> None:
-        """Give up executions that this runner has claimed in the store, but that are not live here. One of them may be just beginning; then
-        it begins again."""
+        """Give executions back that this runner has claimed in the store, but that are not live here. If one of them is just beginning, it
+        begins again."""
         if not self._writer.open:
             return
         try:

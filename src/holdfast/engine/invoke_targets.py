@@ -31,14 +31,14 @@ class InvokeTargets:
         self._new_queues = new_queues
 
     def children(self, parent: str, updates: Sequence[Update]) -> Children:
-        """By operation id: the execution that each invoke or enqueue among these updates starts, or the failure of the operation. If many
-        invoke the same function, it is looked up once."""
+        """By operation id: the execution that each invoke or enqueue among these updates starts, or the failure of the operation. A
+        function that several updates invoke is looked up once."""
         found: dict[str, Hosted | None] = {}
         return {update.id: self._child(parent, update, found) for update in updates if starts_another(update)}
 
     def function(self, name: str, version: str | None) -> Hosted | None:
-        """The plain function of a name and version, hosted here or elsewhere; None if there is none. If `version` is None: `$LATEST`, else
-        the highest version."""
+        """The function (no worker, no pipeline) of a name and version, hosted here or published by any process; None if there is none. If
+        `version` is None, it is `$LATEST`, or the highest number if there is no `$LATEST`."""
         found = self._target(name if version is None else f"{name}:{version}")
         return found if found is not None and found.kind is Kind.FUNCTION else None
 

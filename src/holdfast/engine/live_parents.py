@@ -10,9 +10,8 @@
 No timeout decides: a parent stays live as long as such a child is live, and a child that only waits for its own children is live for the
 same reason. So in every such family at least one execution does more than wait for a child. When none does, all of them rest.
 
-A parent that waits takes room and does nothing. It gives the room up as soon as another execution is ready for it (`make_room`): so a
-family that is deeper than there is room reaches its end, and no parent keeps the room that a child needs. Everything here runs on the
-engine's loop.
+A parent that waits takes room and does nothing. It gives the room up as soon as a ready execution needs it (`make_room`): so a family that
+is deeper than there is room reaches its end, and no parent keeps the room that a child needs. Everything here runs on the engine's loop.
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ class LiveParents:
         return True
 
     def writes(self, execution: str) -> None:
-        """Note that an invocation writes, so it does not only wait."""
+        """Note that an invocation writes: it is not a parent that only waits any more."""
         self._waiting.pop(execution, None)
 
     # --- what happens to it and to its children

@@ -1,7 +1,7 @@
 """The loop watch: notices an event loop that is blocked. While one call blocks the loop, no timer fires and no execution continues.
 
 The poller's thread looks at the loop's thread four times a second. If the loop waits for something to do, nothing more happens, so an idle
-engine is not woken. Otherwise the loop must answer, and a warning is logged if it has not answered for a second.
+engine is not woken. Otherwise it asks the loop for an answer, and logs a warning if the loop has not answered for a second.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ log = logging.getLogger("holdfast.engine.loop")
 
 BLOCKED_SECONDS: Final = 1.0
 _LOOKS: Final = 10
-"""The watch warns only if it looked this often since it asked the loop. If it looked less often, the whole process slept, and the loop
-was not blocked."""
+"""The watch warns only if it has looked at least this many times since it asked the loop. If it looked less often, the whole process slept,
+and the loop was not blocked."""
 _SELDOM: Final = 5
 """Only every fifth look reads the stack of the loop's thread, because that takes longer than everything else in a look."""
 _FRAMES: Final = 12
@@ -89,8 +89,8 @@ class LoopWatch:
 
 
 def _is_our_own(frame: FrameType | None) -> bool:
-    """Whether the loop waits in Holdfast's own code, for a slow disk. Then an author can do nothing about it, and the line is logged as
-    INFO."""
+    """Whether the loop is blocked in Holdfast's own code, for example by a slow disk. Then an author can do nothing about it, and the line
+    is logged as INFO."""
     while frame is not None and frame.f_code.co_filename.startswith(_PYTHON):
         frame = frame.f_back
     return frame is not None and frame.f_code.co_filename.startswith(_OURS)

@@ -48,8 +48,8 @@ class EngineSight:
         return self._store.find(execution)
 
     def waiting(self, most: int) -> tuple[int, int]:
-        """How many executions are ready, and how many may have a due timer. Both counts stop at `most`, so that a scrape of metrics costs
-        no more than a claim."""
+        """How many ready executions this runner may claim, and how many executions of the store may have a due timer. Both counts stop at
+        `most`, so that a scrape of metrics costs no more than a claim."""
         now = self._clock.now()
         return len(self._store.claimable(self._registry.targets(), (), now, most)), len(self._store.due(now, most))
 
@@ -197,8 +197,8 @@ class Observers:
         self._tell(what, *about, to=[observer for observer in self._observers if hasattr(observer, what)])
 
     def _tell(self, what: str, *about: Any, to: Sequence[Observer] | None = None) -> None:
-        """Call the method `what` of all observers. If an observer raises, that is logged once, and neither the engine nor another observer
-        is affected."""
+        """Call the method `what` of the observers in `to`; of all observers if it is None. If an observer raises, neither the engine nor
+        another observer is affected. Only the first error of an observer is logged."""
         for observer in self._observers if to is None else to:
             try:
                 getattr(observer, what)(*about)

@@ -1,4 +1,4 @@
-"""Delivers signals: each subscriber that was given to this engine gets every change of a status, in order, at least once.
+"""Delivers signals: each subscriber of this engine gets every change of a status and every quarantine, in order, at least once.
 
 There is one task for each subscriber. The task takes the delivery, which one runner of the store has at a time; reads the signals after the
 subscriber's cursor; calls the subscriber's function with one signal after the other; and moves the cursor past the signals with which the
@@ -60,7 +60,7 @@ class Outbox:
 
     @property
     def next_at(self) -> int | None:
-        """When the next signal is tried again after an error; None if none is."""
+        """When the next signal is tried again after an error; None if no signal waits for another try."""
         return min((d.retry_at for d in self._deliveries if d.retry_at is not None), default=None)
 
     def begin(self, expect: Callable[[int], None]) -> None:
@@ -70,7 +70,7 @@ class Outbox:
         self._tasks = [asyncio.create_task(d.run(expect), name=f"holdfast-outbox-{d.name}") for d in self._deliveries]
 
     def wake(self) -> None:
-        """Note that this engine has written new signals."""
+        """Note that this engine has written new signals: the tasks that wait read them."""
         for delivery in self._deliveries:
             delivery.wake()
 
@@ -80,7 +80,7 @@ class Outbox:
             delivery.news()
 
     def look(self, now: int) -> None:
-        """Try the signals again whose time has come."""
+        """Try those signals again that failed before and whose next try is due."""
         for delivery in self._deliveries:
             if delivery.retry_at is not None and delivery.retry_at <= now:
                 delivery.retry()
@@ -205,7 +205,7 @@ class _Delivery:
                 await self._catch_up()
 
     async def _catch_up(self) -> None:
-        """Wait until there are more signals; meanwhile move the cursor when that is due."""
+        """Wait until there may be more signals. If the cursor must still be moved, wait only until that is due, and move it."""
         if self._done == self._kept:
             await self._rest(self._wake)
             return

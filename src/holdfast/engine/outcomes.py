@@ -15,12 +15,12 @@ log = logging.getLogger("holdfast.engine")
 _DISK: Final = (DiskFailed.__name__, DiskFull.__name__)
 
 INTERRUPTED: Final = Outcome(OutcomeStatus.INTERRUPTED)
-"""The outcome of an invocation that was ended without its own fault. It does not count as a failure, and any runner may continue the
-execution at once."""
+"""The outcome of an invocation that was broken off through no fault of its code. It is not counted as a failure of the execution, and any
+runner may continue the execution at once."""
 
 
 def blameless(outcome: Outcome) -> Outcome:
-    """The outcome that is written: if an invocation crashed only because the disk failed, it counts as interrupted."""
+    """The outcome that is written: INTERRUPTED if the invocation crashed with DiskFailed or DiskFull, else `outcome` as it is."""
     if outcome.status is not OutcomeStatus.CRASHED or outcome.error is None or not (outcome.error.type or "").endswith(_DISK):
         return outcome
     return INTERRUPTED

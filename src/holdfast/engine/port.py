@@ -73,11 +73,11 @@ class EnginePort:
         charges: tuple[Charge, ...] = (),
         ledger: tuple[LedgerEntry, ...] = (),
     ) -> None:
-        """Write a checkpoint from the engine's loop. `landed` is called on the loop with the answer or the error; before this function
-        returns, if the write could be committed at once or is refused at once.
+        """Write a checkpoint from the engine's loop. `landed` is called on the loop with the answer or the error. If the write is committed
+        or refused at once, that happens before this function returns.
 
-        An execution that the checkpoint starts is claimed in the same write, if its function is hosted here and has room; but not if there
-        is a client token: then the request may be a repeated one, which starts nothing.
+        An execution that the checkpoint starts, and does not enqueue, is claimed in the same write if its function is hosted here and has
+        room. With a client token it is not claimed, because the request may be a repeated one, which starts nothing.
         """
         self._parents.writes(token.execution)
         try:
@@ -143,14 +143,15 @@ class EnginePort:
         return asyncio.run_coroutine_threadsafe(self.accept(parent, operation_id, asked), self._loop).result()
 
     def _children(self, token: Position, updates: Sequence[Update]) -> Children:
-        """The executions that invokes and enqueues among these updates start, by operation id; empty for most writes."""
+        """By operation id: the execution that each invoke or enqueue among these updates starts, or the failure of the operation. Empty for
+        most checkpoints."""
         for update in updates:
             if starts_another(update):
                 return self._read(lambda: self._targets.children(token.execution, updates))
         return NO_CHILDREN
 
     def _read(self, read: Callable[[], T]) -> T:
-        """Read from the store. If the disk fails, the engine pauses, so that the failure does not count as a failure of the execution."""
+        """Read from the store. If the disk fails, the engine pauses, and DiskFailed is raised."""
         try:
             return read()
         except DiskFailed as trouble:

@@ -18,7 +18,7 @@ _MORE_THAN_ANY: Final = 10**9
 
 
 class Capacity:
-    """Room for live invocations, shared by the functions that run in one place. `free` says for how many more there is room now."""
+    """Room for live invocations, shared by one or more functions. `free` says for how many more invocations there is room now."""
 
     __slots__ = ("_room", "free")
 
@@ -28,7 +28,7 @@ class Capacity:
 
     @property
     def unused(self) -> bool:
-        """Whether no invocation is live here, and none has reserved room."""
+        """Whether no invocation takes room of this capacity, and none has reserved room."""
         return self.free == self._room
 
 
@@ -63,7 +63,9 @@ class Registry:
         runner hosted it."""
         for function in functions:
             if (function.name, function.version) in self._functions:
-                raise DuplicateFunction(f"Function {function.name!r} was given twice in version {function.version}.")
+                raise DuplicateFunction(
+                    f"Function {function.name!r} was given twice in version {function.version}. Give it once, or rename one."
+                )
             self.put(function)
 
     def put(self, function: Function) -> None:
@@ -84,10 +86,11 @@ class Registry:
         return self._functions.get((name, version))
 
     def wanted(self, name: str, version: str | None, kind: Kind = Kind.FUNCTION) -> Function:
-        """The function that a caller means: of this version, or if `version` is None of `$LATEST`, else of the highest version.
+        """The function of this name, version and kind that is hosted here. If `version` is None, it is `$LATEST`, or the highest number if
+        there is no `$LATEST`.
 
-        Raises FunctionNotFound if there is none of this kind: a worker's runs need an accepted order, so it cannot be started by its name
-        like a plain function.
+        Raises FunctionNotFound if there is none. The kind is compared, because the runs of a worker or a pipeline need an accepted order,
+        so they cannot be started by a name and an input.
         """
         found = None if version is None else self._functions.get((name, version))
         if found is not None and found.kind is kind:
@@ -104,7 +107,7 @@ class Registry:
         return found
 
     def kind_of(self, name: str) -> Kind | None:
-        """The kind of a function that is hosted here; None if it is not hosted here."""
+        """The kind of the function with this name, in any version; None if it is not hosted here."""
         return next((f.kind for f in self._functions.values() if f.name == name), None)
 
     def targets(self) -> Sequence[Target]:
@@ -116,7 +119,7 @@ class Registry:
         return [Hosted(f.name, f.version, f.terms, f.kind) for f in self._functions.values()]
 
     def is_full(self) -> bool:
-        """Whether one of the functions here has no room now."""
+        """Whether at least one function that is hosted here has no room now."""
         return any(f.capacity.free <= 0 for f in self._functions.values())
 
     def is_unused(self) -> bool:

@@ -21,8 +21,8 @@ ON_FAILED = ("find", "restart")
 
 
 def is_restart(on_failed: str, name: str | None) -> bool:
-    """Whether a start may start a failed name again. Raises InvalidParameter for another value than "find" and "restart", and for "restart"
-    without a name."""
+    """Whether a start may start a name again whose execution failed. Raises InvalidParameter for another value than "find" and "restart",
+    and for "restart" without a name."""
     if on_failed not in ON_FAILED:
         raise InvalidParameter(f"on_failed is {on_failed!r}; use {' or '.join(map(repr, ON_FAILED))}.")
     if on_failed == "restart" and name is None:
@@ -31,8 +31,8 @@ def is_restart(on_failed: str, name: str | None) -> bool:
 
 
 def failed_as(store: ExecutionStore, function: str, name: str | None) -> str | None:
-    """If an execution with this name continued as others and the last of them failed, the id of the first one; else None. The first
-    execution keeps the name, and its own end does not change, so the last one decides whether the name may be started again."""
+    """The id of the execution that has this name, if it failed, timed out or was stopped; else None. If it continued as others, the end of
+    the last of them decides, because the first one keeps the name and its own end does not change."""
     first = last = None if name is None else store.find_named(function, name)
     while last is not None and last.continued_as is not None:
         heir = store.find(last.continued_as)
@@ -47,7 +47,7 @@ def check_restartable(header: Execution) -> None:
     invoked, or that is an imported copy."""
     called = f"{header.function} {header.id}"
     if header.state is State.IMPORTED:
-        raise RestartRefused(f"{called} is an imported copy, which does not run.")
+        raise RestartRefused(f"{called} is an imported copy and does not run here. Restart the original in its own store.")
     if header.status is ExecutionStatus.RUNNING:
         raise RestartRefused(f"{called} is not over: wait for its end, or end it first.")
     if header.superseded_by is not None:
@@ -55,7 +55,7 @@ def check_restartable(header: Execution) -> None:
     if header.continued_as is not None:
         raise RestartRefused(f"{called} continued as {header.continued_as}: restart that one.")
     if header.parent is not None:
-        raise RestartRefused(f"{called} belongs to {header.parent}, which asked for it: restart that one.")
+        raise RestartRefused(f"{called} was invoked by {header.parent}: restart that one.")
 
 
 def restarted(

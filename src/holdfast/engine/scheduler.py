@@ -23,8 +23,8 @@ Queues. The store picks what is admitted next, because it sees the lanes (store.
 there is room here. The agenda's `queued` says that asking is worth it: an execution was enqueued, a slot or room came free, a lane opened,
 or another process wrote.
 
-The disk fails. The engine pauses (health.py): no round is taken. The poller tries once a second to write what was kept; the first write
-that the disk takes ends the pause, and the next round reads everything again, as after a sleep.
+The disk fails. The engine pauses (health.py): no round is taken. The poller tries once a second to write what waits; the first write that
+the disk accepts ends the pause, and the next round reads everything again, as after a sleep.
 
 A runner dies. The kernel, or a lease that is over, says so; a round asks once a second. The claim that takes a dead runner's execution
 also writes the end of the invocation that died.
@@ -34,9 +34,9 @@ begun, believes only the kernel until every living runner has had time to renew 
 
 One execution is in trouble: it cannot be read, or its claim fails. The round leaves it alone for a minute and goes on with the others.
 
-Suspects. After two deaths in a row nothing says which execution kills its runner. A suspect is therefore claimed only when nothing else
-is live here, and nothing else is claimed until the suspect ends, makes progress or has had ten seconds. Neither side waits for ever: a
-suspect that has waited ten seconds for an empty runner is claimed beside the others.
+Suspects. An execution under which two runners in a row have died is a suspect: it may be what kills them. It is claimed when nothing else
+is live here, and nothing else is claimed until the suspect ends, makes progress or has had ten seconds. A suspect that has waited ten
+seconds for an empty runner is claimed beside the others.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _TROUBLED_SECONDS: Final = 60.0
 _ASLEEP_MS: Final = _LEASE_MS // 2
 """More time than this between two looks for dead runners means that this process slept, or that the clock was set."""
 _AWAKE_SECONDS: Final = _HEARTBEAT_SECONDS + _DEATHS_SECONDS
-"""How long a runner must have been awake to call a silent one dead: in this time every living runner has renewed its lease."""
+"""How long a runner must be awake before it relies on the leases of others: in this time every living runner has renewed its lease."""
 _ALONE_SECONDS: Final = 10.0
 """How long a suspect waits for everything else to end here, and how long it has this runner for itself."""
 _BATCH: Final = 500
@@ -134,7 +134,7 @@ class Scheduler:
         return self._invocations.idle and self._outbox.idle and self._timetable.idle
 
     async def begin(self, start_poller: StartPoller) -> None:
-        """Join the store and take the first round at once: what a dead process left is taken over in it."""
+        """Join the store, publish the functions, and start the outbox, the poller and the rounds. Does not wait for a round."""
         self._store.join(self._runner, self._clock.now() + self._lease_ms)
         self._store.publish(self._registry.hosted())
         self._outbox.begin(self._agenda.ring_at)
@@ -142,7 +142,7 @@ class Scheduler:
         self._task = asyncio.create_task(self._run(), name="holdfast-scheduler")
 
     async def end(self) -> None:
-        """Stop the rounds, the poller, the timetable, the upkeep and the outbox. The runner keeps its lease until it leaves the store."""
+        """Stop the rounds, the poller, the timetable, the upkeep and the outbox. The runner stays registered until it leaves the store."""
         if self._poller is not None:
             self._poller.end()
         if self._task is not None:
@@ -169,7 +169,7 @@ class Scheduler:
                 await asyncio.sleep(_TROUBLE_SECONDS)
 
     async def _until_well(self) -> None:
-        """Claim nothing while the disk fails. Then read everything again, as after a sleep: no runner could renew its lease."""
+        """Wait until the disk works again. The next round reads everything again, as after a sleep: no runner could renew its lease."""
         while self._health.trouble is not None:
             self._agenda.rung.clear()
             await self._agenda.rung.wait()
@@ -204,7 +204,7 @@ class Scheduler:
             self._plan(now)
 
     def _plan(self, now: int) -> int | None:
-        """Note the next timer that the store has, and return it."""
+        """Note the time of the next timer, or of the next try of a signal, and return it; None if there is none."""
         agenda = self._agenda
         self._planned_idle, self._planned_at = self.idle, monotonic()
         # An execution for which there is no room is not waited for: the invocation that makes room rings, because of the backlog.
@@ -224,14 +224,14 @@ class Scheduler:
                 return
 
     def _well(self, found: Sequence[str], room: int) -> list[str]:
-        """The executions among these that were not in trouble lately."""
+        """At most `room` of these executions, without those that are left alone after an error."""
         if self._troubled:
             now = monotonic()
             self._troubled = {execution: until for execution, until in self._troubled.items() if until > now}
         return [execution for execution in found if execution not in self._troubled][:room]
 
     async def _each(self, work: Mapping[str, Awaitable[None]]) -> None:
-        """Wait for the work of many executions. If one fails, log it and leave it alone for a minute; raise an error that concerns all."""
+        """Wait for the work of many executions. If one fails, it is logged and left alone for a minute. A Retryable error is raised."""
         for execution, trouble in zip(work, await asyncio.gather(*work.values(), return_exceptions=True), strict=True):
             if isinstance(trouble, Retryable) or (trouble is not None and not isinstance(trouble, Exception)):
                 raise trouble
@@ -273,9 +273,9 @@ class Scheduler:
         await self._claim_suspect()
 
     async def _admit(self, now: int) -> bool:
-        """Let the store admit what waits in queues, where there is room. Returns whether it admitted anything. The store is asked first, so
-        that no room is kept in vain; but not right after an admission that found something, because the next one will probably find more.
-        """
+        """Let the store admit what waits in queues, where there is room. Returns whether it admitted anything. First the store is asked
+        whether a lane is open, so that no room is reserved in vain; but not after an admission that found something: the next probably
+        finds more."""
         agenda, before = self._agenda, self._admitted
         agenda.queued, self._admitted = False, set()
         for capacity, targets in self._registry.claimable().items():
@@ -300,7 +300,7 @@ class Scheduler:
                 self._parents.make_room(capacity, len(self._store.claimable(targets, dead, now, waiting)))
 
     async def _claim_suspect(self) -> None:
-        """Claim a suspect when nothing else is live here, so that no other one is blamed for the next death; or after 10 s of waiting."""
+        """Claim a suspect if nothing else is live here (so that nothing else is blamed for the next death), or after it waited 10 s."""
         registry = self._registry
         for capacity, targets in registry.claimable().items():
             found = self._store.suspect(targets, self._clock.now())
@@ -357,7 +357,7 @@ class Scheduler:
                 await self._agenda.rung.wait()
 
     async def _skipped(self) -> bool:
-        """Move a virtual clock to the next timer once nothing else is left to do."""
+        """If nothing else is left to do, move a virtual clock to the next timer or schedule. Returns whether the clock has reached it."""
         if self._agenda.timer_at is None or not self.idle:
             return False
         for _ in range(3):

@@ -43,11 +43,11 @@ log = logging.getLogger("holdfast.engine")
 _BATCH: Final = 100
 """At most this many schedules are worked on at the same time."""
 _STEPS: Final = 100
-"""One schedule takes at most this many steps; then others may have their turn."""
+"""A task takes at most this many steps of its schedule, so that other schedules get their turn."""
 _LATER_SECONDS: Final = 5.0
 """After an error, a schedule is tried again after this many seconds."""
 _MOST_COUNTED: Final = 1000
-"""Of the missed occurrences of one span of time, at most this many are counted for observers."""
+"""When missed occurrences are reported to observers, at most this many are counted for one span of time."""
 _DEFAULT_TENANT: Final = "default"
 
 _ELSEWHERE: Final = frozenset({"overloaded", "version_not_found"})
@@ -97,8 +97,8 @@ class Timetable:
 
     @property
     def next_at(self) -> int | None:
-        """When the earliest schedule is due. None if this runner has already looked at that time or later: then it works on that schedule,
-        and looks again afterwards."""
+        """When the earliest schedule is due. None if there is none, or if this runner has already looked at that time or later: then it
+        works on that schedule, and looks again afterwards."""
         return None if self._next_at is None or self._next_at <= self._looked_at else self._next_at
 
     def is_due(self, now: int) -> bool:
@@ -195,7 +195,7 @@ class Timetable:
             self._tell(before, after)
 
     def _tell(self, before: ScheduleState, after: ScheduleState) -> None:
-        """Report to observers what a write decided that is on disk."""
+        """Report to observers what a step has decided, after its write is on disk."""
         if self.saw is None:
             return
         timing = before.definition.timing
@@ -282,7 +282,7 @@ class Timetable:
     # --- executions that are not over
 
     def _still_open(self, state: ScheduleState) -> dict[str, str]:
-        """By execution of a schedule that has not ended: the execution that continues it now, or itself."""
+        """The executions of a schedule that have not ended, each with the id of the execution that continues it now, or with its own id."""
         found = {}
         for execution in state.open:
             last = self._last_of(execution)
@@ -300,7 +300,8 @@ class Timetable:
         return header
 
     async def _wait_for(self, state: ScheduleState, executions: list[str]) -> None:
-        """Look at the schedule again when the first of these executions ends. With the overlap `replace`, all of them are stopped first."""
+        """With the overlap `replace`, stop all these executions. Then let the schedule be looked at again when the first one in the list
+        has ended. Does not wait for that."""
         if state.definition.overlap is Overlap.REPLACE:
             for execution in executions:
                 stop = Stop(execution, Failure(f"Replaced: schedule {state.name} was due again.", "Replaced"), inherited=True)
@@ -324,7 +325,7 @@ class Timetable:
 
 
 def _count(line: Handled, timing: Timing) -> int:
-    """How many occurrences one entry stands for, counted up to 1,000."""
+    """How many occurrences one entry of a schedule's recent list stands for, counted up to 1,000."""
     if line.since is None:
         return 1
     return sum(1 for _ in takewhile(lambda at: at <= line.at, islice(occurrences(timing, line.since - 1), _MOST_COUNTED)))

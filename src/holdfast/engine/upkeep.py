@@ -21,7 +21,7 @@ store."""
 
 
 Chore = Callable[[], Awaitable[object]]
-"""A function with other work that a runner does once a minute."""
+"""A function with other work, which a runner calls once a minute."""
 
 
 class Upkeep:
@@ -36,8 +36,8 @@ class Upkeep:
         self._closing = False
 
     def is_due(self, now: int) -> bool:
-        """Whether a minute has passed since the last upkeep began, and it has ended. A virtual clock is not moved for this: no caller waits
-        for it."""
+        """Whether a minute has passed since the last upkeep began, and that upkeep has ended. A virtual clock is not moved for an upkeep,
+        because no caller waits for one."""
         return self._next_at <= now and (self._task is None or self._task.done())
 
     def look(self, now: int) -> None:

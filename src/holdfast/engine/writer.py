@@ -3,8 +3,8 @@
 There is one turn. The thread that takes the turn commits all that is queued, gives each caller its answer, and passes the turn on:
 - a thread that needs an answer takes the turn itself if the turn is free (no thread hop for a lone writer), else the thread waits;
 - coroutines queue during a tick of their loop and the loop commits at the end of the tick, because by then all of them wait anyway; a
-  few wait for the next tick, as long as each tick brings more; a lone coroutine commits on the spot, as long as the loop gets its turn
-  every few milliseconds;
+  small group waits for the next tick, as long as each tick brings more; a lone coroutine commits on the spot, as long as the loop gets
+  its turn every few milliseconds;
 - while the disk is slow and other coroutines could still run, a writer thread takes the turn instead, so that the loop goes on.
 
 If the disk refuses a write of the engine's own work, the write goes back to the head of the queue and is tried again (health.py). Callers
@@ -52,18 +52,19 @@ Followed = Callable[[Sequence[Change]], None]
 """Called on the engine's loop with the changes that a write made to other executions than its own: after the answers of that commit, and
 before anything that the answers put on the loop."""
 Saw = Callable[[Sequence[Write], Committed, int], None]
-"""Called on the engine's loop with everything that was written, and when."""
+"""Called on the engine's loop after a commit, with its writes, its result and its time."""
 
 _MAX_ENTRIES: Final = 512
 _MAX_BYTES: Final = 8 * 1024 * 1024
 _SLOW_SECONDS: Final = 0.01
 _LOOP_SECONDS: Final = 0.003
-"""How long a lone coroutine may keep the loop to itself."""
+"""A lone coroutine may commit on the spot (`write_now`) for this many seconds; then the loop gets a turn."""
 _SMALL_GROUP: Final = 16
 """Fewer writes than this wait for the loop's next tick, as long as each tick brings more: requests over connections arrive one by one, and
-a commit costs one of them as much as all of them."""
+a commit of one write costs as much as a commit of all."""
 _KEPT: Final = (Checkpoint, Settle, Claim, Fire)
-"""The writes of the engine's own work: they wait until the disk works. All other writes come from callers, who can ask again."""
+"""If the disk fails, these writes of the engine's own work wait until it works. Any other write gets the error, and its caller can try
+again."""
 _LOTS: Final = (Admission, Bulk)
 
 
@@ -112,8 +113,9 @@ class Writer:
         self._followed, self._signalled, self._saw = followed, signalled, saw
 
     async def write(self, write: Write, landed: Deliver | None = None) -> Answer:
-        """Write from the engine's loop, and wait. `landed` gets the answer first, in any case: the caller may be cancelled meanwhile, and
-        what was written stays written."""
+        """Write from the engine's loop. Returns the answer when the write is on disk. Raises the error if it is refused. `landed` gets the
+        answer or the error first, even if the caller is cancelled meanwhile. Raises EngineClosed if the engine closes; then `landed` is not
+        called."""
         if not self.open:
             raise EngineClosed
         future: asyncio.Future[Answer] = self._loop.create_future()
@@ -121,7 +123,8 @@ class Writer:
         return await future
 
     async def write_lot(self, lot: Lot, landed: DeliverLot) -> None:
-        """Write a lot from the engine's loop, in a transaction of its own, and wait. `landed` gets the answer first, in any case."""
+        """Write a lot from the engine's loop, in a transaction of its own, and wait. `landed` gets the answer or the error first, as in
+        `write`."""
         if not self.open:
             raise EngineClosed
         future: asyncio.Future[Landed] = self._loop.create_future()
@@ -129,7 +132,7 @@ class Writer:
         await future
 
     def submit(self, write: Write, landed: Deliver) -> None:
-        """Queue a write from the engine's loop; `landed` gets the answer there."""
+        """Queue a write from the engine's loop, and return. `landed` is called on the loop with the answer or the error."""
         self._enqueue(Entry(write, landed))
 
     def _enqueue(self, entry: Entry) -> None:
@@ -159,7 +162,7 @@ class Writer:
         return None if isinstance(answer, DiskFailed | Landed) else answer
 
     def call(self, write: Write) -> Answer:
-        """Write from any other thread, and wait."""
+        """Write from another thread than the loop's. Blocks until the write is on disk. Raises the error if it is refused."""
         if self._closed:
             raise EngineClosed
         waiter = Waiter()
@@ -277,7 +280,7 @@ class Writer:
                 done = committed_apart(writes, partial(self._store.commit, now=now), shared)
                 answers = done.answers
             if len(answers) != len(batch) or len(done.answers) != len(writes):
-                raise StoreBroken(f"The store answered {len(done.answers)} of {len(writes)} writes.")
+                raise StoreBroken(f"The store answered {len(done.answers)} of {len(writes)} writes. This is a bug in its code.")
             self._tell_of(done)
             followed = done.changes
             if self._saw is not None and (writes or followed):
@@ -310,12 +313,14 @@ class Writer:
             log.warning("the engine cannot be told what a write changed: %s", closed)
 
     def _follow(self, followed: Sequence[Change]) -> None:
-        """Called on the loop before the answers are given there: report the other changes of the commit right after the answers."""
+        """Plan the report of the commit's changes to other executions. This is called on the loop before the answers are given there, and
+        the report runs right after them."""
         if followed and self._followed is not None:
             self._loop.call_soon(self._followed, followed, context=self._context)
 
     def _answer(self, batch: list[Entry], answers: Sequence[Reply | HoldfastError], followed: Sequence[Change], *, on_loop: bool) -> None:
-        """Give each entry its answer. From another thread the loop gets the answers and what followed in one piece, in this order."""
+        """Give each entry its answer. On another thread, the loop gets the answers and then the changes to other executions in one call;
+        only threads that wait get their answers at once."""
         later: list[tuple[Entry, Reply | HoldfastError]] = []
         for entry, answer in zip(batch, answers, strict=True):
             if on_loop or entry.thread is not None:

@@ -1,8 +1,8 @@
 """Makes and opens private files and folders: files of mode 0600, folders of mode 0700, with any umask.
 
-Three rules. A new file is private from its first moment: it gets its mode at creation, not later. If other users can read a file of this
-user, their rights are removed, with one line in the log. A file that belongs to another user, is a symbolic link, or lies where other users
-can replace it, is refused; the error has the command that helps. A folder that Holdfast did not make is never changed.
+The rules. A new file is private from its first moment: it gets its mode at creation, not later. If other users have rights on a file of
+this user, these rights are removed, with one line in the log. A file that belongs to another user or is a symbolic link is refused. So is a
+folder in which other users can replace files. The error says what to do. A folder that the operator named is not changed if it exists.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PROGRAM: Final = 0o700
 """The mode of a file that can be executed."""
 FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-"""O_NONBLOCK is among them, because opening a named pipe in the place of a file would block for ever."""
+"""O_NONBLOCK is among these flags, because without it the opening of a named pipe in the place of a file would block for ever."""
 _LINKED: Final = frozenset({errno.ELOOP, errno.EMLINK, errno.ENOTDIR})
 _ROOT: Final = 0
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
@@ -60,8 +60,8 @@ def write_new(path: Where, data: bytes, *, dir_fd: int | None = None) -> None:
 
 
 def open_file(path: Where, flags: int = os.O_RDWR) -> int:
-    """Open a private file by its name, and return its descriptor. A missing file is made. If other users can read the file, their rights
-    are removed. Raises NotPrivate for a link and for another user's file."""
+    """Open a private file by its name, and return its descriptor. A missing file is made. If other users have rights on the file, these are
+    removed. Raises NotPrivate if it is a link, a pipe or a device, or belongs to another user."""
     fd = _made_or_opened(path, flags | _FILE_FLAGS)
     try:
         _refuse_foreign(os.fstat(fd), path)
@@ -90,8 +90,8 @@ def _made_or_opened(path: Where, flags: int) -> int:
 
 
 def read_file(path: Where) -> bytes | None:
-    """The content of a private file; None if there is none. If other users can read the file, their rights are removed. Raises NotPrivate
-    for a link and for another user's file."""
+    """The content of a private file; None if there is no such file. If other users have rights on the file, these are removed. Raises
+    NotPrivate if it is a link, a pipe or a device, or belongs to another user."""
     try:
         fd = os.open(path, os.O_RDONLY | _FILE_FLAGS)
     except FileNotFoundError:
@@ -106,7 +106,7 @@ def read_file(path: Where) -> bytes | None:
 
 def open_given(path: Where, flags: int) -> int:
     """Open a file that the operator named, as `open_file` does. A path below /dev/ or /proc/self/fd/ (but not /dev/shm/), and a named pipe
-    of this user, is opened as it is."""
+    of this user, is opened without the checks of `open_file`, and its rights are not changed."""
     name = os.fspath(path)
     if (name.startswith(_AS_GIVEN) and not name.startswith(_IN_MEMORY)) or _is_our_pipe(path):
         return os.open(path, flags | os.O_CLOEXEC)
@@ -149,8 +149,8 @@ def reserve_beside(paths: Iterable[Where]) -> list[Where]:
     such a file exists and is not a plain file of this user.
 
     In a folder such as /tmp every user may make a file that does not exist yet. SQLite would read a log of another user as the newest part
-    of the store. If root runs it, SQLite changes the owner of such a file to root, so that nothing shows it afterwards. SQLite also writes
-    through a link.
+    of the store. If root runs SQLite, SQLite changes the owner of such a file to root, so that nothing shows afterwards who made it. SQLite
+    also writes through a link.
     """
     made: list[Where] = []
     for path in paths:
@@ -166,7 +166,7 @@ def reserve_beside(paths: Iterable[Where]) -> list[Where]:
 
 
 def remove_empty(paths: Iterable[Where]) -> None:
-    """Remove those of these files that are empty."""
+    """Remove those of these files that are empty. Errors are ignored."""
     for path in paths:
         with contextlib.suppress(OSError):
             if os.lstat(path).st_size == 0:
@@ -182,7 +182,7 @@ def refuse_foreign(path: Where, owner: int | None = None) -> None:
         raise NotPrivate(f"{name} is not a regular file. SQLite would read it as a part of the store. Remove it.")
     if told.st_uid != (os.geteuid() if owner is None else owner):
         raise NotPrivate(
-            f"{name} was made by the user {_named(told.st_uid)}, to whom the store does not belong. "
+            f"{name} was made by the user {_named(told.st_uid)}, who is not the owner of the store. "
             "SQLite would read it as the newest part of the store. Remove it."
         )
     if told.st_nlink > 1:
@@ -231,7 +231,7 @@ def _change_unopened(path: Where, mode: int) -> None:
 
 def own_folder(path: Where) -> None:
     """Make sure that a folder exists whose name Holdfast chose, and that only this user has rights on it. Raises NotPrivate for a link, for
-    another user's folder, and if other users can replace it."""
+    another user's folder, and if other users can replace files in the folder above it."""
     os.close(open_folder(path))
 
 
@@ -257,8 +257,8 @@ def open_folder(path: Where) -> int:
 
 def given_folder(path: Where) -> None:
     """Make sure that a folder exists that the operator named. Missing folders are made private, with all missing folders above. An existing
-    folder is not changed. Raises NotPrivate if other users can replace files in the lowest existing folder, and NotADirectoryError if that
-    is a file."""
+    folder is not changed. Raises NotPrivate if other users can replace files in the lowest folder of the path that exists. Raises
+    NotADirectoryError if a part of the path is a file."""
     place = Path(path)
     missing = []
     while not place.exists():

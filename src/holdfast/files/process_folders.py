@@ -20,8 +20,8 @@ _YOUNG_SECONDS: Final = 60
 
 
 def make(prefix: str) -> str:
-    """Make a new folder, and return its path. The caller must `lock` it within a minute. Raises NotPrivate if other users can replace files
-    in the folder for temporary files."""
+    """Make a new folder, and return its path. The caller must `lock` it within a minute, or another process may remove it. Raises
+    NotPrivate if other users can replace files in the folder for temporary files."""
     temporary = tempfile.gettempdir()
     refuse_shared(temporary)
     place = f"{temporary}/holdfast-{os.geteuid()}"
@@ -41,8 +41,8 @@ def lock(folder: str) -> int:
 
 
 def sweep(own: str) -> None:
-    """Remove the folders beside this one whose processes were killed. A folder that is not at least a minute older than `own` stays,
-    because its process may be about to lock it. Does nothing if the folder above is not private."""
+    """Remove the folders beside `own` that no process has locked, because their processes were killed. A folder that is not at least a
+    minute older than `own` stays: its process may be about to lock it. Does nothing if the folder above is not private."""
     made_at = os.stat(own).st_mtime
     parent = os.open(os.path.dirname(own), FOLDER_FLAGS)
     try:

@@ -80,7 +80,8 @@ def placed(asked: Enqueue, header: Execution, at: int, settings: QueueSettings, 
 
 
 def checked_enqueue(asked: Enqueue, settings: QueueSettings) -> Enqueue:
-    """The enqueue itself. Raises InvalidParameter if a value is not allowed, or if the queue with these settings could never admit it."""
+    """The enqueue itself. Raises InvalidParameter if a value is not allowed, if the queue is ordered and the enqueue has no key, or if a
+    rate never admits so many tokens at once."""
     checked_queue(asked.queue)
     times = (("delay_ms", asked.delay_ms), ("ttl_ms", asked.ttl_ms), ("head_start_ms", asked.head_start_ms))
     for what, value, most in (*((what, value, _MOST_MS) for what, value in times), ("units", asked.units, MAX_UNITS)):
@@ -98,14 +99,15 @@ def checked_enqueue(asked: Enqueue, settings: QueueSettings) -> Enqueue:
     for rate in (*asked.rates, *(rate for level in levels for rate in settings.at(level).parsed_rates())):
         if rate.kind == TOKENS and asked.units > rate.burst:
             raise InvalidParameter(
-                f"The execution asks for {asked.units} tokens; queue {asked.queue} never admits more than {rate.burst} at once ({rate})."
+                f"Queue {asked.queue}: the execution asks for {asked.units} tokens, and the rate {rate} never admits more than "
+                f"{rate.burst} tokens at once. Lower `units`, or raise the burst of the rate."
             )
     return asked
 
 
 def admitted(header: Execution, now: int) -> Execution:
-    """The header of an execution that gets a slot. Its timeout counts from its first admission on, so a later admission does not change
-    the header."""
+    """The header of an execution that gets a slot. Its timeout begins with its first admission, so a later admission does not change the
+    header."""
     place = header.place
     assert place is not None
     if place.admitted_at is not None:

@@ -38,18 +38,20 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     at: int
     kind: NoteKind
     who: str
-    """The id of a credential, or `local:USER`. For a refusal: the name that the caller claims to have."""
+    """The id of a credential, `local:USER` for a user of the machine, or `link:PERSON`. In a refusal it may be a name that the caller only
+    claims to have, `anonymous`, or `(many)`."""
     what: str
     """What was done or asked for, such as `restart`."""
     on: str = ""
-    """The execution, approval, credential, function or other object that it was done to, by its id or name."""
+    """The id or name of the execution, approval, credential, function or other object that the action was for."""
     origin: str = ""
-    """Where the request came from: a network address, or `cli`."""
+    """Where the request came from: a network address, or `cli`; empty if it is not known."""
     outcome: str
-    """How it ended, in a few words."""
+    """The outcome of the action, in a few words."""
     tenant: str | None = None
     times: int = 1
-    """How many refusals this note counts. The first refusal of a kind has its own note, and is not counted again in another."""
+    """How many refusals this note stands for. The first refusal of a kind in a minute has a note of its own. A second note counts the
+    further ones, without the first."""
     expires_at: int
     """From this time on the note may be removed."""
 
@@ -86,7 +88,7 @@ class Actor(msgspec.Struct, frozen=True, kw_only=True):
     origin: str
     tenant: str | None = None
     days: int = KEPT_DAYS
-    """For how many days its notes are kept."""
+    """For how many days the notes of this actor are kept."""
 
     def did(self, what: str, on: str, outcome: str, now: int) -> tuple[Note, ...]:
         """The note of a decision, as a tuple with one element: the `notes` of a write."""
@@ -115,7 +117,7 @@ def bounded(text: str) -> str:
     """A text that any client may have chosen, made safe for a note: it is cut if it is long, and characters that are not printable are
     escaped.
 
-    If a caller sent a token in the wrong place, the token is replaced by `hf_…`.
+    A token in the text is replaced by `hf_…`: a caller may have sent it in the wrong place.
     """
     text = _TOKEN.sub("hf_…", text)
     cut = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

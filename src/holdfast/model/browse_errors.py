@@ -6,7 +6,7 @@ from holdfast.model.errors import Rejected
 
 
 class ReadTooLong(Rejected):
-    """The search took longer than it may. Ask for a shorter range of time, or for fewer values."""
+    """The search took longer than is allowed. Search in a shorter range of time, or for fewer values."""
 
     code = "read_too_long"
 

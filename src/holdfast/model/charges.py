@@ -1,12 +1,12 @@
 """Charges: what a write adds to counters that many executions share, in the same transaction.
 
-A counter is a number under a key. It starts again from zero at a certain time. Examples are a rate, a tenant's budget for a day, and a
-server that must not be called for a while. A write carries its charges. If a charge would take a counter beyond its limit, the write is
-refused, and nothing of it is written.
+A counter is a number under a key. It starts again from zero at a certain time. Examples: how often a worker was asked in a time, what a
+tenant has spent today, and a mark that a tenant must not call a server before a certain time. A write carries its charges. If a charge
+would take a counter beyond its limit, the write is refused, and nothing of it is written.
 
 A counter may have a second number, the reserved amount: a call that is under way has reserved the most that it may cost, and the end of the
 call adds its real cost to the first number. Both numbers together stay within the limit. A refusal says whether there would be room without
-the reserved amount: then there may be room when those calls have ended.
+the reserved amount. If so, there may be room when the calls that reserved it have ended.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ class Charge(msgspec.Struct, frozen=True, gc=False):
     limit: int | None = None
     """The most that the counter's two numbers together may be after the charge; None: no limit."""
     until: int = 0
-    """When the counter starts again from zero. It is used if the counter does not exist yet, or its time is over."""
+    """From this time on the counter is zero again. It is used only if this charge begins the counter, because there is none yet or the
+    `until` of the old one has passed; see also `extends`."""
     extends: bool = False
-    """Whether an existing counter also gets this `until`, if it is later than its own."""
+    """Whether a counter that exists also gets the `until` of this charge, if that is later than the counter's own."""
     reserved: int = 0
     """What is added to the reserved number. The charge at the end of a call has the negative reservation here, and what the call really
     used in `amount`."""
@@ -48,7 +49,8 @@ def charged(charges: Sequence[Charge], read: Callable[[str], Counter | None], no
     """The counters after all charges. `read` returns the counter of a key; None if there is none. Raises LimitReached if a charge would
     take its counter beyond its limit.
 
-    If several charges are refused, the error prefers one that would be refused even without the reserved amounts.
+    If several charges are refused, the error is about the first one that would be refused even without the reserved amounts; if there is
+    none, about the first refused one.
     """
     after: dict[str, Counter] = {}
     curable: LimitReached | None = None

@@ -135,10 +135,11 @@ def text_of(value: object, what: str) -> str:
 
 
 def readable(failure: Failure) -> Failure:
-    """The error with texts that can be stored. No error is refused, because its author may not have chosen its texts (a file name, say).
+    """The error with texts that can be stored. This function refuses no error: the texts of an error may not be the author's choice, for
+    example a file name.
 
-    A member that is not a text becomes one, and a very long text is cut. A stack trace that is not a list of lines, or that is very long,
-    is left out.
+    A member that is not a str is converted to one, characters that UTF-8 cannot encode are escaped, and a very long text is cut. A stack
+    trace that is not a list or tuple of lines, or that is very long, is left out.
     """
     stack = failure.stack_trace
     if stack is None or type(stack) is tuple:

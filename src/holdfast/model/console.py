@@ -28,7 +28,7 @@ class ConsoleSession(msgspec.Struct, frozen=True, kw_only=True):
     """The token that every form of this session must carry."""
     made_at: int
     seen_at: int
-    """When the server last noted a request of this session."""
+    """When the session began, or when its cookie last got a new value because a browser used the session."""
     expires_at: int
 
 
@@ -44,13 +44,15 @@ class SavedView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def checked_view(view: SavedView) -> SavedView:
-    """The view itself. Raises InvalidParameter if its name, owner or query is too long, is empty (only a query may be empty) or has
-    characters that are not printable."""
+    """The view itself. Raises InvalidParameter if its name, owner or query is too long or has characters that are not printable, or if its
+    name or owner is empty or has only spaces."""
     for what, text, longest in (
         ("name", view.name, _LONGEST_NAME),
         ("owner", view.owner, _LONGEST_OWNER),
         ("query", view.query, _LONGEST_QUERY),
     ):
         if len(text) > longest or not text.isprintable() or (what != "query" and not text.strip()):
-            raise InvalidParameter(f"The {what} of a saved view is not allowed: use 1 to {longest:,} printable characters.")
+            raise InvalidParameter(
+                f"The {what} of a saved view is not allowed: use 1 to {longest:,} printable characters, not only spaces."
+            )
     return view

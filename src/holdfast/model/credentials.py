@@ -19,7 +19,8 @@ _TENANT: Final = re.compile(r"[a-zA-Z0-9._:/=+\-@ ]{1,256}")
 _MAX_NOTE: Final = 256
 _PERSON: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+\-]{0,127}")
 _RESERVED: Final = ("hft-", "hfka")
-"""Ids of credentials begin with one of these texts. A person's name must not, so that it cannot be mistaken for the id of a credential."""
+"""Ids of credentials begin with one of these texts, in lower or upper case. A person's name must not, so that it cannot be mistaken for the
+id of a credential."""
 
 KEYS_SECRET_VARIABLE: Final = "HOLDFAST_KEYS_SECRET"
 KEYS_SECRET_BEFORE_VARIABLE: Final = "HOLDFAST_KEYS_SECRET_BEFORE"
@@ -41,11 +42,12 @@ class Role(Word):
     VIEWER = "viewer"
     """Look at functions, executions, histories and signals."""
     OPERATOR = "operator"
-    """Invoke functions, stop executions, and send checkpoints as a function does."""
+    """Start, stop and change executions and runs, for example: invoke functions, stop executions, and send checkpoints as a function
+    does."""
     APPROVER = "approver"
     """Answer callbacks, and decide what workers ask for."""
     SETTLER = "settler"
-    """Report how a tool's call ended, if the worker's run does not know it."""
+    """Report how a call of a tool ended, if the run that made the call does not know it."""
     ADMIN = "admin"
     """Everything, deploying functions included."""
 
@@ -91,15 +93,16 @@ def checked_roles(names: Iterable[str]) -> tuple[Role, ...]:
 
 
 def checked_tenant(tenant: str | None) -> str | None:
-    """The tenant's id itself, or None. Raises InvalidParameter if it has other characters than AWS allows."""
+    """The tenant's id itself, or None. Raises InvalidParameter if it is empty, has more than 256 characters, or has characters that AWS
+    does not allow."""
     if tenant is not None and not _TENANT.fullmatch(tenant):
         raise InvalidParameter(f"Tenant {tenant!r}: use 1 to 256 letters, digits, spaces or any of . _ : / = + - @")
     return tenant
 
 
 def checked_person(person: str | None) -> str | None:
-    """The name of a person itself, or None. Raises InvalidParameter if it looks like the id of a credential or like a user of the machine
-    (`local:ann`), or has characters that are not allowed."""
+    """The name of a person itself, or None. Raises InvalidParameter if it is too long, begins like the id of a credential, or has
+    characters that are not allowed. A colon is not allowed, so that no name looks like a user of the machine (`local:ann`)."""
     if person is not None and (not _PERSON.fullmatch(person) or person.lower().startswith(_RESERVED)):
         raise InvalidParameter(
             f"Person {person!r:.150}: use 1 to 128 letters, digits or any of . _ @ + -, and begin with a letter or a digit. "

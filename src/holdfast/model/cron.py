@@ -36,7 +36,7 @@ def check(expression: object) -> str:
     except CronSimError as error:
         raise ScheduleInvalid(f"The cron expression {expression!r} cannot be read: {_words(error)}.") from None
     if first is None or first - _PROBE > _YEARS:
-        raise ScheduleInvalid(f"The cron expression {expression!r} matches no day of the next fifty years.")
+        raise ScheduleInvalid(f"The cron expression {expression!r} matches no day of the next fifty years. Check its day and its month.")
     return plain
 
 

@@ -69,7 +69,8 @@ class Draft:
             self.due_at = operation.due_at
 
     def touched(self, sequence: int) -> Change:
-        """The finished change of a checkpoint that changes nothing else in the header (`Change.slight`)."""
+        """The finished change of a checkpoint that changes only those members of the header that each checkpoint changes (`Change.slight`).
+        `sequence` is the new number of checkpoints of the invocation."""
         header = self._header
         moved = msgspec.structs.replace(
             header,

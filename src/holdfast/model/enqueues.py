@@ -57,16 +57,17 @@ class Enqueue(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     head_start_ms: int = 0
     """Its priority: the lane treats it as if it had been enqueued this many milliseconds earlier. An ordered queue ignores it."""
     units: int = 0
-    """The estimated number of tokens, for rates of tokens."""
+    """How many tokens the execution is estimated to use, for rates of tokens."""
     money: int = 0
     """Its estimated cost, in billionths of a dollar, for queues that limit the cost of waiting executions."""
     same: Same = Same.EXISTING
     rates: tuple[Rate, ...] = ()
     """The rates of the function itself. All leaf lanes of the function that have the same tenant and user share them."""
     user: str | None = None
-    """The user for whom these rates count; None: they count for the whole tenant."""
+    """The user whose executions share `rates`; None: all executions of the tenant share them."""
     beside: str | None = None
-    """The leaf lane of an earlier execution. The new one gets the lane of the same key and user: a lane names long ones only in part."""
+    """The leaf lane of an earlier execution. The new execution gets the leaf lane with the same queue, tenant, key, function and user, and
+    with its own version. None: the lane is made from `key` and `user`."""
 
     def lane(self, header: LaneMembers) -> str:
         """The leaf lane of an execution."""

@@ -287,7 +287,7 @@ class StoreBusy(Retryable):
 
 
 class TooManyRequests(Retryable):
-    """Too many invocations wait for a process already. Try again later."""
+    """Too many invocations of functions wait for a free runtime process already. Try again later."""
 
     code = "too_many_requests"
 
@@ -299,7 +299,7 @@ class DeliveryFailed(Retryable):
 
 
 class DiskFailed(Retryable):
-    """The store's disk, or its database server, did not read or write."""
+    """The store's disk, or its database server, could not read or write."""
 
     code = "disk_failed"
 
@@ -341,7 +341,7 @@ class StoreUnsuitable(Fatal):
 
 
 class NotPrivate(Fatal):
-    """A file or folder belongs to another user of the machine, or another user may replace it."""
+    """A file or folder belongs to another user of the machine, or another user could replace it."""
 
     code = "not_private"
 

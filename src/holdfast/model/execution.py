@@ -54,7 +54,7 @@ class State(Word):
     RUNNING = "running"
     """An invocation of `runner` is live."""
     SUSPENDED = "suspended"
-    """No runner has it. It waits for a timer, an answer or a stop."""
+    """No runner has it. It waits for a timer, an answer or the end of an execution that it invoked."""
     CLOSING = "closing"
     """Its status is final, but the invocation that closed it has not returned yet."""
     CLOSED = "closed"
@@ -71,7 +71,7 @@ class Quarantine(Word):
     RUNNER_DIED = "runner_died"
     """Its runners died too often without progress, also when it was alone on a runner."""
     PAYLOAD_UNREADABLE = "payload_unreadable"
-    """Its stored payloads could not be read."""
+    """Its stored data could not be read, or its new data could not be written."""
     REPLAY_MISMATCH = "replay_mismatch"
     """The code does not match its history."""
 
@@ -89,11 +89,12 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     terms: Terms
     started_at: int
     deadline: int
-    """When it times out; while it waits in a queue for its first admission, when it expires."""
+    """When it times out. Before its first admission from a queue: when it expires (`places.NEVER` if it has no time to live)."""
     status: ExecutionStatus = ExecutionStatus.RUNNING
     state: State = State.READY
     epoch: int = 0
-    """It grows with each claim. A write with an older epoch is refused."""
+    """It grows with each claim, and with some other writes, for example when the execution closes. A runner's write with an older epoch is
+    refused."""
     revision: int = 0
     """It grows with each write."""
     sequence: int = 0
@@ -101,7 +102,7 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     events: int = 0
     """The number of events, which is also the number of the last event."""
     pending: int = 0
-    """How many of its operations a timer, an answer or a child will change (`operations.is_pending`)."""
+    """How many of its operations are pending (`operations.is_pending`): a handler may wait for them."""
     runner: str | None = None
     invocation: str | None = None
     invoked_at: int | None = None
@@ -117,14 +118,14 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     touched_at: int = 0
     """The time of the latest event. Within an execution, times never decrease."""
     failures: int = 0
-    """How many invocations failed in a row. Any accepted update sets it to 0."""
+    """How many invocations failed in a row. A checkpoint with an update, and an invocation that ends to wait, set it to 0."""
     deaths: int = 0
-    """How many runners died in a row while they ran it."""
+    """How many runners died in a row while they ran it, without progress of the execution."""
     client: str | None = None
     """The epoch, the sequence and the ClientToken of the last accepted checkpoint, by which a repeated request is recognised. None if that
     checkpoint had no ClientToken."""
     client_revision: int = 0
-    """The revision that this checkpoint made."""
+    """The revision that the checkpoint of `client` made."""
     operations: int = 0
     """How many operations it has."""
     stored: int = 0
@@ -134,7 +135,7 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     parent_operation: str | None = None
     """The id of the parent's operation that waits for this execution; None if none waits."""
     cascade: bool = True
-    """Whether the execution is stopped when its parent is stopped or times out."""
+    """Whether the execution is stopped (a run is cancelled) when its parent is stopped or times out."""
     tenant: str | None = None
     trace: str | None = None
     """The trace header that it was started with. Each of its invocations gets this header, and each execution that it invokes."""
@@ -159,7 +160,7 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 FAILED_STATUSES = frozenset({ExecutionStatus.FAILED, ExecutionStatus.TIMED_OUT, ExecutionStatus.STOPPED})
-"""The statuses of an execution that ended without success. A start with `again` then starts its name again."""
+"""The statuses of an execution that ended without success. A start with `again` starts the name of such an execution again."""
 
 
 def goes_on_as(header: Execution, heir: Execution | None) -> bool:
@@ -260,7 +261,8 @@ class OutcomeStatus(Word):
     INTERRUPTED = "INTERRUPTED"
     """Its runner shut down in an orderly way. Any runner may continue the execution at once."""
     MISMATCHED = "MISMATCHED"
-    """The code does not match the history. With corrected code the execution can continue."""
+    """The code does not match the history. The execution is quarantined. With corrected code it can continue after a person has released
+    it."""
     CONTINUED = "CONTINUED"
     """The execution has ended, and another one continues it, with `result` as its input."""
 

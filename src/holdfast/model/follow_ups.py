@@ -1,8 +1,8 @@
 """Follow-ups: the writes to other executions that a write causes, committed in the same transaction.
 
-A checkpoint that invokes starts the child. A child that ends answers the operation that waits for it. A parent that is stopped or times out
-stops its children, and cancels those that are runs. After every accepted write the store asks `follow_ups`, and commits these writes in the
-same transaction, so that a crash cannot separate them.
+A checkpoint that invokes starts the child. A child that ends answers the operation that waits for it. If a parent is stopped or times out,
+its children are stopped too, and those that are runs are cancelled, unless `cascade` is off. After every accepted write the store calls
+`follow_ups`, and commits the writes that it returns in the same transaction, so that a crash cannot separate them.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ def follow_ups(write: Write, before: Execution, change: Change, children: Callab
 
 
 def _of_pipeline(child: Execution, parent: Execution) -> Execution:
-    """A new execution, with its parent's pipeline in its summary. An execution that has a summary already is returned as it is."""
+    """A new execution, with its parent's pipeline in its summary. It is returned as it is if the parent has no pipeline, or if it has a
+    summary already."""
     pipeline = pipeline_of(parent.summary)
     return child if pipeline is None or child.summary is not None else msgspec.structs.replace(child, summary=begun(pipeline))
 

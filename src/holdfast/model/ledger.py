@@ -61,7 +61,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
-    """How many input tokens came from the server's cache."""
+    """How many input tokens came from the cache of the model's server."""
     reasoning_tokens: int = 0
     """How many output tokens the model used for reasoning."""
     nanos: int = 0
@@ -79,7 +79,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def day(self) -> int:
-        """The number of the UTC day, counted from 1970-01-01, which is 0."""
+        """The UTC day of `at`, as the number of days since 1970-01-01."""
         return self.at // DAY_MS
 
 

@@ -181,7 +181,7 @@ def continue_as(draft: Draft, successor: str, payload: str, *, settled: bool = F
 
 
 def close_early(draft: Draft, status: ExecutionStatus, payload: str | None) -> Change:
-    """Close the status while the invocation still runs.
+    """Give the execution its final status while its invocation still runs.
 
     In the history, the InvocationCompleted event of that invocation comes before the terminal event. So the terminal event is stored now
     with the number after next. Readers do not see it yet, because its number is greater than `events`. No other event can get the number
@@ -300,7 +300,7 @@ def time_out(draft: Draft) -> Change:
 
 def claimed_now(change: Change, by: Claimant | None, now: int) -> tuple[Change, Execution]:
     """The change and its header, after the runner `by` has claimed the execution in the same change, if it may be claimed: one commit
-    instead of two. None: no runner claims it."""
+    instead of two. If `by` is None, no runner claims it."""
     header = change.header
     if by is not None and may_claim(header, max(now, header.touched_at)):
         header = claimed(header, by, now)

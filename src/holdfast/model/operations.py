@@ -107,8 +107,8 @@ class Queued(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Order(msgspec.Struct, frozen=True, gc=False):
-    """The order of a run, made when its request was accepted; or of a function that is enqueued. It has no wire form, so no client can send
-    one."""
+    """An accepted request for a run, or for a function that is to be enqueued, in the form that the write which starts the execution
+    carries. It has no wire form, so no client can send one."""
 
     kind: Kind
     input: str
@@ -230,7 +230,8 @@ class Update(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def is_pending(operation: Operation) -> bool:
-    """Whether a timer, an answer or the end of a child will change this operation, so that a handler may wait for it."""
+    """Whether a handler may wait for this operation: a timer, an answer or the end of a child will change it, or it is a step whose next
+    attempt is ready."""
     status = operation.status
     kind = operation.type
     if status is Status.STARTED:

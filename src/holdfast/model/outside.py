@@ -32,8 +32,8 @@ class Answering(msgspec.Struct, frozen=True, gc=False):
     """Lines for the audit log: who decided."""
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """Close the callback with this answer. Raises CallbackNotFound if there is no such callback or `kept` does not match it, and
-        CallbackClosed if it was answered before or its time is over."""
+        """Close the callback with this answer. Raises CallbackNotFound if there is no such callback or `kept` does not match it. Raises
+        CallbackClosed if it was answered before, its time is over, or its execution does not run."""
         draft, operation = open_callback(view, self.operation_id, now)
         if self.kept != _kept(operation):
             raise CallbackNotFound
@@ -53,7 +53,7 @@ class Heartbeat(msgspec.Struct, frozen=True, gc=False):
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
         """Move the callback's `due_at`. No event is written, and the operation keeps its revision, because a handler need not know about
-        heartbeats. Raises CallbackNotFound or CallbackClosed like an answer."""
+        heartbeats. Raises CallbackNotFound or CallbackClosed in the same cases as an answer without `kept`."""
         draft, operation = open_callback(view, self.operation_id, now)
         if _kept(operation) is not None:
             raise CallbackNotFound
@@ -79,8 +79,8 @@ class Stop(msgspec.Struct, frozen=True, gc=False):
     """Lines for the audit log: who stopped it."""
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """Add the end of the live invocation, if there is one, and then the terminal event. Raises InvalidParameter for an imported
-        copy."""
+        """Add the end of the live invocation, if there is one, and then the terminal event. Raises InvalidParameter for an imported copy
+        that was not closed, unless the stop is inherited."""
         header = view.header
         if header.state is State.IMPORTED:
             if self.inherited:
@@ -108,9 +108,9 @@ class Fire(msgspec.Struct, frozen=True, gc=False):
     """The runner that claims the execution in the same write, if a timer makes it ready; None: no runner."""
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
-        """Fire the due timers. If the execution's deadline has passed, it times out; if its delay is over, it enters its lane; if its
-        payloads cannot be read, it is quarantined. Before the header's `due_at`, nothing changes. If no timer is due, only `due_at` is
-        corrected."""
+        """Fire the due timers. If the execution's deadline has passed, it times out, or it expires if it was never admitted from its queue;
+        if its delay is over, it enters its lane; if its payloads cannot be read, it is quarantined. Before the header's `due_at`, nothing
+        changes. If no timer is due, only `due_at` is corrected."""
         header = view.header
         if header.due_at is None or header.due_at > now:
             return None, header
@@ -165,7 +165,7 @@ def _kept(operation: Operation) -> str | None:
 
 
 def open_callback(view: View, operation_id: str, now: int) -> tuple[Draft, Operation]:
-    """The draft of the write that answers a callback, and the callback. Raises CallbackNotFound if there is no such callback, and
+    """The draft of the write that answers a callback, and the callback. Raises CallbackNotFound if there is no such callback. Raises
     CallbackClosed if it was answered before, its time is over, or its execution does not run."""
     header = view.header
     operation = view.get(operation_id)

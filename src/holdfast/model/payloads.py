@@ -79,8 +79,8 @@ def decoded_schedule(codec: PayloadCodec, text: str, schedule: str) -> str:
 
 
 def identified(start: Start, taken: View | None, codec: PayloadCodec) -> Start:
-    """The start, with the codec's fingerprint of its input as `input_hash`. `taken` is the execution that has the name; None if the name is
-    free. If both inputs are equal, both fingerprints are equal.
+    """The start, with the codec's fingerprint of its input (of `Start.same`, if that is given) as `input_hash`. `taken` is the execution
+    that has the name; None if the name is free. If both inputs are equal, both fingerprints are equal.
 
     With a plain hash instead, a reader of the store could test guesses of a short input.
     """
@@ -99,7 +99,10 @@ def check_text(codec: PayloadCodec) -> str:
 def check(codec: PayloadCodec, text: str) -> None:
     """Raise CodecFailed if the codec cannot decode the text of `check_text`, which the store keeps."""
     if _made(codec, "decode the store's check", lambda: codec.decode(text, "check")) != _CHECK:
-        raise CodecFailed(f"Codec {codec.name!r} decoded the store's check to a wrong text: its keys are not the keys of this store.")
+        raise CodecFailed(
+            f"Codec {codec.name!r} decoded the store's check to a wrong text: its keys are not the keys of this store. "
+            "Use the keys that the store was made with."
+        )
 
 
 def _made(codec: PayloadCodec, what: str, make: Callable[[], object]) -> str:

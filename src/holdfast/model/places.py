@@ -9,11 +9,11 @@ function with its version:
 
     emails / tenant=acme / key=user-7 / function=send:3
 
-The rate of a function itself counts for all its leaf lanes together, whatever their queue and key (`shared_rate_of`). If that rate is one
-for each user, the leaf also names the user: `function=send:3;user=ann`.
+All leaf lanes of a function and a tenant share the rate of the function itself, whatever their queue and key (`shared_rate_of`). If that
+rate is one for each user, the leaf also names the user: `function=send:3;user=ann`.
 
-Limits belong to the queue, to each tenant and to each key. The last lane, the leaf, holds executions of one function and version only, so
-a runner takes only what it can run.
+Limits belong to the queue, to each tenant and to each key. The last lane, the leaf, holds executions of one function and version only, so a
+runner claims only what it can run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import msgspec
 from holdfast.model.errors import InvalidParameter
 
 MAX_KEY: Final = 256
-"""A key, a tenant, a function and a version have at most this many characters."""
+"""A key, a tenant, a user, a function and a version have at most this many characters."""
 NEVER: Final = 253_402_300_799_000
 """A deadline that is never reached: the end of the year 9999. A queued execution without a time to live has it until it is admitted."""
 _QUEUE: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
@@ -63,7 +63,7 @@ class Place(msgspec.Struct, frozen=True, gc=False):
     """Whether the execution keeps its slot while it waits for a timer, an answer or a person. If not, it must wait in its lane again
     afterwards, with its old `order_at`."""
     units: int = 0
-    """The estimated number of tokens, for rates of tokens."""
+    """How many tokens the execution is estimated to use, for rates of tokens."""
     parks: bool = True
     """Whether the execution is parked if it fails, so that a person may start it again under the same name."""
     money: int = 0
@@ -71,9 +71,9 @@ class Place(msgspec.Struct, frozen=True, gc=False):
 
 
 class Only(msgspec.Struct, frozen=True):
-    """Which executions a runner takes: those of these queues and of these tenants. An empty set allows all.
+    """Which executions a runner claims: those of these queues and of these tenants. An empty set allows all.
 
-    If `queues` is not empty, the runner takes no executions that were started without a queue. But it takes executions that another
+    If `queues` is not empty, the runner claims no executions that were started without a queue. But it claims executions that another
     execution invoked, because their parent may be of one of these queues.
     """
 
@@ -81,7 +81,7 @@ class Only(msgspec.Struct, frozen=True):
     tenants: frozenset[str] = frozenset()
 
     def reaches(self, lane: str) -> bool:
-        """Whether a lane, or one below it, may hold executions that the runner takes."""
+        """Whether a lane, or one below it, may hold executions that the runner claims."""
         queue, _, below = lane.partition("/")
         if self.queues and queue not in self.queues:
             return False
@@ -101,12 +101,14 @@ def checked_queue(name: object) -> str:
 
 def lane_of(queue: str, tenant: str | None, key: str | None, function: str, version: str, user: str | None = None) -> str:
     """The leaf lane of an execution. Each part is escaped, so no tenant, key or user can name another's lane. `user` is given if the
-    function has a rate for each user.
+    function has a rate for each user. Raises InvalidParameter if a part is not allowed.
     """
     try:
         return _joined(queue, tenant, key, function, version, user)
     except TypeError:  # a value that the cache cannot hash, for example a list
-        raise InvalidParameter("The queue, the tenant, the key, the function and the version of an enqueue must be texts.") from None
+        raise InvalidParameter(
+            "The queue, the tenant, the key, the user, the function and the version of an enqueue must be texts."
+        ) from None
 
 
 @lru_cache(maxsize=4096)

@@ -76,7 +76,7 @@ class Parent(Protocol):
 
     def look(self) -> None:
         """Let the invocation check whether to suspend: a child that it waited for is not live in this process any more, or another
-        execution needs its room."""
+        execution needs its capacity."""
         ...
 
 
@@ -88,8 +88,8 @@ class Parents(Protocol):
         ...
 
     def stays(self, parent: Parent) -> bool:
-        """Whether an invocation whose code only waits stays live, because a child that it waits for is live in this process. If not, it
-        must suspend."""
+        """Whether an invocation whose code only waits stays live: it does if a child that it waits for is live in this process, and no
+        other execution needs its capacity. If not, it must suspend."""
         ...
 
 
@@ -145,8 +145,8 @@ class Sight(Protocol):
 
 
 class Observer(Protocol):
-    """Is told about the executions of functions. The engine calls these methods on its event loop, after a change is on disk; they must not
-    block."""
+    """Receives reports about the executions of functions. The engine calls these methods on its event loop, after a change is on disk; they
+    must not block."""
 
     def attach(self, sight: Sight) -> None:
         """An engine opens; `sight` answers questions about it."""

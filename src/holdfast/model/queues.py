@@ -1,7 +1,7 @@
 """Queues: what an operator or an author sets for a queue, and which setting is in force.
 
-The code declares settings, and an operator may set some of them while the queue runs. For each setting, the operator's value wins over the
-declared one, and both are shown. A queue with neither has no limits.
+The code and holdfast.toml declare settings, and an operator may set some of them while the queue runs. For each setting, the operator's
+value wins over the declared one, and both are shown. A queue with neither has no limits.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from holdfast.model.wrong_values import wrong_value
 UNLIMITED: Final = 2**31
 """The `at_once` of a lane without a limit."""
 MAX_RATES: Final = 4
-"""One level may have at most this many rates."""
+"""The most rates that are parsed for one level. Of these, at most one may limit executions, and one tokens."""
 
 
 class Mode(Word):
@@ -51,8 +51,8 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     at_once: int | None = None
     """How many executions may hold a slot at the same time; None: no limit."""
     rates: tuple[str, ...] = ()
-    """How many executions, or how many tokens, may be admitted in a time: `100/m` or `20000 tokens/m burst 5000`. At most one rate for
-    each of both."""
+    """How many executions, or how many tokens, may be admitted in a time: `100/m` or `20000 tokens/m burst 5000`. At most one rate of
+    executions and one rate of tokens."""
 
     def parsed_rates(self) -> tuple[Rate, ...]:
         """The rates as objects. Raises InvalidParameter if a text is not a rate."""
@@ -98,7 +98,7 @@ class QueueSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         for where, limits in (("limits", self.limits), ("per_tenant", self.per_tenant), ("per_key", self.per_key)):
             _check_whole(f"{where}.at_once", limits.at_once, UNLIMITED - 1)
             if len(limits.rates) > MAX_RATES:
-                raise InvalidParameter(f"{where}.rates has {len(limits.rates)} rates; use at most {MAX_RATES}.")
+                raise InvalidParameter(f"{where}.rates has {len(limits.rates)} rates; use at most one of runs and one of tokens.")
             kinds = [rate.kind for rate in limits.parsed_rates()]
             if len(kinds) != len(set(kinds)):
                 raise InvalidParameter(f"{where}.rates limits one kind of unit twice. Keep one rate of each kind.")
@@ -117,7 +117,7 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     declared: Mapping[str, Any] = {}
-    """What the code declares: members of `QueueSettings` as JSON values."""
+    """What the code or holdfast.toml declares: members of `QueueSettings` as JSON values."""
     operator: Mapping[str, Any] = {}
     """What an operator has set: members of `QueueSettings` as JSON values."""
     mode: Mode = Mode.OPEN
@@ -125,7 +125,7 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
     """It grows with each change of this row."""
 
     def settings(self) -> QueueSettings:
-        """The settings in force: what the operator has set, else what the code declares, else the default."""
+        """The settings in force: what the operator has set, else what is declared, else the default."""
         return settings_from(together(self.declared, self.operator))
 
 
@@ -169,7 +169,7 @@ class LaneState(msgspec.Struct, frozen=True, kw_only=True):
 
 def together(declared: Mapping[str, Any], operator: Mapping[str, Any]) -> dict[str, Any]:
     """The declared settings, with the operator's values in place of the declared ones. Inside `limits`, `per_tenant` and `per_key`, each
-    limit is replaced by itself."""
+    limit is replaced separately: a limit that the operator has not set keeps its declared value."""
     both = {**declared, **operator}
     for level in ("limits", "per_tenant", "per_key"):
         if level in declared and level in operator:

@@ -19,7 +19,7 @@ NS_PER_MS: Final = 1_000_000
 RUNS: Final = "runs"
 """The kind of a rate that counts each admission as one unit."""
 TOKENS: Final = "tokens"
-"""The kind of a rate that counts tokens: an admission has as many units as its place says (`Place.units`)."""
+"""The kind of a rate that counts tokens: an admission uses as many units as the place of the execution says (`Place.units`)."""
 COOLING: Final = "cooling"
 """The kind of a cool-down, which is not a real rate: nothing is admitted before a certain time. It is stored as a rate whose `tat` is that
 time."""
@@ -74,7 +74,7 @@ def checked_rate(rate: Rate) -> Rate:
             f"{rate!r:.200} is not a rate: units, seconds and burst are whole numbers from 1 on, kind is runs or tokens."
         )
     if rate.units > MAX_UNITS or rate.burst > MAX_UNITS or rate.seconds > _LONGEST_SECONDS:
-        raise InvalidParameter(f"{rate} is not a rate: use at most {MAX_UNITS:,} units, and a time of at most 366 days.")
+        raise InvalidParameter(f"{rate} is not a rate: use at most {MAX_UNITS:,} units, also as the burst, and a time of at most 366 days.")
     if rate.burst * rate.step_ns > MAX_SPAN_NS:
         raise InvalidParameter(f"{rate} is not a rate: at this rate, the burst would take longer than 31 years. Use a smaller burst.")
     return rate

@@ -20,7 +20,7 @@ class RunAsked(msgspec.Struct, frozen=True, kw_only=True):
     """The worker's version; None: the newest."""
     inputs: dict[str, Any]
     constraints: dict[str, Any] = {}
-    """Tighter limits for this run."""
+    """Limits for this run that are stricter than those of the worker's contract."""
 
 
 class EnqueueAsked(msgspec.Struct, frozen=True, kw_only=True):

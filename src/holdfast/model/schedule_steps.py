@@ -159,8 +159,8 @@ def retimed(state: ScheduleState, now: int) -> ScheduleState:
 
 
 def resumed(state: ScheduleState, now: int, *, catch_up: bool) -> ScheduleState:
-    """The schedule after it is resumed. Occurrences that were due during the pause are not started, unless `catch_up` is set: then the
-    schedule's catch-up policy decides."""
+    """The schedule after it is resumed. Occurrences that were due during the pause, or that waited for an earlier one, are not started,
+    unless `catch_up` is set. Then the schedule's catch-up policy decides about the first kind, and the second kind still waits."""
     if catch_up:
         return changed(state, paused=False)
     return changed(state, paused=False, cursor=max(state.cursor, now), waiting=())

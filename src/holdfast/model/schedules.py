@@ -79,7 +79,7 @@ class How(Word):
     """Why an occurrence was started."""
 
     DUE = "due"
-    """Its time had come."""
+    """It was due by the schedule's timing."""
     NOW = "now"
     """An operator asked for an extra occurrence."""
     BACKFILL = "backfill"
@@ -137,7 +137,7 @@ class Handled(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     outcome: str
     """started, found (it was started before), skipped, replaced, missed or refused."""
     execution: str | None = None
-    """The execution that was started or found, or that still ran; None if there is none."""
+    """The execution that was started or found; for a skipped occurrence, an earlier execution that still ran. None if there is none."""
     why: str | None = None
     """Why it was not started; None if it was."""
     how: How = How.DUE
@@ -152,7 +152,7 @@ class Asked(msgspec.Struct, frozen=True):
     """When it is due."""
     how: How
     by: str | None = None
-    """The operator who asked for it; None if it is not known, or if its time had come."""
+    """The operator who asked for it; None if the operator is not known, or if it is due by the schedule's timing."""
 
 
 class ScheduleState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -166,30 +166,33 @@ class ScheduleState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     cursor: int
     """All occurrences up to this moment are handled. It never goes back."""
     next_at: int | None = None
-    """When a runner must look at the schedule next; None if it is paused or removed, or if no occurrence is left."""
+    """When a runner must look at the schedule next. None if it is removed; and, if no operator asked for an occurrence, also if it is
+    paused or has no occurrence left."""
     revision: int = 1
     created_at: int = 0
     paused: bool = False
     paused_by: str | None = None
     """The operator who paused it; None if it is not paused, or the operator is not known."""
     removed: bool = False
-    """Whether an operator removed the schedule. Its declaration in code does not bring it back."""
+    """Whether an operator removed the schedule. Its declaration (in code, on a page or in holdfast.toml) does not bring it back."""
     changed_by: str | None = None
-    """The operator who changed the schedule last; that change wins over the declaration. None if no operator changed it."""
+    """The operator who added, changed or removed the schedule last; this wins over the declaration. None if no operator did, or if the
+    operator who added it is not known."""
     changed_at: int | None = None
-    """When that operator changed it."""
+    """When the operator in `changed_by` did this; None without such an operator."""
     declared: Definition | None = None
-    """The declared definition, if an operator has changed it; else None."""
+    """The declared definition, if it is not in force because an operator changed or removed the schedule; else None."""
     declared_origin: Origin | None = None
-    """The origin of `declared`."""
+    """The origin of `declared`; None if that is None."""
     history: tuple[Counted, ...] = ()
-    """Each timing with the moment from which it was in force, the oldest first."""
+    """The newest timings (at most 100), each with the moment from which it was in force, the oldest first."""
     waiting: tuple[int, ...] = ()
     """The due times of occurrences that wait until earlier ones have ended."""
     asked: tuple[Asked, ...] = ()
     """The occurrences that operators asked for and that no runner has started yet."""
     open: tuple[str, ...] = ()
-    """The ids of executions that the schedule started and that may not have ended."""
+    """The ids of executions that the schedule started and that may not have ended, at most the newest 100. Executions of a backfill are not
+    in it."""
     recent: tuple[Handled, ...] = ()
     """How the last occurrences were handled, the newest first."""
 
@@ -207,15 +210,16 @@ def checked_schedule_name(name: object) -> str:
 
 
 def checked_definition(definition: Definition) -> Definition:
-    """The definition, with its timing in plain form. Raises ScheduleInvalid if a part of it is not allowed."""
+    """The definition, with its timing in plain form. Raises InvalidParameter if the name of its function is not allowed, and
+    ScheduleInvalid if another part is not."""
     checked_function(definition.function)
     if definition.version is not None and not _VERSION.fullmatch(definition.version):
-        raise ScheduleInvalid(f"The version is {definition.version!r:.80}; use 1 to 64 letters, digits or any of _ . $ + -")
+        raise ScheduleInvalid(f"The version of a schedule is {definition.version!r:.80}; use 1 to 64 letters, digits or any of _ . $ + -")
     if definition.tenant is not None and (not definition.tenant.isprintable() or not 0 < len(definition.tenant) <= 256):
         raise ScheduleInvalid("The tenant of a schedule must have 1 to 256 printable characters.")
     most = definition.catch_up_most
     if type(most) is not int or not 1 <= most <= MAX_CATCH_UP:
-        raise ScheduleInvalid(f"catch-up: {most!r:.50} is not a number of missed occurrences. Write 1 to {MAX_CATCH_UP}.")
+        raise ScheduleInvalid(f"catch-up: the number of missed occurrences to start is {most!r:.50}; write 1 to {MAX_CATCH_UP}.")
     if definition.catch_up is CatchUp.ALL and definition.overlap in (Overlap.SKIP, Overlap.REPLACE):
         raise ScheduleInvalid(
             f"catch-up 'all' needs overlap 'queue' or 'allow': with {definition.overlap.value!r} only one of the missed occurrences "
@@ -235,7 +239,8 @@ def checked_input(text: str) -> str:
 
 
 def new_schedule(name: str, definition: Definition, input: str, *, origin: Origin, now: int, by: str | None = None) -> ScheduleState:
-    """A schedule that begins at `now`: its first occurrence is after `now`. Raises ScheduleInvalid if a part of it is not allowed."""
+    """A schedule that begins at `now`: its first occurrence is after `now`. Raises ScheduleInvalid, InvalidParameter or PayloadNotJson if a
+    part of it is not allowed."""
     definition = checked_definition(definition)
     made = ScheduleState(
         name=checked_schedule_name(name),
@@ -279,7 +284,7 @@ def bounded_recent(lines: tuple[Handled, ...]) -> tuple[Handled, ...]:
 
 
 def bounded_open(executions: tuple[str, ...]) -> tuple[str, ...]:
-    """The newest of the open executions: as many as a schedule keeps. No occurrence waits for the others."""
+    """The newest of the open executions: as many as a schedule keeps. An occurrence does not wait for the executions that are left out."""
     return executions[-_MAX_OPEN:]
 
 

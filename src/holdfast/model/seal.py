@@ -45,7 +45,8 @@ class Seal:
         return Position(_dashed(execution), epoch, sequence, revision)
 
     def callback(self, execution: str, operation_id: str) -> str:
-        """The callback id of an operation. It cannot be guessed, so who has it may answer the callback."""
+        """The callback id of an operation. It cannot be guessed. A caller who has it may answer the callback, unless the callback's
+        sub-type is in `operations.KEPT`."""
         raw = bytes.fromhex(execution.replace("-", "")) + operation_id.encode()
         return base64.b64encode(raw + self._mac(b"c", raw)).decode()
 

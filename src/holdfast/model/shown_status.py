@@ -17,7 +17,8 @@ class ShownStatus(Word):
 
     RUNNING = "running"
     WAITING = "waiting"
-    """It waits for a runner, a timer, an answer, or its turn in a queue."""
+    """It waits for a runner, a timer, an answer, the end of another execution, or its turn in a queue; or it is an imported copy that was
+    not closed."""
     PERSON = "person"
     """It waits for a person's decision."""
     RETRYING = "retrying"

@@ -93,7 +93,8 @@ class Start(msgspec.Struct, frozen=True, gc=False):
     kind: Kind = Kind.FUNCTION
     """What the execution runs. The first event records a kind other than FUNCTION."""
     again: bool = False
-    """Whether the name is started again if the execution that has it failed. The failed execution stays, superseded by the new one."""
+    """Whether the name is started again if the execution that has it failed, timed out, was stopped or is parked; with `restart`, if it is
+    the old execution, and it has ended. That execution stays, superseded by the new one."""
     failed_as: str | None = None
     """With `again`: the id of an execution that did not fail itself, but that others continued, and the last of these failed. Its name is
     started again too. None: there is no such execution."""
@@ -118,7 +119,7 @@ class Start(msgspec.Struct, frozen=True, gc=False):
 
     def create(self, now: int, settings: QueueSettings = NO_SETTINGS, *, admits: bool = False) -> tuple[Change, Started]:
         """The first change of a new execution, and the answer to the start. For an execution that is enqueued, `settings` are those of its
-        queue, and `admits` says whether every lane above it has room.
+        queue, and `admits` says whether it is admitted at once.
         """
         header = self.header
         if type(header.status) is not ExecutionStatus or type(header.state) is not State or header.quarantine is not None:
@@ -166,8 +167,10 @@ class Start(msgspec.Struct, frozen=True, gc=False):
     def decide(self, view: View, now: int, seal: Seal) -> tuple[Change | None, Started]:
         """Decide about a start whose name another execution has.
 
-        With the same input and version the start finds that execution. `again` and `Same.REPLACE` supersede it. Otherwise raises
-        ExecutionAlreadyStarted. If the execution belongs to another tenant, the error tells only its name.
+        The start supersedes that execution if `again` allows it, or with `Same.REPLACE`. Else, with the same input and version, the start
+        finds it. Raises ExecutionAlreadyStarted for another input or version, with `Same.REFUSE`, if the execution to restart was restarted
+        before, and for an imported copy that was not closed. Raises it also if the execution belongs to another tenant; then the error
+        tells only its name.
         """
         found, wanted = view.header, self.header
         if found.tenant != wanted.tenant:

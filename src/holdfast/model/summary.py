@@ -23,7 +23,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a list shows of an execution. The pipeline is written when the execution starts, and everything else when it closes."""
 
     outcome: str | None = None
-    """The status of a run's response: `ok`, `partial`, or how it failed. None while it runs, and for an execution that is no run."""
+    """The status of a run's response: `ok`, `partial`, or how it failed. None if there is no response: the run has not ended, it ended
+    without one, or the execution is no run."""
     error_code: str | None = None
     """The error code of a run's response, or the error type of another execution that failed, or `timed_out` or `stopped`. None if there
     is no error."""

@@ -49,7 +49,8 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     cron: str | None = None
     every: int | None = None
-    """The interval in seconds. The occurrences are whole multiples of it after `start`; without `start`, after 1970-01-01 00:00 UTC."""
+    """The interval in seconds. The first occurrence is at `start`, and each further one this many seconds later. Without `start`, they are
+    counted from 1970-01-01 00:00 UTC."""
     zone: str = "UTC"
     clock: ClockChanges = ClockChanges.ONCE
     jitter: int = 0

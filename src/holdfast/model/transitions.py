@@ -77,7 +77,7 @@ NO_CHILDREN: Final[Children] = {}
 
 def apply(draft: Draft, updates: Sequence[Update], seal: Seal, children: Children = NO_CHILDREN) -> Update | None:
     """Apply the updates of a batch to the draft, in order. Returns the EXECUTION update that closes the execution; None if there is none.
-    Raises InvalidParameter if an update is not allowed; then the draft must be thrown away."""
+    Raises InvalidParameter or PayloadTooLarge if an update is not allowed; then the draft must be thrown away."""
     seen: dict[str, Update] = {}
     closing: Update | None = None
     for update in updates:

@@ -49,14 +49,14 @@ class Checkpointed(msgspec.Struct, frozen=True, gc=False):
     token: Position | None
     """The token of the next checkpoint; None if the execution is closed."""
     operations: tuple[Operation, ...]
-    """The operations that changed since the last checkpoint."""
+    """The operations that this checkpoint changed, and those that changed after the revision up to which the sender had read."""
     revision: int
     """The execution's revision after the checkpoint."""
 
 
 _UNREADABLE = (CodecFailed.__name__, StoreBroken.__name__, RowDamaged.__name__, WriteFailed.__name__)
-"""Errors that make an invocation fail and that its function did not cause. The execution is quarantined; after a person has removed the
-cause and released it, it continues."""
+"""Errors that make an invocation fail and that its function did not cause. If the last of MAX_FAILURES failed invocations has such an
+error, the execution does not fail, but is quarantined: it continues after a person has removed the cause and released it."""
 
 Answer = Started | Checkpointed | Execution
 Decision = tuple[Change | None, Answer]
@@ -78,12 +78,12 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     dead: frozenset[str] = frozenset()
     """The runners that are dead."""
     alone: bool = False
-    """Whether the runner runs nothing else. Only then it may claim an execution whose runners died before (`life.SUSPECT_DEATHS`): if this
-    runner dies too, that execution is the cause."""
+    """Whether the runner runs nothing else. Only then it may claim an execution of which `life.SUSPECT_DEATHS` or more runners have died:
+    if this runner dies too, that execution is the cause."""
 
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
         """Begin a new invocation. A takeover also adds the end of the dead invocation, in the same change. Raises LeaseLost if the
-        execution is neither ready nor has a dead runner.
+        execution does not have a dead runner, and this runner may not claim it (`life.may_claim`).
 
         In some cases the execution is changed, but not claimed: if it was closing, if its deadline has passed, if its payloads cannot be
         read, or if its runners died too often. The answer is the header after the change.
@@ -171,7 +171,9 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False):
     def decide(self, view: View, now: int, seal: Seal) -> Decision:
         """Apply the updates. A repeated request with the same ClientToken gets the same next token again.
 
-        Raises LeaseLost if another invocation owns the execution now, and InvalidToken if the token was used before.
+        If the deadline of the execution has passed, it times out, and no update is applied. If it gets more operations or bytes than its
+        terms allow, it fails. Raises LeaseLost if another invocation owns the execution now, or it is closed. Raises InvalidToken if the
+        token was used before. Raises InvalidParameter or PayloadTooLarge if an update is not allowed.
         """
         header, at = view.header, self.at
         client = self.client_token and f"{at.epoch}.{at.sequence}.{codec.storable(self.client_token)}"

@@ -30,14 +30,17 @@ def with_people(policy: Policy, told: Mapping[str, Any], path: Path) -> Policy:
 
 
 def _check_base(base: str, path: Path) -> None:
-    """Raise InvalidParameter if an address is not http or https, has no host, or has a user name, `?` or `#`."""
+    """Raise InvalidParameter if an address is not http or https, has no host, or has a user name, a password, `?`, `#` or a space."""
     try:
         parts = urlsplit(base)
         fits = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and not (parts.username or parts.password)
     except ValueError:
         fits = False
     if not fits or "?" in base or "#" in base or not base.isprintable() or " " in base:
-        raise InvalidParameter(f"{path}: policy.link_base is {base!r:.100}; write the address of the server: https://holdfast.example.")
+        raise InvalidParameter(
+            f"{path}: policy.link_base is {base!r:.100}; write the address of the server, with http or https, and without a user name, "
+            "`?` and `#`: https://holdfast.example."
+        )
 
 
 def _groups(told: Any, path: Path) -> dict[str, tuple[str, ...]]:
@@ -52,7 +55,9 @@ def _groups(told: Any, path: Path) -> dict[str, tuple[str, ...]]:
             raise InvalidParameter(f"{path}: the group {name!r:.80} has {len(members)} members; it may have 1 to {_MOST_MEMBERS:,}.")
         for text in (name, *members):
             if not text or len(text) > _LONGEST or not text.isprintable():
-                raise InvalidParameter(f"{path}: [groups] has the name {text!r:.80}; a name is 1 to {_LONGEST} printable characters.")
+                raise InvalidParameter(
+                    f"{path}: [groups] has the name {text!r:.80}; the name of a group or a person has 1 to {_LONGEST} printable characters."
+                )
         inner = next((member for member in members if member in groups), None)
         if inner is not None:
             raise InvalidParameter(f"{path}: the group {name!r} has the member {inner!r}, which is a group. Name its persons instead.")
@@ -78,6 +83,8 @@ def _risks(told: Any, groups: Mapping[str, tuple[str, ...]], path: Path) -> dict
         if not 1 <= rule.votes <= MOST_VOTES:
             raise InvalidParameter(f"{path}: risks.{name}.votes is {rule.votes}; it must be at least 1 and at most {MOST_VOTES}.")
         if rule.group is not None and rule.group not in groups:
-            raise InvalidParameter(f"{path}: risks.{name}.group is {rule.group!r:.80}, and [groups] has no such group.")
+            raise InvalidParameter(
+                f"{path}: risks.{name}.group is {rule.group!r:.80}, and [groups] has no such group. Add it there, or name another group."
+            )
         found[known[name]] = rule
     return found

@@ -20,7 +20,7 @@ class AuthorCode(msgspec.Struct, frozen=True, kw_only=True):
     """The folder of the code. The user must trust it, unless `ready` is true."""
     tools: tuple[Declared, ...]
     files: tuple[Path, ...]
-    """The files that a copy of the worker's code has."""
+    """The files that Holdfast copies to run the worker: its code, its page and what they include."""
     ready: bool
     """Whether it is a worker of Holdfast's own library, which is trusted like Holdfast itself."""
 
@@ -31,8 +31,8 @@ class AuthorCode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def author_code(worker: str | Path) -> AuthorCode | None:
-    """The code that would run outside the sandbox, of a worker's file or of a worker of Holdfast's library, by path or id. None if it
-    declares no tools, is a page, or there is no such file."""
+    """The code of a worker that would run outside the sandbox. `worker` is the path of the worker's file, or the id of a worker of
+    Holdfast's library. Returns None if the file declares no tools, is a page, or does not exist."""
     path = Path(worker)
     file = path if path.exists() else find(str(worker)) or path
     if not file.is_file() or file.suffix == ".md":  # a page is data, and has no tools

@@ -82,7 +82,7 @@ class Client:
         """
         clock, where = clock or SystemClock(), placed(where)
         if not create and "://" not in where and not Path(where).exists():
-            raise StoreNotFound(f"There is no store at {where}. The first execution started there makes it.")
+            raise StoreNotFound(f"There is no store at {where}. Check the path. The first execution that starts there makes it.")
         store = open_store(where, ids(clock.now()), codec)
         return cls(store, shown(where), clock=store.clock(clock), ids=ids, actor=actor)
 
@@ -162,7 +162,7 @@ class Client:
         return told
 
     def trouble(self, header: Execution) -> Trouble | None:
-        """The failures of the execution's latest invocations; None if the latest invocation did not fail."""
+        """The failures of the execution's latest invocations; None if the latest invocation did not fail, or the execution is closed."""
         return trouble_of(self._store, header)
 
     def operations(self, execution: str) -> Sequence[Operation]:
@@ -170,7 +170,8 @@ class Client:
         return self._store.operations(self.find(execution).id)
 
     def callbacks(self, function: str | None = None, limit: int = 50) -> Iterator[OpenCallback]:
-        """At most `limit` callbacks that wait for an answer, of all functions or of one; those of the oldest execution first."""
+        """At most `limit` callbacks that wait for an answer and can be answered by their id, of all functions or of `function`; those of
+        the oldest execution first."""
         going_on = Filter(function=function, statuses=(ExecutionStatus.RUNNING,), oldest_first=True, limit=_ALL)
         return itertools.islice(open_callbacks(self._store, self.list(going_on)), limit)
 
@@ -188,7 +189,8 @@ class Client:
     # --- writing
 
     def import_execution(self, document: Source | Imported) -> tuple[Execution, bool]:
-        """Write a copy of an exported execution, which no runner runs. Returns the copy, and whether it is new in this store."""
+        """Write a copy of an exported execution, which no runner runs. Returns the copy, and whether it is new in this store. Raises
+        ExportInvalid if the document is not an export."""
         found = document if isinstance(document, Imported) else read(document)
         copy = copied(found.snapshot, self._clock.now())
         new = self._store.adopt(copy)
@@ -198,8 +200,9 @@ class Client:
         """Write an execution that is ready for a runner. The same name with the same input finds the existing execution; with another input
         or version it raises ExecutionAlreadyStarted.
 
-        `on_failed="restart"` starts a name again if its execution failed. The old execution stays, superseded by the new one. Give the
-        function itself and not its name: its version and its timeouts are written with the execution.
+        With `on_failed="restart"`, a name whose execution failed, timed out or was stopped is started again, with any input. The old
+        execution stays, superseded by the new one. Give the function itself and not its name: its version and its timeouts are written with
+        the execution.
         """
         from holdfast.service.queue_verbs import written
 
@@ -218,8 +221,9 @@ class Client:
     def stop(
         self, execution: str, message: str | None = None, error_type: str | None = None, *, cascade: bool = True
     ) -> tuple[Execution, bool]:
-        """Stop an execution, and with `cascade` those that it invoked. If another execution continues it, that one is stopped. Returns the
-        execution, and whether this call stopped it; False if it was closed before."""
+        """Stop an execution, and with `cascade` those that it invoked. If another execution continues it, that one is stopped instead.
+        Returns the execution, and True if this call stopped it, or False if it was closed before. Raises InvalidParameter for an imported
+        copy that was not closed."""
         error = Failure(message=message, type=error_type)
         while True:
             before = self.find(execution)
@@ -248,15 +252,17 @@ class Client:
         return count
 
     def succeed_callback(self, callback_id: str, result: str | bytes | None = None) -> Execution:
-        """Answer a callback with a result; the handler gets the text unchanged. Raises CallbackClosed if it was answered or timed out."""
+        """Answer a callback with a result; the handler gets the text unchanged. Raises CallbackNotFound if there is no such callback.
+        Raises CallbackClosed if it was answered before, has timed out, or its execution has ended."""
         return self._answer(callback_id, None if result is None else text_of(result, "A callback's result"), None)
 
     def fail_callback(self, callback_id: str, message: str | None = None, error_type: str | None = None) -> Execution:
-        """Answer a callback with an error. Raises CallbackClosed if it was answered or timed out before."""
+        """Answer a callback with an error. Raises CallbackNotFound and CallbackClosed as `succeed_callback` does."""
         return self._answer(callback_id, None, Failure(message=message, type=error_type))
 
     def heartbeat_callback(self, callback_id: str) -> Execution:
-        """Send a heartbeat for a callback: its heartbeat timeout starts again."""
+        """Send a heartbeat for a callback: its heartbeat timeout starts again. Raises CallbackNotFound and CallbackClosed as
+        `succeed_callback` does."""
         header = self._write(Heartbeat(*self._store.seal.callback_target(callback_id)))
         assert isinstance(header, Execution)
         return header
@@ -273,15 +279,17 @@ class Client:
     # --- runs of workers
 
     def runs(self, worker: str | None = None, limit: int = 50, parent: str | None = None, queue: str | None = None) -> Iterator[RunView]:
-        """At most `limit` runs, the newest first. With `parent`: only runs that the nodes of this run of a pipeline asked for."""
+        """At most `limit` runs, the newest first. With `worker`: only runs of this worker or pipeline. With `parent`: only runs that the
+        nodes of this run of a pipeline asked for. With `queue`: only runs of this queue."""
         from holdfast.workers.run_lookup import Asker, run_views
 
         above = None if parent is None else self.find(parent).id
         return run_views(self._store, Asker(), worker=worker, limit=limit, parent=above, queue=queue)
 
     def follow(self, run: str, after: int | str = 0) -> Iterator[RunEvent]:
-        """The recorded events of a run after the event with the id `after`, then new ones, until the run has ended. Blocks between them.
-        Progress and text of models are not on disk: ask the process that runs the worker (`OpenEngine.follow`, or over HTTP)."""
+        """The recorded events of a run after the event with the id `after`, then new ones, until the run has ended, or is quarantined: then
+        the last event is `quarantined`. Blocks between them. Progress and text of models are not on disk: ask the process that runs the
+        worker (`OpenEngine.follow`, or over HTTP)."""
         from holdfast.service.run_events import followed
         from holdfast.workers.run_lookup import Asker, find_run
 
@@ -301,14 +309,16 @@ class Client:
         return pipeline_view(self._store, *find_run(self._store, self.find(run).id, Asker()))
 
     def finished(self, run: str) -> Finished:
-        """Everything that the store keeps of a run that has ended, for `service.worker_replays.replay_run`."""
+        """Everything that the store keeps of a run that has ended, for `service.worker_replays.replay_run`. Raises InvalidParameter if the
+        run has not ended."""
         from holdfast.workers.replay import finished_in
         from holdfast.workers.run_lookup import Asker
 
         return finished_in(self._store, self.find(run).id, Asker())
 
     def cancel(self, run: str) -> tuple[RunView, bool]:
-        """Cancel a run. Returns the run, and True; or False if the run had ended before, so that nothing changed."""
+        """Cancel a run. It may end a little later. Returns the run, and True; or False if the run had ended before, so that nothing
+        changed."""
         from holdfast.workers.decisions import cancel_write
         from holdfast.workers.run_lookup import Asker
 

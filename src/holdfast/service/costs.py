@@ -52,7 +52,7 @@ class CostLine(msgspec.Struct, frozen=True, kw_only=True):
     open: Part = Part()
     """Calls that have begun and not ended, with the amount that they have reserved."""
     released: int = 0
-    """How many calls failed and certainly cost nothing."""
+    """How many calls have ended and certainly cost nothing."""
 
     @property
     def calls(self) -> int:
@@ -120,11 +120,11 @@ class CostQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """What a caller asks about costs, as texts. None does not restrict."""
 
     by: str | None = None
-    """The dimensions to sum by, with commas between them: `node,model`. None: the usual ones."""
+    """The dimensions to sum by, with commas between them: `node,model`. None: pipeline, worker and model; for one run also node."""
     since: str | None = None
     """The first UTC day: 2026-11-01, or `30d` for the last 30 days, today included."""
     until: str | None = None
-    """The last UTC day, in the same form."""
+    """The last UTC day that is counted, such as 2026-11-01."""
     tenant: str | None = None
     pipeline: str | None = None
     worker: str | None = None
@@ -191,7 +191,7 @@ def _line(one: CostSum) -> CostLine:
 
 def root_of(store: Store, run: str) -> str:
     """The id of the outermost execution above a run, or of the run itself. If retention has removed the run, but the ledger has calls of
-    it, the run itself is used. Raises ExecutionNotFound if neither has it."""
+    it, the id of the run itself is returned. Raises ExecutionNotFound if neither the store nor the ledger has the run."""
     header = store.find(run)
     if header is None:
         if store.ledger(run, 1) or store.cost(CostFilter(run=run, root=run, limit=1)):

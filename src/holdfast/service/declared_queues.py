@@ -1,7 +1,7 @@
 """Queues as code and holdfast.toml declare them: `holdfast.Queue` in Python, `[queues.NAME]` in the operator's file.
 
 A declaration is checked when it is made, so that the error points to its line. The engine writes declarations when it opens a store. What
-an operator sets later with `holdfast queues set` wins over both.
+an operator sets later with `holdfast queues set` wins over both declarations.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Queue(_Named, frozen=True, kw_only=True):
     at_once: int | None = None
     """How many executions may hold a slot at the same time; None: no limit."""
     rates: str | Sequence[str] = ()
-    """How many executions, or how many tokens, may be admitted in a time: `"100/m"`, `"20000 tokens/m burst 5000"`. At most one rate for
-    each of both."""
+    """How many executions, or how many tokens, may be admitted in a time: `"100/m"`, `"20000 tokens/m burst 5000"`. At most one rate of
+    executions and one rate of tokens."""
     per_tenant: Limits = Limits()
     """The limits of each tenant in the queue."""
     per_key: Limits = Limits()

@@ -13,7 +13,7 @@ _LOOK_SECONDS: Final = 0.05
 
 async def drained(engine: Engine, seconds: float) -> bool:
     """Let the engine claim no more executions, and wait until every live invocation has suspended or ended, but not longer than `seconds`.
-    Returns whether all of them have."""
+    Returns True if all of them have, and False if the time was over first."""
     engine.registry.shut()
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):

@@ -152,7 +152,7 @@ class Estimates:
         return rest_of(view.graph, begun, self.known_workers, samples=partial(self._samples, tenant=accepted.tenant))
 
     def with_rest(self, approval: Approval) -> Approval:
-        """The approval with `may_cost`: what the rest of its outermost run may cost. Without data for it, `may_cost` is None."""
+        """The approval with `may_cost`: what the rest of the outermost run above it may cost. Without data for it, `may_cost` is None."""
         return self.with_rests([approval])[0]
 
     def with_rests(self, approvals: Iterable[Approval]) -> list[Approval]:
@@ -202,8 +202,8 @@ class Estimates:
     # --- before a run begins
 
     def check(self, served: Served, accepted: AcceptedRequest, now: int) -> None:
-        """Raise InvalidRequest (`estimate_exceeded`) if a run may cost more than its caller's cap, or more than what is left today of its
-        tenant's daily limits; or if there is such a cap, and it is not known what the run may cost."""
+        """Raise InvalidRequest (`estimate_exceeded`) if the estimate of a run is higher than one of its caps, or if the run has a cap and
+        the estimate is not known. Caps are what the caller allows for this run, and what is left today of the tenant's daily limits."""
         caps = self._caps(served, accepted, now)
         if not caps:
             return

@@ -66,7 +66,8 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
     approvals: tuple[str, ...] = ()
     """The ids of the approvals that its run waits for."""
     quarantined: str | None = None
-    """The invoked execution as `function/name`, if that one is quarantined: this execution waits until a person releases it. Else None."""
+    """The execution that this operation invoked, as `function/name`, if that execution is quarantined: the operation cannot succeed before
+    a person releases that execution. Else None."""
 
 
 class Trouble(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,11 +99,11 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     input: Any
     """The input as a JSON value."""
     result: Any
-    """The result as a JSON value; None if it did not succeed."""
+    """The result as a JSON value; None if the execution has not succeeded."""
     error: dict[str, Any] | None
-    """AWS's ErrorObject, if it ended without success; else None."""
+    """AWS's ErrorObject, if the execution ended without success; else None."""
     waits_for: tuple[Pending, ...]
-    """The operations that it waits for; empty if it is closed."""
+    """Its pending operations (`model.operations.is_pending`), for which its handler may wait; empty if it is closed."""
     why: str
     """Why it is in its present state, as a sentence."""
     parent: str | None = None
@@ -112,7 +113,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     failed_in: str | None = None
     """The operation that caused the failure, and the contexts around it; None if there was no failure, or the operation is not known."""
     trouble: Trouble | None = None
-    """The failures of its latest invocations; None if the latest invocation did not fail."""
+    """The failures of its latest invocations; None if the latest invocation did not fail, or the execution is closed."""
     superseded_by: str | None = None
     """The id of the execution that has its name now; None if it still has its name."""
     restarts: str | None = None

@@ -66,8 +66,9 @@ def prepare_execution(
     """Check the restart of an execution from an operation, and replay the function's code on the part of the history before it. Writes
     nothing. `input` is the new input; None: the old one.
 
-    Raises ExecutionNotFound, OperationNotFound, RestartRefused if the execution cannot be restarted or the code does not use all records,
-    and NonDeterministicExecutionError if the code calls another operation than the recorded one.
+    Raises ExecutionNotFound if there is no such execution, and OperationNotFound if it has no such operation. Raises InvalidParameter if it
+    is an execution of another function. Raises RestartRefused if it cannot be restarted, or if the code ends without some of the records.
+    Raises NonDeterministicExecutionError if the code calls another operation than the recorded one.
     """
     snapshot = store.snapshot(execution)
     if snapshot is None:
@@ -77,7 +78,7 @@ def prepare_execution(
         raise RestartRefused(f"{header.function} {header.id} is a run: restart it with `holdfast runs restart`.")
     check_restartable(header)
     if function.name != header.function:
-        raise InvalidParameter(f"{header.id} is an execution of {header.function!r}, not of {function.name!r}.")
+        raise InvalidParameter(f"{header.id} is an execution of {header.function!r}, not of {function.name!r}. Give its own function.")
     found = _found(snapshot, operation)
     given = snapshot.events[0].payload if input is None else codec.fitting(codec.storable(input), "Execution input")
     kept = _kept(snapshot, found.place)

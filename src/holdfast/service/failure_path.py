@@ -30,8 +30,8 @@ _BATCHES: Final = (SubType.MAP.value, SubType.PARALLEL.value)
 
 
 def failed_in(store: ExecutionStore, header: Execution, error: Failure) -> str | None:
-    """The operation that caused the failure, with the contexts around it, the outermost first; None if no operation caused it, or it is not
-    found, or none of them has a name."""
+    """The operation that caused the failure, with the contexts around it, the outermost first. None if no such operation is found, or if
+    neither it nor a context around it has a name."""
     if header.status is not ExecutionStatus.FAILED or error.message is None or not (error.type or "").endswith(_OF_OPERATIONS):
         return None
     try:
@@ -61,8 +61,8 @@ def _ancestry(operations: Mapping[str, Operation], op: Operation) -> list[Operat
 
 
 def failed_branches(operations: Sequence[Operation]) -> list[tuple[Operation, list[Operation]]]:
-    """Every map and parallel with failures, each with its failed branches. With FLAT nesting there are no operations for branches: then
-    with the failed operations of its branches."""
+    """Every map and parallel with failures, each with the operations of its failed branches. With FLAT nesting a branch has no operation of
+    its own; the list then has the failed operations inside the branches."""
     batches = {op.id: op for op in operations if op.sub_type in _BATCHES}
     found: dict[str, list[Operation]] = {}
     for op in operations:

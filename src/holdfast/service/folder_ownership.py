@@ -1,6 +1,6 @@
 """Ownership: whether another user of this machine, besides root, could change the code in a folder.
 
-All folders above it are checked too, because a user who may rename one of them can put another folder in its place. The check is repeated
+All folders above it are checked too, because a user who can rename one of them can put another folder in its place. The check is repeated
 at every use. After a folder has passed the check, only this user and root can change it.
 """
 

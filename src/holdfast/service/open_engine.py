@@ -147,7 +147,8 @@ class OpenEngine(QueueVerbs, RestartVerbs):
         """Run a worker or a pipeline, and wait for its response. The wait ends when the run has ended or waits for a person, or after
         `wait` seconds (None: no limit). If the run has not ended, the response says what it waits for.
 
-        For a request that does not fit the contract, the response has the status `invalid_request`, as over HTTP; no error is raised.
+        If the request does not fit the contract, or goes beyond a limit of the tenant, no error is raised: the response says so, as over
+        HTTP. Raises InvalidParameter if the engine has no workers.
         """
         asked: dict[str, Any] = {"worker_id": worker, "inputs": inputs}
         may = {"version": version, "idempotency_key": idempotency_key, "constraints": constraints, "trace": trace, "user": user}
@@ -156,8 +157,8 @@ class OpenEngine(QueueVerbs, RestartVerbs):
         return await in_thread(Purpose.STORE, self._serving().estimates.in_response, response) if response.approvals else response
 
     async def follow(self, run_id: str, *, after: int | str = 0) -> AsyncGenerator[RunEvent, None]:
-        """The events of a run after the event with the id `after`, then new ones as they happen, until the run has ended:
-        `async for event in engine.follow(run_id)`.
+        """The events of a run after the event with the id `after`, then new ones as they happen, until the run has ended, or is
+        quarantined: then the last event is `quarantined`. Write `async for event in engine.follow(run_id)`.
 
         An event has `id`, `event` and `data`. If the id is a number, the event is recorded in the store. If the id is a text, it is a live
         event (progress, a log line, or text of a model): only the process that runs the worker has it.
@@ -202,7 +203,7 @@ class OpenEngine(QueueVerbs, RestartVerbs):
 
     async def estimate(self, worker: str, inputs: Mapping[str, Any] | None = None, *, version: str | None = None) -> Estimate:
         """What a run of a worker or a pipeline costs at most, and usually. If `inputs` are given, a map over a list in them is estimated
-        with the number of its items."""
+        with the number of its items. Raises InvalidParameter if the worker is not served."""
         estimates = self._serving().estimates
         return await in_thread(Purpose.STORE, partial(estimates.of, worker, inputs, version=version))
 
@@ -247,8 +248,8 @@ class OpenEngine(QueueVerbs, RestartVerbs):
         return self._store.list(wanted or Filter())
 
     async def succeed_callback(self, callback_id: str, result: str | bytes | None = None) -> None:
-        """Answer a callback with a result. The handler gets the text unchanged. Raises `CallbackNotFound` if there is no such callback, and
-        `CallbackClosed` if it was answered before or has timed out."""
+        """Answer a callback with a result. The handler gets the text unchanged. Raises `CallbackNotFound` if there is no such callback.
+        Raises `CallbackClosed` if it was answered before, has timed out, or its execution has ended."""
         await self._engine.answer(callback_id, None if result is None else codec.text_of(result, "A callback's result"))
 
     async def fail_callback(self, callback_id: str, message: str | None = None, error_type: str | None = None) -> None:
@@ -256,7 +257,8 @@ class OpenEngine(QueueVerbs, RestartVerbs):
         await self._engine.answer(callback_id, error=Failure(message=message, type=error_type))
 
     async def heartbeat_callback(self, callback_id: str) -> None:
-        """Send a heartbeat for a callback: its heartbeat timeout starts again."""
+        """Send a heartbeat for a callback: its heartbeat timeout starts again. Raises `CallbackNotFound` and `CallbackClosed` as
+        `succeed_callback` does."""
         await self._engine.heartbeat(callback_id)
 
     async def unsubscribe(self, subscriber: str) -> None:

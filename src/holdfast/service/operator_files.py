@@ -52,8 +52,9 @@ class OperatorFiles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def operator_files(config: Path | None, environment: Mapping[str, str] = os.environ) -> OperatorFiles:
-    """Read the files. `config` is the file that --config names, or None. Raises InvalidParameter if a named file does not exist, or if a
-    file that was read is not valid, also in a folder that is not trusted."""
+    """Read the files. `config` is the file that --config names, or None. Raises InvalidParameter if a named file does not exist. Raises
+    InvalidParameter or ScheduleInvalid if a file that was read is not valid, also in a folder that is not trusted. Raises TrustRefused if
+    another user could change the file in the user's configuration."""
     named = config or (Path(environment["HOLDFAST_CONFIG"]) if environment.get("HOLDFAST_CONFIG") else None)
     if named is not None:
         if not named.is_file():

@@ -55,8 +55,9 @@ _LONGEST: Final = 1024 * 1024
 
 def read_operator(isolation: str | None = None, file: Path | None = None, environment: Mapping[str, str] = os.environ) -> WorkerSettings:
     """The settings of `file`; if it is None, of the file in $HOLDFAST_CONFIG; without both, of ./holdfast.toml if it exists, or else the
-    defaults. Environment variables such as HOLDFAST_MODEL_KEY and HOLDFAST_CASSETTE add to the file. `isolation`, if it is given, replaces
-    that of the file. Raises InvalidParameter if a named file does not exist, or the file is not valid.
+    defaults. Environment variables such as HOLDFAST_MODEL_KEY and HOLDFAST_CASSETTE win over the file. `isolation`, if it is given,
+    replaces that of the file. Raises InvalidParameter if a named file does not exist. Raises InvalidParameter or ScheduleInvalid if the
+    file is not valid.
 
     This is for programs that open an engine; such a program is its own operator. The command line asks for trust first (operator_files.py).
     """
@@ -150,7 +151,8 @@ def _fetch(told: Any, path: Path) -> FetchSettings:
 
 
 def _repos(told: Any, path: Path) -> dict[str, RepoSettings]:
-    """The folders that workers may read. Raises InvalidParameter if a folder does not exist, so that not the first run finds it out."""
+    """The folders that workers may read. Raises InvalidParameter if a folder does not exist or a limit is below 1: so the error is found
+    now, and not by the first run."""
     tables: dict[str, Any] = _converted(told, dict[str, Any], path, "repos")
     found: dict[str, RepoSettings] = {}
     for name, table in tables.items():
@@ -232,5 +234,5 @@ def _converted(value: Any, kind: Any, path: Path, setting: str) -> Any:
 
 def _isolation(word: str) -> Any:
     if word not in ("all", "process", "inline"):
-        raise InvalidParameter(f"--isolation is {word!r}; it must be all, process or inline.")
+        raise InvalidParameter(f"isolation is {word!r}; it must be all, process or inline.")
     return word

@@ -160,6 +160,6 @@ def results_of(accepted: AcceptedRequest, operations: Sequence[Operation]) -> di
 
 
 def _operations_of(store: Store, run_id: str, shard: Operation) -> dict[str, Operation]:
-    """The operations of a shard by id; empty if the shard does not run."""
+    """The operations of a shard by id; empty if the execution of the shard has not begun, or has ended."""
     running = open_child(store, run_id, shard.id)
     return {} if running is None else {op.id: op for op in store.operations(running)}

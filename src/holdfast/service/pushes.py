@@ -36,10 +36,10 @@ class PushOptions(msgspec.Struct, frozen=True, kw_only=True):
     queue: str
     tenant: str | None = None
     key_field: str | None = None
-    """The member of each input that is its idempotency key; None: no key. With a key, a line that is pushed again finds the existing
-    execution (see `same`)."""
+    """The member of each input whose value is the idempotency key of its execution; None: no key. With a key, a line that is pushed again
+    finds the existing execution (see `same`)."""
     lane_field: str | None = None
-    """The member of each input that is the key of its lane; None: the lane has no key."""
+    """The member of each input whose value is the key of its lane; None: the lane has no key."""
     units_field: str | None = None
     """The member of each input that is how many tokens it is expected to use."""
     delay_ms: int = 0
@@ -62,8 +62,8 @@ class PushedLine(msgspec.Struct, frozen=True):
 
 
 def published_target(store: Store, name: str) -> PushTarget:
-    """The function with this name, in the newest version that a process of the store has hosted. Raises FunctionNotFound if none has, or
-    if it is a worker or a pipeline."""
+    """The function with this name, in the newest version that a process of the store has hosted. Raises FunctionNotFound if no process has
+    hosted it, or if the name is that of a worker or a pipeline."""
     found = store.hosted(name)
     if not found:
         raise FunctionNotFound(f"No process of this store has hosted a function {name!r:.100}. Name its file: FILE:{name:.100}.")
@@ -77,7 +77,8 @@ def push(
     store: Store, target: PushTarget, lines: Iterable[tuple[int, bytes]], options: PushOptions, clock: Clock, ids: IdSource
 ) -> Iterator[Sequence[PushedLine]]:
     """Push numbered lines of JSON, and report each batch after it is on disk. A wrong line is refused, and the others are still enqueued.
-    If the queue is full, raises QueueFull after the lines of that batch are reported; what is enqueued stays.
+    If the queue becomes full, the lines of that batch that were accepted or wrong are reported, and then QueueFull is raised; what is
+    enqueued stays.
     """
     batch: list[tuple[int, Start | HoldfastError]] = []
     for number, text in lines:

@@ -29,7 +29,7 @@ class QueuePlace(msgspec.Struct, frozen=True, kw_only=True):
     position: int | None = None
     """Its position in its lane, from 1; None if it does not wait there."""
     before_is_bounded: bool = False
-    """Whether the count of the executions before it was stopped, so that there may be more."""
+    """Whether the executions before it were counted only up to 10,000, so that there may be more."""
     limit: str | None = None
     """The limit that it waits for, in words; None if it waits only for its turn or for a runner, or does not wait."""
     parked: bool = False
@@ -49,8 +49,8 @@ def place_document(place: QueuePlace) -> dict[str, Any]:
 
 
 def queue_place(store: QueueStore, header: Execution, now: int | None = None) -> QueuePlace | None:
-    """The place of an execution in its queue; None if it was not enqueued. `now` is the time, with which the end of a used-up rate is
-    compared. Without `now`, a rate that was used up counts as used up still."""
+    """The place of an execution in its queue; None if it was not enqueued. With `now`, the present time, a rate is named as the limit only
+    if it is still used up at this time. Without `now`, a rate that was used up before may be named too."""
     place = header.place
     if place is None:
         return None

@@ -65,10 +65,11 @@ class QueueVerbs:
 
         `key` is the key of its lane: a queue can limit and order the executions of each key, and shares its slots fairly between keys.
         `same` says what a second enqueue with the same `idempotency_key` does: `"existing"` finds the first execution if its input is the
-        same, and raises `ExecutionAlreadyStarted` if not; `"replace"` stops the first one and enqueues anew; `"refuse"` raises
-        `ExecutionAlreadyStarted`. `delay` (before it enters the queue), `ttl` (how long it may wait) and `head_start` (its priority: it
-        counts as enqueued so much earlier) are in seconds. `units` is its estimated number of tokens, for rates of tokens. `user` and
-        `constraints` are only for workers and pipelines. If the queue is full, raises `QueueFull`, and nothing is written.
+        same, and raises `ExecutionAlreadyStarted` if not; `"replace"` stops the first one, if it is not closed, and enqueues a new one;
+        `"refuse"` raises `ExecutionAlreadyStarted`. `delay` (before it enters the queue), `ttl` (how long it may wait) and `head_start`
+        (its priority: it is treated as if it had been enqueued this much earlier) are in seconds. `units` is its estimated number of
+        tokens, for rates of tokens. `user` and `constraints` are only for workers and pipelines. Raises `QueueFull` if the queue is full;
+        then nothing is written. Raises `InvalidRequest` if the inputs do not fit the contract of a worker or pipeline.
         """
         asked = enqueue_of(queue, key=key, delay=delay, ttl=ttl, head_start=head_start, units=units, same=same)
         if isinstance(target, str) and (workers := self._workers_of(target)) is not None:
@@ -99,9 +100,10 @@ class QueueVerbs:
         """Enqueue many inputs of one function, worker or pipeline, a thousand in each commit. The other arguments are as in `enqueue`.
 
         All inputs are checked before the first commit: if one of them can never be enqueued, its error names its index, and nothing is
-        written. If the store refuses an input, because the queue is full or its key was used before, a note of the error (`__notes__`) says
-        how many inputs are enqueued. With `idempotency_keys`, one for each input, the caller can then repeat the whole call: inputs that
-        are enqueued already are found, and not enqueued again.
+        written. If the store refuses an input (the queue is full, or its key was used before), the other inputs of the same commit are still
+        enqueued, no further commit is made, and a note of the error (`__notes__`) says how many inputs are enqueued. With
+        `idempotency_keys`, one for each input, the caller can then repeat the whole call: inputs that are enqueued already are found, and
+        not enqueued again.
         """
         keys: Sequence[str | None] = [None] * len(inputs) if idempotency_keys is None else idempotency_keys
         if len(keys) != len(inputs):

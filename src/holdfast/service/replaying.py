@@ -143,7 +143,7 @@ class _RecordUse(RestingHooks):
         self.looked_at.add(operation.id)
 
     def met_open(self, operation: Operation) -> None:
-        """Do nothing: the record of a branch is not counted."""
+        """Do nothing: no plugin listens."""
 
     def running(self, at: Identity, plan: Plan[T], seen: Operation | None) -> Plan[T]:
         """Let the body of a context run unchanged: its durable calls are replayed too."""

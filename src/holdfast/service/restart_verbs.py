@@ -33,7 +33,8 @@ class RestartVerbs:
 
     async def retry(self, run_id: str, *, wait: float | None = None) -> Response:
         """Start a new run that does the failed part of an earlier run again and reuses its other results. Waits for the response of the new
-        run, as `run` does. Raises `RestartRefused` if the earlier run has not ended, or nothing of it failed."""
+        run, as `run` does. Raises `RestartRefused` if the earlier run cannot be retried: for example, it has not ended, or nothing of it
+        failed."""
         from holdfast.service.run_restarts import RETRY
 
         return await self._restarted(run_id, RETRY, wait)
@@ -48,8 +49,8 @@ class RestartVerbs:
         wait: float | None = None,
     ) -> Response:
         """Restart a run of a pipeline: `nodes` and all nodes after them run again. Any other node is reused if its inputs, its worker and
-        the worker's code are the same. With `inputs`, the new run gets other inputs; a run of a worker can be restarted with other inputs
-        only. Returns the response of the new run, as `run` does.
+        the worker's code are the same. With `inputs`, the new run gets other inputs; a run of a worker can be restarted only with other
+        inputs. Returns the response of the new run, as `run` does.
 
         Writes that earlier runs made are not made again; if a write has other arguments now, a person is asked. Only the nodes in `resend`
         make their writes again.
@@ -75,7 +76,8 @@ class RestartVerbs:
         return (await in_thread(Purpose.STORE, prepare, self._engine.store, run_id, self._asker(), asked, service)).plan
 
     async def compare(self, a: str, b: str) -> Comparison:
-        """Compare two runs of one pipeline, node by node: inputs, outputs, verdicts, time and cost."""
+        """Compare two runs of one worker or pipeline: inputs, outputs, status and, for a pipeline, each node with its verdict, time and
+        cost. Raises `InvalidParameter` if they are runs of different workers."""
         from holdfast.service.run_comparisons import compare_runs
 
         return await in_thread(Purpose.STORE, compare_runs, self._engine.store, a, b, self._asker())

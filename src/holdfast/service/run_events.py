@@ -14,8 +14,8 @@ from holdfast.workers.followed_runs import FollowedRuns
 
 
 def followed(store: Store, header: Execution, accepted: AcceptedRequest, after: int | str = 0) -> Iterator[RunEvent]:
-    """The recorded events of a run after the event with the id `after`, then new ones, until the run has ended. Blocks between them. It has
-    no live events."""
+    """The recorded events of a run after the event with the id `after`, then new ones, until the run has ended, or is quarantined: then the
+    last event is `quarantined`. Blocks between them. It has no live events."""
     events = FollowedRuns().follow(store, header, accepted, Position(position_of(after).recorded))
 
     async def later() -> RunEvent | bool:

@@ -1,7 +1,8 @@
 """Plans and starts restarts of runs, with a worker service or with only a store.
 
-The order: find the run; check that it may be restarted; choose the graph; find the nodes that run again; make the plan; the caller agrees;
-start the new run.
+`prepare` finds the run, checks that it may be restarted, chooses the graph, finds the nodes that run again, and returns the plan; it writes
+nothing. `restart_run` and `restart_in_store` start the new run. They do not ask for an agreement: a caller that wants one shows the plan
+first.
 """
 
 from __future__ import annotations
@@ -129,8 +130,9 @@ class _Ground(msgspec.Struct, frozen=True, kw_only=True):
 
 def prepare(store: Store, run_id: str, asker: Asker, asked: RestartAsked, service: WorkerService | None = None) -> PreparedRestart:
     """Check a restart and plan it. Nothing is written. With a worker service the new run gets the code that is served now. Without one, it
-    gets the graph of the earlier run, and the runner that claims it decides which code of the workers runs. Raises RestartRefused or
-    InvalidParameter if the restart is not allowed."""
+    gets the graph of the earlier run, and the runner that claims it decides which code of the workers runs. Raises ExecutionNotFound if the
+    caller can see no such run, and NodeNotFound if the pipeline has no such node. Raises RestartRefused, InvalidParameter or InvalidRequest
+    if the restart is not allowed."""
     header, accepted = find_run(store, run_id, asker)
     check_restartable(header)
     _check_asked(store, header, accepted, asked)
@@ -243,7 +245,10 @@ def _forced(graph: Graph | None, accepted: AcceptedRequest, asked: RestartAsked)
     forced = below(structure_of(graph), asked.nodes)
     for name in asked.resend:
         if name not in forced:
-            raise RestartRefused(f"--resend: {name} does not run again, so it sends nothing. Name it, or a node before it, with --from.")
+            raise RestartRefused(
+                f"{name} cannot be in `resend`: it does not run again, so it sends nothing. "
+                "Let it, or a node before it, run again (on the command line with --from)."
+            )
     return forced
 
 
@@ -283,7 +288,8 @@ async def restart_run(service: WorkerService, run_id: str, asker: Asker, asked: 
 
 
 def restart_in_store(store: Store, prepared: PreparedRestart, asker: Asker, clock: Clock, ids: IdSource) -> Execution:
-    """Write the start of a prepared restart. A runner that serves the worker or the pipeline claims the new run."""
+    """Write the start of a prepared restart. A runner that serves the worker or the pipeline claims the new run. Raises InvalidRequest if
+    new inputs of a pipeline do not fit, and ExecutionAlreadyStarted if the run was restarted before."""
     now = clock.now()
     _check_inputs(store, prepared)
     (answer,) = store.commit([prepared.write(ids(now), now, asker)], now).answers

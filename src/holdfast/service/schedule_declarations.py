@@ -114,7 +114,8 @@ def sendable(schedule: Schedule) -> Schedule:
 
 
 def check_declared(schedules: Sequence[object]) -> None:
-    """Raise ScheduleInvalid for a value that is not a schedule, or that has a setting which is not allowed."""
+    """Raise ScheduleInvalid for a value that is not a schedule. Raise ScheduleInvalid or InvalidParameter for a schedule with a setting
+    that is not allowed."""
     for schedule in schedules:
         if not isinstance(schedule, Schedule):
             raise ScheduleInvalid(f"{schedule!r:.100} is not a schedule. Write holdfast.Schedule(name, function, cron=…).")

@@ -96,8 +96,8 @@ class Schedules:
 
     def add(self, schedule: Schedule, origin: Origin, *, replace: bool = False) -> ScheduleState:
         """Make a schedule, or with `replace` change an existing one. A changed schedule, and a new one that a known actor makes, wins over
-        later declarations. Raises ScheduleInvalid if the schedule is not allowed, or if the name exists already and `replace` is not
-        set."""
+        later declarations. Raises ScheduleInvalid or InvalidParameter if the schedule is not allowed. Raises ScheduleInvalid if a schedule
+        of another tenant has the name, or if the name exists already and `replace` is not set."""
         definition, text = schedule.definition(), schedule.input_text()
         if self._tenant is not None:
             definition = msgspec.structs.replace(definition, tenant=self._tenant)
@@ -106,7 +106,7 @@ class Schedules:
             state, now = self._found(schedule.name), self._clock.now()
             if state is None:
                 if self._store.schedule(schedule.name) is not None:
-                    raise ScheduleInvalid(f"The name {schedule.name!r} is taken by a schedule of another tenant.")
+                    raise ScheduleInvalid(f"The name {schedule.name!r} is taken by a schedule of another tenant. Use another name.")
                 after, what = new_schedule(schedule.name, definition, text, origin=origin, now=now, by=by), "added"
             elif state.removed:
                 anew = {"removed": False, "cursor": max(state.cursor, now), "waiting": (), "asked": (), "paused": False}
@@ -126,8 +126,8 @@ class Schedules:
         return self._change(name, "pause schedule", "paused", lambda state, _: changed(state, paused=True, paused_by=self._by))
 
     def resume(self, name: str, *, catch_up: bool = False) -> ScheduleState:
-        """Resume a schedule. Occurrences that were due during the pause are not started, unless `catch_up` is set: then the schedule's
-        catch-up policy decides."""
+        """Resume a schedule. Occurrences that were due during the pause, or that waited for an earlier one, are not started, unless
+        `catch_up` is set. Then the schedule's catch-up policy decides about the first kind, and the second kind still waits."""
 
         def on(state: ScheduleState, now: int) -> ScheduleState:
             return resumed(msgspec.structs.replace(state, paused_by=None), now, catch_up=catch_up)
@@ -148,7 +148,8 @@ class Schedules:
     def backfill(self, name: str, begin: int, end: int) -> tuple[ScheduleState, int]:
         """Ask for the occurrences that were due from `begin` on and before `end` (milliseconds), by the timing that was in force at that
         time. This only writes the request: a runner that hosts the function starts them. An occurrence whose execution is still in the
-        store is not started again. Returns the schedule, and how many occurrences were due. Raises ScheduleInvalid if there are too many.
+        store is not started again. Returns the schedule, and how many occurrences were due. Raises ScheduleInvalid if there are too many,
+        or if `end` is not after `begin`.
         """
         if end <= begin:
             raise ScheduleInvalid("The end of a backfill must be after its beginning.")

@@ -27,7 +27,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     threads: int = 32
     """How many threads run `def` handlers and the `def` steps of `async def` handlers."""
     live: int = 10_000
-    """At most this many invocations of `async def` handlers are live at one time. Other executions wait for a free place."""
+    """At most this many invocations of `async def` handlers are live at one time. Other executions wait until one of these ends or
+    suspends."""
     resting: int = 10_000
     """When an execution with an `async def` handler is suspended, its coroutine stays in memory, so that it continues without a replay. At
     most this many coroutines stay. If there are more, the oldest are removed, and their executions are replayed when they continue. With 0,

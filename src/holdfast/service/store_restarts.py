@@ -32,7 +32,8 @@ class StoreRestarts:
         self._asker = Asker(principal=principal(), actor=actor)
 
     def prepare(self, run_id: str, asked: RestartAsked) -> PreparedRestart:
-        """Check the restart of a run, and plan it. Nothing is written. Raises RestartRefused if the run cannot be restarted."""
+        """Check the restart of a run, and plan it. Nothing is written. Raises the errors of `run_restarts.prepare`, for example
+        RestartRefused if the run cannot be restarted."""
         return prepare(self._store, run_id, self._asker, asked)
 
     def restart(self, prepared: PreparedRestart) -> Execution:
@@ -40,12 +41,13 @@ class StoreRestarts:
         return restart_in_store(self._store, prepared, self._asker, self._clock, self._ids)
 
     def compare(self, a: str, b: str) -> Comparison:
-        """Compare two runs of one worker or pipeline, node by node."""
+        """Compare two runs of one worker or pipeline: inputs, outputs, status and, for a pipeline, each node with its verdict, time and
+        cost. Raises InvalidParameter if they are runs of different workers."""
         return compare_runs(self._store, a, b, self._asker)
 
     def prepare_execution(self, execution: str, function: DurableFunction, operation: str, input: str | None = None) -> PreparedExecution:
-        """Check the restart of an execution from an operation. This replays the code of the function; nothing is written. Raises
-        RestartRefused if the execution cannot be restarted."""
+        """Check the restart of an execution from an operation. This replays the code of the function; nothing is written. Raises the errors
+        of `execution_restarts.prepare_execution`, for example RestartRefused if the execution cannot be restarted."""
         return prepare_execution(self._store, execution, function, operation, input)
 
     def restart_execution(self, prepared: PreparedExecution) -> Execution:

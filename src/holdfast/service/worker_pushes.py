@@ -59,7 +59,8 @@ class WorkerPush(msgspec.Struct, frozen=True, kw_only=True):
 
     def push(self, lines: Iterable[tuple[int, bytes]]) -> Iterator[Sequence[PushedLine]]:
         """Push numbered lines of JSON, and report each batch after it is on disk. A wrong line is refused, and the others are still
-        enqueued. If the queue is full, raises QueueFull after the lines of that batch are reported; what is enqueued stays."""
+        enqueued. If the queue becomes full, the lines of that batch that were accepted or wrong are reported, and then QueueFull is raised;
+        what is enqueued stays."""
         opening = open_engine(
             self.store, workers=[self.file], worker_settings=self.settings, settings=Settings(at_once=0), codec=self.codec
         )

@@ -58,5 +58,5 @@ def _served(runtime: WorkerRuntime, finished: Finished) -> Served:
     versions = runtime.worker_service.served.get(finished.header.function)
     if not versions:
         known = ", ".join(runtime.worker_service.served)
-        raise InvalidParameter(f"The run is one of {finished.header.function}, and the file has {known}.")
+        raise InvalidParameter(f"The run is one of {finished.header.function}, and the file has {known}. Give the file of that worker.")
     return versions.get(finished.accepted.version) or list(versions.values())[-1]

@@ -119,7 +119,7 @@ class WorkerRuntime:
         self._pipelines = [file for file in self._files if declares_pipelines(file)]
         self._found = self._read()
         if not self._found and not self._pipelines and files:
-            raise InvalidParameter("These files declare no worker and no pipeline.")
+            raise InvalidParameter("These files declare no worker and no pipeline. Give the file of a worker or of a pipeline.")
         self.pipelines: Sequence[ServedPipeline] = ()
         """The pipelines that are served; empty until the runtime is open."""
         self.pipeline_runtime = PipelineRuntime(self._packages, settings.policy, self.server_limits)
@@ -201,7 +201,7 @@ class WorkerRuntime:
 
     async def renew(self) -> Sequence[Package]:
         """Read the files again. New runs get the changed code; runs that have begun keep their code. Returns the packages that are new.
-        Raises InvalidParameter if a file declares a worker that was not served before."""
+        Raises InvalidParameter if a file declares a worker that was not served before, and PipelineInvalid if a pipeline has errors."""
         known, found = {package.name for package in self._found}, await in_thread(Purpose.HOUSE, self._read)
         changed = [package for package in found if package.name not in known]
         for package in changed:

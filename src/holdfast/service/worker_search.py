@@ -38,7 +38,7 @@ class _Found(NamedTuple):
     worker_id: str | None
     """The worker's id; None if its page cannot be read."""
     known: Known | None
-    """What a check of pipelines needs to know of the worker; None if its page or its file has errors, and for a worker of the library."""
+    """What a check of pipelines needs to know of the worker; None if its page or its file has errors, or if only its file is looked for."""
 
 
 def workers_for(file: Path, more: Sequence[Path] = ()) -> Workers:

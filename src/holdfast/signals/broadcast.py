@@ -2,7 +2,7 @@
 not delay the others.
 
 A listener whose queue is full is ended. Its client can connect again with the number of the last signal that it had. The new listener gets
-the signals after that one, from memory or from the outbox; if some are not kept any more, it gets `GAP`.
+the signals after that one, from memory or from the store; if some are not kept any more, it gets `GAP`.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Broadcaster:
 
     def listen(self, after: int | None = None, kept: Kept | None = None) -> Listener:
         """A new listener for this event loop. Use it with `async with`. If `after` is None, it gets the signals from now on; else the
-        signals after the one with this number. `kept` reads signals that are not in memory any more. Raises StoreBusy if there are too many
-        listeners, or after `close`.
+        signals after the one with this number. `kept` reads signals that are not in memory any more; without it these are missing. Raises
+        StoreBusy if there are too many listeners, or after `close`.
         """
         listener = Listener(self, after, self._queue, kept)
         with self._lock:
@@ -82,7 +82,8 @@ class Broadcaster:
 
 
 class Listener:
-    """Receives signals. It gets each signal once, in order. It gets `GAP` before a signal if signals before that one may be missing."""
+    """Receives signals. It gets the signals in order, and none of them twice. It gets `GAP` before a signal if signals before that one may
+    be missing."""
 
     def __init__(self, broadcaster: Broadcaster, after: int | None, limit: int, kept: Kept | None) -> None:
         self._broadcaster = broadcaster
@@ -148,7 +149,8 @@ class Listener:
                 yield None
 
     async def _missed(self) -> AsyncIterator[StatusSignal]:
-        """The signals after the last one that the listener had: first those that only the store has, page by page, then those in memory."""
+        """The signals after the last one that the listener had: first those that only the store has, page by page (if the listener has
+        `kept`), then those in memory."""
         after, first = self._last, self._backlog[0].number if self._backlog else None
         is_whole = after is None or first == after + 1
         while not is_whole and after is not None and self._kept is not None:

@@ -62,10 +62,10 @@ class EventBridge(Sink):
         try:
             answer = self._client.put_events(Entries=[entry])
         except (BotoCoreError, ClientError) as error:
-            raise DeliveryFailed(f"{self._name} did not take an event: {error}") from None
+            raise DeliveryFailed(f"{self._name} did not accept an event: {error}") from None
         if answer["FailedEntryCount"]:  # the call succeeded, but AWS refused the entry in it
             (failed,) = answer["Entries"]
-            raise DeliveryFailed(f"{self._name} did not take an event: {failed.get('ErrorCode')}: {failed.get('ErrorMessage')}")
+            raise DeliveryFailed(f"{self._name} did not accept an event: {failed.get('ErrorCode')}: {failed.get('ErrorMessage')}")
 
 
 def _new_client(region: str | None) -> Any:

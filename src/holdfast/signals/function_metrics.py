@@ -39,7 +39,7 @@ Labels = tuple[str, ...]
 
 
 class _Counter:
-    """One count for each series of labels."""
+    """One count for each combination of label values."""
 
     def __init__(self, name: str, what: str, labels: Labels) -> None:
         self._about = name, what, labels
@@ -59,7 +59,7 @@ class _Counter:
 
 
 class _Histogram:
-    """Counts of values in buckets, for each series of labels."""
+    """How many values fell into each bucket, for each combination of label values."""
 
     def __init__(self, name: str, what: str, bounds: Sequence[float], labels: Labels = ()) -> None:
         self._about = name, what, labels
@@ -84,7 +84,8 @@ class _Histogram:
 
 
 class FunctionMetrics:
-    """Counts executions, as an observer of an engine. It is also a collector of prometheus-client: `REGISTRY.register(metrics)`."""
+    """Counts executions, invocations, steps and commits, as an observer of an engine. It is also a collector of prometheus-client:
+    `REGISTRY.register(metrics)`."""
 
     def __init__(self, *, most_functions: int = _MOST_FUNCTIONS) -> None:
         _client()

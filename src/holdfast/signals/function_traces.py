@@ -1,11 +1,11 @@
-"""Traces of durable functions by OpenTelemetry: spans for an execution, its invocations, its contexts, and the steps in these contexts.
+"""Traces of durable functions by OpenTelemetry: spans for an execution, its invocations, its steps and its contexts.
 
     execution order ─┬─ invocation
                      ├─ step reserve
                      ├─ context map ── step charge
                      └─ invocation
 
-The ids are computed from the execution's id, so an execution that ends in another process is still one trace. A caller's trace
+The ids of the spans are computed from the execution's id, so an execution that ends in another process is still one trace. A caller's trace
 (X-Amzn-Trace-Id, or a traceparent) is continued, and an invoked execution is below the one that invoked it. No input, result or message is
 in a span.
 """

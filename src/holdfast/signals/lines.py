@@ -1,5 +1,5 @@
-"""JSON lines in a file: one document in each line. `append` returns when the line is on disk. A full file is renamed, and a new file is
-begun."""
+"""JSON lines in a file: one document in each line. `append` returns when the line is on disk. If a size limit is set, a full file is
+renamed, and a new file is begun."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class LineFile:
 
     def __init__(self, path: str | os.PathLike[str], *, max_bytes: int | None = None, keep: int = 5) -> None:
         """If the file would become larger than `max_bytes`, it is renamed to `path.1`, the old `path.1` to `path.2`, and so on. At most
-        `keep` renamed files exist; the oldest is overwritten. `max_bytes` None means no limit."""
+        `keep` renamed files exist; the oldest is overwritten. If `keep` is 0, the full file is removed. `max_bytes` None means no limit."""
         if max_bytes is not None and max_bytes < 1:
             raise InvalidParameter(f"max_bytes is {max_bytes!r}; use a number that is at least 1, or None for no limit.")
         if keep < 0:

@@ -1,7 +1,7 @@
 """Metrics of workers for Prometheus, under the names of the protocol: success_count, failure_count, retry_count, p95_duration_ms.
 
 A run is counted when its end is on disk, by the process that wrote it. The counts are kept in dictionaries of this module and not in the
-counters of `prometheus-client`, which would add a suffix to every name. The package makes the text.
+counters of `prometheus-client`, which would add a suffix to every name. The package only makes the text from them.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class _Durations:
 
 
 def quantile(counts: Iterable[int], share: float) -> float:
-    """The duration in milliseconds that this share of all durations does not exceed; 0 without durations. As in Prometheus, durations are
-    taken as evenly spread within a bucket."""
+    """An estimate of the duration in milliseconds that this share (0 to 1) of all durations does not exceed; 0 without durations. As in
+    Prometheus, the durations in a bucket are treated as evenly spread, and the result is at most the bound of the last bucket."""
     counted = list(counts)
     rank, before, lower = share * sum(counted), 0, 0.0
     if not rank:
@@ -57,8 +57,8 @@ class Metrics(RunObserver):
     """Counts runs, as an observer of runs. It is also a collector of prometheus-client: `REGISTRY.register(metrics)`."""
 
     def __init__(self, *, tenants: bool = False, most_series: int = _MOST_SERIES) -> None:
-        """`tenants` adds the label `tenant`, which makes many series. If a metric has `most_series` series, further ones are counted as
-        `other`."""
+        """`tenants` adds the label `tenant`, which makes many series. If a metric has `most_series` series, further ones are counted
+        together as `other`."""
         _client()
         self._names: Labels = ("worker_id", "version", *(("tenant",) if tenants else ()))
         self._node_names: Labels = ("pipeline", "node", "state", *(("tenant",) if tenants else ()))

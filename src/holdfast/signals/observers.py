@@ -40,7 +40,7 @@ class RunSeen(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def trace(self) -> dict[str, Any]:
-        """The four fields of the trace, by their names."""
+        """The fields `trace_id`, `span_id`, `parent_span_id` and `upstream_request_id`, by their names."""
         return {
             "trace_id": self.trace_id,
             "span_id": self.span_id,
@@ -181,10 +181,11 @@ class RunObserver:
         """A run begins to wait for a person."""
 
     def progressed(self, run: RunSeen, data: Any) -> None:
-        """A body reports its progress, which is never on disk."""
+        """A body reports its progress. The progress is not stored."""
 
     def logged(self, run: RunSeen, record: Mapping[str, Any]) -> None:
-        """A body logs a line. The line is on disk only when the attempt ends: after a crash this may be called again for the same line."""
+        """A body logs a line, or the runner adds one, for example about a refused call. The line is on disk only when the attempt ends:
+        after a crash this may be called again for the same line."""
 
     def node_ended(self, run: RunSeen, node: NodeSeen) -> None:
         """A node of a pipeline's run ended."""

@@ -2,7 +2,8 @@
 
     {"detail": {"status": ["FAILED", "TIMED_OUT"], "durableExecutionName": [{"prefix": "order-"}]}}
 
-All members must match. A list matches if one of its values matches. Members that the pattern does not name may have any value.
+All members must match. A list matches if one of its values matches. `"$or"` has a list of patterns, of which one must match. Members that
+the pattern does not name may have any value.
 """
 
 from __future__ import annotations
@@ -187,7 +188,7 @@ def _parts(text: str, path: str) -> list[str]:
             at += 1
             letter = text[at : at + 1]
             if letter not in ("*", "\\"):
-                raise _wrong(path, "a star or a backslash must follow a backslash.")
+                raise _wrong(path, "a backslash must be followed by a star or by another backslash.")
             parts[-1] += letter
         elif letter == "*":
             if text[at + 1 : at + 2] == "*":

@@ -26,7 +26,7 @@ _MAKE_ONE: Final = "Make one with holdfast.signals.new_secret(os.urandom)."
 
 
 def new_secret(chance: Callable[[int], bytes]) -> str:
-    """A new secret for a webhook. `chance` returns this many random bytes, as `os.urandom` does."""
+    """A new secret for a webhook. `chance(size)` returns `size` random bytes, as `os.urandom` does."""
     return PREFIX + base64.b64encode(chance(32)).decode()
 
 
@@ -36,7 +36,8 @@ def key_of(secret: str) -> bytes:
         key = base64.b64decode(secret.removeprefix(PREFIX), validate=True) if secret.startswith(PREFIX) else secret.encode()
     except binascii.Error:
         raise InvalidParameter(
-            f"A webhook's secret begins with {PREFIX}, but the rest is not base64. Use {PREFIX} and base64, or any other text."
+            f"A webhook's secret begins with {PREFIX}, but the rest is not base64. Use {PREFIX} and base64, or a text that does not begin "
+            f"with {PREFIX}."
         ) from None
     if len(key) < _LEAST_BYTES:
         raise InvalidParameter(f"A webhook's secret must have at least {_LEAST_BYTES} bytes. {_MAKE_ONE}")
@@ -50,8 +51,9 @@ def signature(keys: Sequence[bytes], id: str, timestamp: int, body: bytes) -> st
 
 
 def verify(headers: Mapping[str, str], body: bytes, secret: str, now_seconds: int) -> str:
-    """For receivers of webhooks: check the signature and the age of a request, and return its id. Raises AccessRefused if they are not
-    right. The names in `headers` are in lower case.
+    """For receivers of webhooks: check the signature and the age of a request, and return its id. Raises AccessRefused if a header is
+    missing, the request was sent too long ago, or the signature is wrong. Raises InvalidParameter if `secret` is not valid. The names in
+    `headers` are in lower case.
 
     Remember the id for at least five minutes, and refuse a second request with the same id.
     """

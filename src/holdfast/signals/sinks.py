@@ -23,7 +23,8 @@ Wanted = Pattern | Mapping[str, Any] | str | None
 """An event pattern, as a Pattern, as JSON text or as the value of that text; None means all events."""
 
 _TRIES: Final = 10
-"""After this many tries a signal becomes a dead letter. With the delays of the outbox this takes about six minutes."""
+"""After this many tries a signal becomes a dead letter, if its sink has a file for dead letters. With the delays of the outbox this takes
+about six minutes."""
 
 
 def pattern_of(wanted: Wanted) -> Pattern | None:

@@ -66,7 +66,7 @@ class Tracing(RunObserver):
         self._spans.say("attempt", ids, self._in(run), times, about, error, events=attempt.refusals)
 
     def tool_ended(self, run: RunSeen, tool: ToolSeen) -> None:
-        """Report the span of a call. An answer that came from a receipt has no span, because no call was made."""
+        """Report the span of a call. An answer that was taken from the receipt of an earlier call has no span, because no call was made."""
         if tool.reused:
             return
         from opentelemetry.trace import SpanKind

@@ -151,7 +151,8 @@ class WorkerLog(RunObserver):
         self._line(_level(attempt.error_code), "attempt_ended", attempt.message or attempt.status, attempt.ended_at, told)
 
     def tool_ended(self, run: RunSeen, tool: ToolSeen) -> None:
-        """Write a line about a call of a tool. The event is `tool_reused` if the answer came from a receipt, else `tool_ended`."""
+        """Write a line about a call of a tool. The event is `tool_reused` if the answer was taken from the receipt of an earlier call, else
+        `tool_ended`."""
         told = _of(
             run,
             attempt=tool.attempt,
@@ -172,7 +173,8 @@ class WorkerLog(RunObserver):
         self._line("info", "waits_for_person", f"a person must decide: {wait.tool}", self._clock.now(), told)
 
     def logged(self, run: RunSeen, record: Mapping[str, Any]) -> None:
-        """Write a line that the body logged, or a line about a call that the gateway refused (`tool_refused`)."""
+        """Write a line that the body logged or the runner added. A line about a call that the gateway refused has the event
+        `tool_refused`."""
         own = {name: value for name, value in record.items() if name not in ("level", "message", "attempt", "event")}
         level = str(record.get("level", "info")).lower()
         told = _of(run, attempt=record.get("attempt")) | {"fields": own}

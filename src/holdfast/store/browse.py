@@ -23,8 +23,8 @@ MAX_ATTEMPT_EVENTS: Final = 200
 
 
 class Facet(Word):
-    """A field whose values are counted. WORKER counts the executions of each worker, FUNCTION those of each plain function. PIPELINE counts
-    the executions of each pipeline together with those that its nodes started."""
+    """A field whose values are counted. WORKER counts the executions of each worker, FUNCTION those of each function that is neither a
+    worker nor a pipeline. PIPELINE counts the executions of each pipeline together with those that its nodes started."""
 
     STATUS = "status"
     WORKER = "worker"
@@ -59,13 +59,13 @@ class Browse(msgspec.Struct, frozen=True, kw_only=True):
     error_codes: tuple[str, ...] = ()
     versions: tuple[str, ...] = ()
     tenants: tuple[str, ...] = ()
-    """An execution without a tenant counts as one of the tenant `default`."""
+    """Only executions of these tenants. An execution without a tenant belongs to the tenant `default`."""
     tenant: str | None = None
     """The tenant of the caller. Executions of other tenants never match, even if another field asks for them. None for a caller who may see
     all tenants."""
     kinds: tuple[Kind, ...] = ()
     text: str | None = None
-    """An id, or the beginning of an id or of a name, present or former."""
+    """The beginning of an execution's id, or of a name that it has, or had before it was superseded."""
     since: int | None = None
     """Only executions that were started at this time or later, in milliseconds since the epoch. The time is taken from the id."""
     until: int | None = None
@@ -90,7 +90,7 @@ class BrowsedRow(msgspec.Struct, frozen=True):
 
 
 class Browsed(msgspec.Struct, frozen=True):
-    """A page, newest first."""
+    """One page of a search, the newest execution first."""
 
     rows: tuple[BrowsedRow, ...]
     more: bool

@@ -21,7 +21,7 @@ from holdfast.store.list_query import Dialect
 
 FIRST: Final = "0"
 LAST: Final = "~"
-"""The id of an execution has letters, digits, `-` and `_`. So each id lies between these two."""
+"""The id of an execution has letters, digits, `-` and `_`. So each id lies between FIRST and LAST."""
 DEFAULT_TENANT: Final = "default"
 _MOST_PARTS: Final = 50
 """If a filter has more values than this, the search does not read one index range for each value."""
@@ -175,6 +175,6 @@ class BrowseQuery:
 
 
 def only_published(kinds: Sequence[Kind]) -> bool:
-    """Whether only published functions can be of these kinds: a function that no runner has published counts as a plain function. False if
-    no kind is given."""
+    """Whether only published functions can be of these kinds: a function that no runner has published is of the kind FUNCTION here. False
+    if no kind is given."""
     return bool(kinds) and Kind.FUNCTION not in kinds

@@ -43,7 +43,8 @@ class BrowseReads(Reads):
 
     @abstractmethod
     def _looking(self, seconds: float) -> AbstractContextManager[Ask]:
-        """A context in which statements run on a separate connection. A statement raises ReadTooLong when `seconds` are over."""
+        """A context in which statements run on a separate connection (a store in memory has only one). A statement raises ReadTooLong when
+        `seconds` are over."""
 
     def browse(self, wanted: Browse, seconds: float) -> Browsed:
         """One page of the executions that match, newest first. Raises ReadTooLong if it takes longer than `seconds`."""

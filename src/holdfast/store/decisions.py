@@ -149,7 +149,7 @@ class Decisions(ABC, Generic[B]):
 
     @abstractmethod
     def _oldest(self, queue: str) -> int | None:
-        """When the execution that has waited longest in a queue was enqueued, in milliseconds; None if none waits."""
+        """Since when the execution that has waited longest in a queue waits, in milliseconds since the epoch; None if none waits."""
 
     @abstractmethod
     def _queued_money(self, queue: str) -> int:
@@ -201,8 +201,8 @@ class Decisions(ABC, Generic[B]):
         return answer
 
     def _afforded(self, write: Checkpoint, now: int, done: B) -> Checkpoint:
-        """The checkpoint, in which each birth whose charge would go beyond a limit is replaced by a failure. Charges of the births before
-        it are counted."""
+        """The checkpoint, in which each start of a child whose charge would go beyond a limit is replaced by a failure. Charges of the
+        children before it are counted."""
         charging = {at: child for at, child in write.children.items() if isinstance(child, Birth) and child.charges}
         if not charging:
             return write
@@ -223,7 +223,8 @@ class Decisions(ABC, Generic[B]):
         return msgspec.structs.replace(write, children=children)
 
     def _admissible(self, write: Checkpoint, now: int, done: B) -> Checkpoint:
-        """The checkpoint, in which each birth that its queue refuses is replaced by a failure. The births before it are counted."""
+        """The checkpoint, in which each enqueue of a child that the queue refuses is replaced by a failure. Children before it are
+        counted."""
         enqueued = [(at, child, child.enqueue) for at, child in write.children.items() if isinstance(child, Birth) and child.enqueue]
         if not enqueued:
             return write
@@ -327,8 +328,12 @@ class Decisions(ABC, Generic[B]):
         return answer
 
     def _placement(self, start: Start, asked: Enqueue, now: int, done: B) -> tuple[QueueSettings, bool]:
-        """The settings of the queue, and whether the execution is admitted at once: then every lane of it has room, nothing waits there,
-        and its rates are charged. Raises QueueFull or InvalidParameter if the queue refuses the execution."""
+        """The settings of the queue, and whether the execution is admitted at once.
+
+        It is admitted only if a runner claims it in this write, it has no delay, the queue is not paused, each of its lanes is open and has
+        a free slot, nothing waits there, and the rates of the lanes allow it. If so, it is counted against these rates. Raises QueueFull or
+        InvalidParameter if the queue refuses the execution.
+        """
         book = done.lanes
         row, settings = book.queue(asked.queue, self._queue)
         checked_enqueue(asked, settings)
@@ -361,8 +366,8 @@ class Decisions(ABC, Generic[B]):
             raise ScheduleChanged
 
     def _stored_graph(self, start: Start, done: B) -> str | None:
-        """The text to store of the graph that a start brings, encoded. None if the start brings no graph and no other start of the batch
-        brings it."""
+        """The text to store, encoded, of the graph that a start names. None if neither this start nor an earlier one of the batch brings
+        the text."""
         if start.graph is None:
             return None if start.header.graph is None else done.graphs.get(start.header.graph)
         graph = start.graph

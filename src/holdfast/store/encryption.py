@@ -28,8 +28,8 @@ class AesGcm:
     name = "aes-gcm"
 
     def __init__(self, keys: Mapping[str, bytes], current: str, *, chance: Callable[[int], bytes] = os.urandom) -> None:
-        """`keys` has keys of 32 bytes, each under an id that need not be secret. `current` is the id of the key that encrypts. `chance`
-        returns this many random bytes, for nonces."""
+        """`keys` has keys of 32 bytes, each under an id that need not be secret. `current` is the id of the key that encrypts. `chance(n)`
+        returns n random bytes, for nonces."""
         try:
             from cryptography.exceptions import InvalidTag
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM

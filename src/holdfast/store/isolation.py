@@ -65,8 +65,8 @@ def refused(write: Write, error: Exception) -> HoldfastError:
     """The answer for an entry that could not be decided or stored.
 
     Holdfast's own errors about one entry are returned as they are. Any other error is a bug: it is logged with its traceback, and the
-    answer is a WriteFailed. Its message is in neither of them, unless messages of its type never contain values. The answer does not keep
-    the error itself, whose frames hold payloads.
+    answer is a WriteFailed. The message of the error is neither in the log nor in the answer, unless messages of its type never contain
+    values. The answer does not keep the error itself, whose frames hold payloads.
     """
     if isinstance(error, Spoilt) and isinstance(error.__cause__, Exception):
         error = error.__cause__

@@ -126,8 +126,9 @@ class LaneBook:
             self._undo.append(self.cooled.pop)
 
     def admitted(self, lanes: Sequence[LaneRow], units: int, now: int) -> bool:
-        """Admit one execution now, if every lane of its path has room and nothing waits in any of them. Returns False, and changes nothing,
-        if that is not so. `units` are the execution's estimated tokens, which are charged to the lanes' rates."""
+        """Admit one execution now, if each lane of its path has a free slot, is neither paused nor closed, nothing waits there, and its
+        rates allow it. If so, the execution is counted against these rates. Returns False, and changes nothing, if not. `units` are the
+        execution's estimated tokens."""
         charged = []
         for lane in lanes:
             held, waiting = self.counts(lane)
@@ -169,17 +170,17 @@ class DepthReads(NamedTuple):
     lane: LaneRow | None
     """The lane of the queue; None if nothing was ever enqueued there."""
     oldest: Callable[[], int | None]
-    """Returns when the execution that has waited longest was enqueued, in milliseconds; None if none waits."""
+    """Returns since when the execution that has waited longest waits, in milliseconds since the epoch; None if none waits."""
     money: Callable[[], int]
     """Returns the estimated cost of all executions that waited before the batch, in billionths of a dollar."""
 
 
 def check_depth(row: QueueRow, settings: QueueSettings, book: LaneBook, reads: DepthReads, asked: Enqueue, now: int) -> None:
-    """Raise QueueFull if the queue is draining, if too many executions wait in it, if one has waited too long, or if the waiting ones may
-    cost too much."""
+    """Raise QueueFull if the queue is draining, if too many executions wait in it, if one of them has waited too long, or if the executions
+    that wait may cost too much together with the new one."""
     lane = reads.lane
     if row.mode is Mode.DRAINING:
-        raise QueueFull(f"Queue {row.name} is being drained and accepts no new executions.", _UNKNOWN_SECONDS)
+        raise QueueFull(f"Queue {row.name} is being drained: it accepts no new executions until an operator resumes it.", _UNKNOWN_SECONDS)
     if lane is None or (settings.most_waiting is None and settings.oldest_seconds is None and settings.most_waiting_usd is None):
         return
     waiting = book.counts(lane)[1]
@@ -220,8 +221,8 @@ def _check_money(row: QueueRow, most_usd: float, money: int, waiting: int, lane:
 
 
 def retry_after(lane: LaneRow, places: int, now: int) -> int:
-    """An estimate of the seconds until this many places are free, from 1 to 3,600, by how many executions the lane admitted in the last
-    minute; 60 if it admitted none."""
+    """An estimate of the seconds until the lane has admitted this many executions, from 1 to 3,600. It follows from how many the lane
+    admitted in the last minute; 60 if it admitted none."""
     fresh = max(0.0, 1 - max(now - lane.drained_at, 0) / 60_000)
     per_second = lane.drain * fresh / 60
     return _UNKNOWN_SECONDS if per_second <= 0 else min(max(math.ceil(places / per_second), 1), _LONGEST_SECONDS)

@@ -55,7 +55,7 @@ class LaneRow(msgspec.Struct, gc=False, kw_only=True):
 
     @property
     def has_room(self) -> bool:
-        """Whether the lane itself would admit another execution."""
+        """Whether the lane has a free slot, and is neither closed nor paused. Its rates are not checked."""
         return self.held < self.at_once and not self.closed_until and not self.paused
 
     def drained(self, now: int, count: int = 1) -> None:
@@ -67,7 +67,8 @@ class LaneRow(msgspec.Struct, gc=False, kw_only=True):
 
 
 def new_lane(key: str, settings: QueueSettings, header: Execution, asked: Enqueue, *, paused: bool, shares: bool = True) -> LaneRow:
-    """A lane that is not there yet, with the limits of its level. `shares`: whether a leaf shares the rates of its function with others."""
+    """A lane that is not in the store yet, with the limits of its level. `shares`: whether a leaf shares the rates of its function with
+    other leaves."""
     level = level_of(key)
     limits = settings.at(level)
     rates = asked.rates if level == Level.LEAF else limits.parsed_rates()
@@ -85,7 +86,7 @@ def new_lane(key: str, settings: QueueSettings, header: Execution, asked: Enqueu
 
 
 def rates_charged(lane: LaneRow, units: int, now: int, shared: SharedRates) -> tuple[RateState, ...] | int:
-    """The rates of a lane after an admission, or the time at which they would allow it."""
+    """The rates of a lane after an admission. If they do not allow it now: the time, in milliseconds, at which they would."""
     after: list[RateState] = []
     refused = 0
     for known in lane.rates:
@@ -99,9 +100,8 @@ def rates_charged(lane: LaneRow, units: int, now: int, shared: SharedRates) -> t
 
 
 def charged_rates(lanes: Iterable[LaneRow]) -> dict[tuple[str, str], int]:
-    """The `tat` of each rate of these lanes, by its key and kind. Of a rate that several of them share the latest counts, because charging
-    a rate only moves it on.
-    """
+    """The `tat_ns` of each rate of these lanes, by the rate's key and kind. If several of the lanes share a rate, the latest value is used,
+    because each charge moves it to a later time."""
     found: dict[tuple[str, str], int] = {}
     for lane in lanes:
         for rate in lane.rates:

@@ -83,11 +83,11 @@ class _Siblings:
 
     @property
     def is_alone(self) -> bool:
-        """Whether only one of these lanes has executions."""
+        """Whether all these lanes were read, and only one of them is left."""
         return self._is_read and len(self._heap) == 1
 
     def count(self, most: int) -> int:
-        """How many of these lanes have executions, as far as that is known; `most` if not all were read."""
+        """How many of these lanes are left, at least 1; `most` if not all of them were read."""
         return max(len(self._heap), 1) if self._is_read else most
 
     def drop(self) -> None:
@@ -149,7 +149,8 @@ class Walk:
         """The lanes that the walk has changed or admitted from."""
 
     def take(self, by: Sequence[Claimant]) -> list[Execution]:
-        """Admit one execution for each claimant, as long as there are executions."""
+        """Admit at most one execution for each claimant. Returns the headers of the admitted executions. Ends early if the walk finds no
+        further execution, or has looked at too many lanes in vain."""
         taken: list[Execution] = []
         for claimant in by:
             self._wanted = len(by) - len(taken)
@@ -223,9 +224,8 @@ class Walk:
         return found
 
     def _share(self, path: Sequence[LaneRow]) -> int:
-        """How many executions of a leaf will probably be admitted if all lanes get equal shares. Never more than there is room for, and
-        never more than wait.
-        """
+        """How many executions of a leaf will probably be admitted if all lanes get equal shares: at most as many as have a free slot, and
+        at most as many as wait."""
         others = 1
         for lane in path:
             others *= self._siblings[parent_of(lane.key)].count(self._wanted)
@@ -252,8 +252,8 @@ class Walk:
         return None
 
     def _is_next(self, parent: str, leaf: str) -> bool:
-        """Whether a leaf may admit its next execution. In an ordered queue that is only the leaf whose first execution was enqueued
-        first."""
+        """Whether a leaf may admit its next execution. In an ordered queue, of the leaves of one key only the leaf whose first execution
+        was enqueued first may."""
         if parent in self._unordered:
             return True
         if parent not in self._next_leaf:

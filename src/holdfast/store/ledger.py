@@ -13,7 +13,8 @@ from holdfast.store.rows import Row
 
 _DIMENSIONS: Final = tuple(Dimension)
 _MOST_SAMPLES: Final = 10_000
-"""`cost_samples` reads at most this many of a pipeline's newest calls, and `cost_samples_of_worker` at most this many of a worker's."""
+"""`cost_samples` reads at most this many of the newest calls of models and other paid tools for a pipeline, and `cost_samples_of_worker`
+for a worker."""
 _NEVER: Final = 2**40
 _CUT_OFF: Final = frozenset({ExecutionStatus.STOPPED, ExecutionStatus.TIMED_OUT, ExecutionStatus.FAILED})
 """After these statuses the execution cannot write how its open calls ended. SUCCEEDED is not among them, because a run that succeeds has
@@ -44,12 +45,14 @@ class LedgerReads(Reads):
         return [_entry_from(row) for row in self._read("ledger", {"run": self._text(run), "limit": limit})]
 
     def cost_samples(self, pipeline: str, tenant: str | None = None) -> Sequence[CostSample]:
-        """What each run spent for a node of a pipeline, computed from the pipeline's newest calls."""
+        """What each run cost that a node of this pipeline asked for: one sample for each such run, with the node's name. Only the newest
+        calls of models and other paid tools are counted."""
         asked = {"pipeline": self._text(pipeline), "tenant": self._asked(tenant), "limit": _MOST_SAMPLES}
         return [CostSample(*row) for row in self._read("cost_samples", asked)]
 
     def cost_samples_of_worker(self, worker: str, tenant: str | None = None) -> Sequence[CostSample]:
-        """What each run of a worker spent, computed from the newest calls of runs that no pipeline asked for."""
+        """What each run of a worker cost that no pipeline asked for: one sample for each such run. Only the newest calls of models and
+        other paid tools are counted."""
         asked = {"worker": self._text(worker), "tenant": self._asked(tenant), "limit": _MOST_SAMPLES}
         return [CostSample(*row) for row in self._read("cost_samples_of_worker", asked)]
 

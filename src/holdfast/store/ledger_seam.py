@@ -22,9 +22,11 @@ class LedgerStore(Protocol):
         ...
 
     def cost_samples(self, pipeline: str, tenant: str | None = None) -> Sequence[CostSample]:
-        """What each run spent for a node of a pipeline, computed from the pipeline's newest calls."""
+        """What each run cost that a node of this pipeline asked for: one sample for each such run, with the node's name. Only the newest
+        calls of models and other paid tools are counted."""
         ...
 
     def cost_samples_of_worker(self, worker: str, tenant: str | None = None) -> Sequence[CostSample]:
-        """What each run of a worker spent, computed from the newest calls of runs that no pipeline asked for."""
+        """What each run of a worker cost that no pipeline asked for: one sample for each such run. Only the newest calls of models and
+        other paid tools are counted."""
         ...

@@ -89,8 +89,8 @@ class Maintenance(Protocol):
     """The commands of an operator on one store."""
 
     def look(self, machine: Clock) -> StoreReport:
-        """Open the store, and read its version numbers and its size. Nothing is changed or migrated. It takes no longer for a large store
-        than for a small one."""
+        """Open the store, and read its version numbers and its size. Nothing is changed or migrated. Raises StoreNotFound if there is no
+        store. It takes no longer for a large store than for a small one."""
         ...
 
     def migrate(self, *, after: bool) -> Migrated:
@@ -108,12 +108,12 @@ class Maintenance(Protocol):
         ...
 
     def backup(self, target: Path, *, replace: bool) -> None:
-        """Copy the store, in the state of one moment, into a file that only its owner can read, while other processes may write. Refuses to
-        replace an existing file, unless `replace` is True. For Postgres it raises InvalidParameter with the command of Postgres's own
-        tool."""
+        """Copy the store, in the state of one moment, into a file that only its owner can read, while other processes may write. Raises
+        InvalidParameter if the file exists and `replace` is False, if it is the store itself, or if it cannot be written. For Postgres it
+        always raises InvalidParameter, with the command of Postgres's own tool."""
         ...
 
     def restore(self, source: Path) -> Path | None:
-        """Replace the store by a copy. No process may have the store open. Returns the path at which the replaced store is kept; None if
-        there was none. For Postgres it raises InvalidParameter with the command of Postgres's own tool."""
+        """Replace the store by a copy. Raises StoreInUse if a process has the store open. Returns the path at which the replaced store is
+        kept; None if there was no store. For Postgres it always raises InvalidParameter, with the command of Postgres's own tool."""
         ...

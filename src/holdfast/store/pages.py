@@ -55,7 +55,7 @@ def readable_execution(row: rows.Row) -> Execution | None:
 
 def _execution(row: rows.Row) -> Execution:
     if bytes in map(type, row):  # a text that could not be decoded
-        raise RowDamaged("A row of the store is damaged: one of its values is not a valid text.")
+        raise RowDamaged("A row of the store is damaged: one of its values is not a valid text. Put a good copy of the store in its place.")
     return rows.execution_from(row)
 
 
@@ -66,7 +66,7 @@ def _tell(execution: object, damaged: RowDamaged) -> None:
 
 
 def readable_schedules(found: Sequence[rows.Row], codec: PayloadCodec | None) -> list[ScheduleState]:
-    """The schedules that can be read. The others are left out and logged."""
+    """The schedules that can be read. The others are left out; each is logged once."""
     states = []
     for row in found:
         try:

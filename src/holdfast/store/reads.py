@@ -131,7 +131,8 @@ class Reads(ABC):
         return [self._line(row, operations, execution) for row in found]
 
     def undecided(self, beyond: str, limit: int, tenant: str | None = None) -> Sequence[str]:
-        """The ids of executions that wait for a person's decision, oldest first: those larger than the id `beyond`."""
+        """The ids of at most `limit` executions that wait for a person's decision, oldest first: those larger than `beyond`. If `tenant` is
+        given, only executions of this tenant."""
         return [row[0] for row in self._read("undecided", (beyond, tenant, limit))]
 
     def list(self, wanted: Filter) -> Sequence[Execution]:
@@ -160,8 +161,8 @@ class Reads(ABC):
         return rows.schedule_from(found[0], self._codec) if found else None
 
     def schedules(self, beyond: str, limit: int, tenant: str | None = None) -> Sequence[ScheduleState]:
-        """At most `limit` schedules in the order of their names: those after the name `beyond`. A schedule that cannot be read is left
-        out."""
+        """At most `limit` schedules in the order of their names: those after the name `beyond`. If `tenant` is given, only schedules of
+        this tenant. A schedule that cannot be read is left out."""
         asked = (self._text(beyond), None if tenant is None else self._text(tenant), limit)
         return readable_schedules(self._read("schedules", asked), self._codec)
 

@@ -73,7 +73,7 @@ def with_columns(statement: str) -> str:
 
 
 def _undamaged(read: Callable[P, T]) -> Callable[P, T]:
-    """Decorates a function that reads a row: it raises RowDamaged if the row has a value that no version of Holdfast writes."""
+    """Decorates a function that reads a row: it raises RowDamaged if the row has a value that this code cannot read."""
 
     @wraps(read)
     def reading(*args: P.args, **kwargs: P.kwargs) -> T:

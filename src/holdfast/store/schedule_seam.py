@@ -18,8 +18,9 @@ class ScheduleStore(Protocol):
     """
 
     def put_schedule(self, schedule: ScheduleState, notes: Sequence[Note] = ()) -> bool:
-        """Write a new schedule (revision 1) or the next revision of one, together with these notes. Returns False, and writes nothing, if
-        the schedule exists already (revision 1), or if the stored revision is not the one before or the stored cursor is later."""
+        """Write a new schedule (revision 1) or the next revision of one, together with these notes. Returns False, and writes nothing, if a
+        new schedule has the name of an existing one. Returns False as well if the stored revision of an existing schedule is not the one
+        before, or its stored cursor is later."""
         ...
 
     def move_schedule(self, schedule: ScheduleState) -> bool:

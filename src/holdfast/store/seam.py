@@ -102,8 +102,8 @@ class ExecutionStore(SealedStore, Protocol):
         ...
 
     def undecided(self, beyond: str, limit: int, tenant: str | None = None) -> Sequence[str]:
-        """The ids of executions that wait for a person's decision, oldest first: those larger than the id `beyond`. If `tenant` is given,
-        only executions of this tenant."""
+        """The ids of at most `limit` executions that wait for a person's decision, oldest first: those larger than `beyond`. If `tenant` is
+        given, only executions of this tenant."""
         ...
 
     def list(self, wanted: Filter) -> Sequence[Execution]: ...
@@ -174,13 +174,14 @@ class QueueStore(Protocol):
         ...
 
     def set_queue(self, row: QueueRow, notes: Sequence[Note] = ()) -> bool:
-        """Write what an operator sets: `operator` and `mode` of the row. Returns False, and writes nothing, if the row's revision is not
-        the one in the store. Every lane of the queue gets its new limits in the same transaction."""
+        """Write what an operator sets: `operator` and `mode` of the row. Returns False, and changes no settings, if the row's revision is
+        not the one in the store. Raises InvalidParameter if the settings are not valid. Every lane of the queue gets its new limits in the
+        same transaction."""
         ...
 
     def set_rate(self, function: str, rate: Rate | None) -> bool:
         """Set the rate of runs on every leaf lane of a function; None removes it. Units that were used up under the old rate stay used up.
-        Returns False, and writes nothing, if all these lanes had this rate before."""
+        Returns False, and writes nothing, if all these lanes had this rate before, or (Postgres) while older code may use the store."""
         ...
 
     def queue_state(self, queue: str, now: int, tenant: str | None = None) -> QueueState:
@@ -273,8 +274,8 @@ class OutboxStore(Protocol):
         ...
 
     def unsubscribe(self, subscriber: str) -> None:
-        """Remove a subscriber. It gets none of the signals that were not delivered to it. A runner that is delivering to it just now cannot
-        note the delivery any more."""
+        """Remove a subscriber. Signals that were not delivered to it yet are not delivered to it any more. If a runner is delivering a
+        signal to it just now, `delivered` returns False."""
         ...
 
     def take_delivery(self, subscriber: str, runner: str) -> int | None:

@@ -33,8 +33,8 @@ class CopyRows:
 
 
 def is_known(there: Snapshot | None, copy: Snapshot, where: str) -> bool:
-    """Whether the store has this execution already: `there` is what it has under this id. Raises ExecutionAlreadyStarted if that is another
-    execution."""
+    """Whether the store has this execution already. `there` is the execution that the store has under this id; None if it has none. Raises
+    ExecutionAlreadyStarted if `there` differs from the copy."""
     if there is None:
         return False
     if _essence(there) == _essence(copy):

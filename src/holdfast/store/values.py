@@ -45,7 +45,7 @@ class Committed(NamedTuple):
     changes: Sequence[Change] = ()
     """The changes of the executions in `followed`, in the same order. From them a live parent learns how its operation ended."""
     opens_at: int | None = None
-    """After an admission: the time at which the first of the lanes opens that the admission has closed."""
+    """After an admission: the time at which the first of the lanes opens that the admission has closed. None if it has closed no lane."""
 
 
 class HistoryEntry(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ from holdfast.model.operations import Operation, Status
 
 _FEW_MISSES: Final = 2
 _FEW_OPERATIONS: Final = 16
-"""An overlay also knows the operations of the overlays below it, up to this many."""
+"""If the overlay below knows fewer operations than this, a new overlay takes them over, so that a lookup passes fewer overlays."""
 
 
 class Rows(Protocol):
@@ -79,7 +79,7 @@ class RowView:
         return self._rows.read_has_ready(self, since)
 
     def keep(self, change: Change) -> None:
-        """Take a change that was committed into memory."""
+        """Note a committed change in memory."""
         self.header = change.header
         self.operations.update(change.operations)
 
@@ -98,7 +98,7 @@ class Overlay:
 
     @property
     def header(self) -> Execution:
-        """The header as the earlier write leaves it."""
+        """The header as the uncommitted change leaves it."""
         return self._change.header
 
     def get(self, operation_id: str) -> Operation | None:

@@ -31,7 +31,7 @@ _PATIENCE = 60.0
 
 class Ran(msgspec.Struct, frozen=True):
     """A run of a pipeline: its response, and what happened during the run. Members of the response can be read directly: `ran.status`,
-    `ran.outputs`, `ran.error`. With `again` it is the last restart, but the calls are those of all runs."""
+    `ran.outputs`, `ran.error`. With `again`, it describes the last restart; only the calls are those of all runs."""
 
     response: Response
     nodes: dict[str, NodeStatus]
@@ -84,7 +84,7 @@ def run(
     With `again`, the run is restarted after its end, once for each member of the list, and the result is that of the last restart: `{}` is
     a retry, and `{"nodes": "publish"}` a restart with these arguments of `engine.restart`.
 
-    Raises `NotYet` if a run neither ends nor asks a person within `timeout` seconds of real time.
+    Raises `NotYet` if a run reaches neither its end nor a question without a decision within `timeout` seconds of real time.
     """
     asked = {"inputs": dict(inputs), **request}
     return _ran(

@@ -266,8 +266,8 @@ class People:
         raise InvalidParameter(f"The run asked for more than {_MOST_QUESTIONS} decisions.")
 
     async def _rested(self, run_id: str, deadline: float) -> Approval | None:
-        """Wait until the run is over or waits for a person. Returns None if it is over, else a question for which the test has a decision,
-        else any open question. Raises NotYet after the deadline."""
+        """Wait until the run is over, is quarantined, or waits for a person. Returns None if it is over or quarantined, else a question for
+        which the test has a decision, else any open question. Raises NotYet after the deadline."""
         spins = 0
         while True:
             spins += 1
@@ -281,7 +281,7 @@ class People:
                 if asked:
                     return next((approval for approval in asked if self._does(approval) is not None), asked[0])
             if monotonic() > deadline:
-                raise NotYet(f"The run {run_id} did not end within the timeout. It is {header.state.value}.")
+                raise NotYet(f"The run {run_id} did not end within the timeout (timeout=). It is {header.state.value}.")
 
     def _open(self) -> list[Approval]:
         return self._service.approvals(_TESTER)
@@ -314,7 +314,8 @@ class People:
 
 
 def _decider(approval: Approval) -> str:
-    """The person who decides if the test names none: the first approver who has not voted yet; without named approvers, `tester`."""
+    """The person who decides if the test names none: the first approver who has not voted yet; if there is none, `tester`, or `tester-2`
+    and so on after other votes."""
     able = [person for name in approval.approvers for person in approval.groups.get(name, (name,))]
     able += approval.groups.get(approval.group or "", ())
     voted = {vote.person for vote in approval.votes}

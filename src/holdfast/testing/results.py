@@ -65,7 +65,8 @@ class _Named:
                 return operation
         known = ", ".join(f"{op.sub_type or op.type.value} {op.name!r}" for op in self.operations) or "none"
         raise Missing(
-            f"There is no {kind.value if kind else 'operation'} {name!r} among these operations: {known}. Ask a context for those in it."
+            f"There is no {kind.value if kind else 'operation'} {name!r} among these operations: {known}. "
+            f"For an operation inside a context, call get_context(NAME) first."
         )
 
 

@@ -46,7 +46,7 @@ class _Clock(VirtualClock):
 
 class Stub:
     """Replaces a tool. `answer` is a value, a callable that gets the arguments, or a list with a value for each call, of which the last is
-    used again. An exception is raised."""
+    used again. If the answer is an exception, it is raised."""
 
     def __init__(self, tool: Tool, answer: Any, calls: list[tuple[str, dict[str, Any]]]) -> None:
         self._tool = tool
@@ -81,8 +81,8 @@ class Stub:
 
 
 def stubbed_settings(settings: WorkerSettings | None, tools: Mapping[str, Any]) -> WorkerSettings:
-    """The settings, or those of a body in this process if they are None. If `parameter_store` or `read_repo` is stubbed, they get the
-    setting without which that tool does not exist."""
+    """`settings`; if they are None, settings with which the body runs in this process. If `parameter_store` or `read_repo` is stubbed, the
+    setting is added without which that tool does not exist."""
     settings = settings or WorkerSettings(policy=Policy(isolation="inline"))
     if "parameter_store" in tools and settings.parameters is None:
         settings = msgspec.structs.replace(settings, parameters="stubbed")
@@ -143,8 +143,9 @@ def crash_everywhere(
     """Run a worker again and again, with a crash of the runner before and after each of its writes, and at the end. The arguments are those
     of `run`.
 
-    The response must stay the same, without its ids, times and usage. The calls of stubbed tools whose effect is `write` must be the same,
-    and as many. Returns the number of crashes. Raises `CrashDiffers` at the first crash that changes something.
+    The response must stay the same, without its duration, the ids of its trace, its log fields and its usage. The calls of stubbed tools
+    whose effect is `write` must be the same, and as many. Returns the number of crashes. Raises `CrashDiffers` at the first crash that
+    changes something.
     """
 
     def once(point: int, when: str) -> tuple[Any, Any, int]:
@@ -210,8 +211,8 @@ async def _decided(engine: OpenEngine, response: Response, decisions: Mapping[st
 
 
 def meaning(response: Response) -> dict[str, Any]:
-    """The part of a response that no crash may change. Times, ids and usage are left out: a call without side effects that a crash
-    interrupts is made again, and costs again."""
+    """The part of a response that no crash may change. Left out are the duration, the ids of the trace, the log fields and the usage: a
+    call without side effects that a crash interrupts is made again, and costs again."""
     document = response_document(response)
     for name in ("duration_ms", "trace_id", "span_id", "log_fields", "usage"):
         document["observability"].pop(name, None)

@@ -54,7 +54,8 @@ class StubbedWorker:
         return self
 
     def follow(self, packages: Iterable[Package]) -> None:
-        """Take the contract of the real worker that this stub replaces, without its tools, if one of these packages has it."""
+        """Take the contract of the real worker that this stub replaces, without its tools and required approvals, if one of these packages
+        has it."""
         for package in packages:
             contract = package.contract
             if contract.worker_id == self.contract.worker_id and (self.is_any_version or contract.version == self.contract.version):
@@ -81,7 +82,7 @@ class StubbedWorker:
 
 
 class TestWorkers(WorkerRuntime):
-    """The workers of a test. Bodies run in this process, without a sandbox."""
+    """The workers of a test. Bodies run in this process, without a sandbox, unless `settings` say otherwise."""
 
     __test__ = False  # pytest must not collect it as a test
 

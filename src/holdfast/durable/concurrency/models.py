@@ -67,8 +67,9 @@ register_operation_error(BatchCompletionError)
 class CompletionPolicy:
     """A `CompletionConfig` applied to a batch of `total` branches.
 
-    If `should_complete` is set, it replaces the three numbers: callers call `evaluate` once for each change, and pass its answer to the
-    other methods as `decision`. If nothing is set, the first failure ends the batch.
+    If `should_complete` is set, it replaces the three numbers `min_successful`, `tolerated_failure_count` and
+    `tolerated_failure_percentage`: callers call `evaluate` once for each change, and pass its answer to the other methods as `decision`. If
+    nothing is set, the first failure ends the batch.
     """
 
     total: int
@@ -85,11 +86,12 @@ class CompletionPolicy:
 
     @property
     def has_criteria(self) -> bool:
-        """Whether any of the three numbers is set."""
+        """Whether `min_successful`, `tolerated_failure_count` or `tolerated_failure_percentage` is set."""
         return (self.min_successful, self.tolerated_failure_count, self.tolerated_failure_percentage) != (None, None, None)
 
     def is_tolerance_exceeded(self, failed: int) -> bool:
-        """Whether more branches failed than the config tolerates; exactly as many is still tolerated. False if `should_complete` is set."""
+        """Whether more branches failed than the config tolerates. If nothing is set, it tolerates no failure; if only `min_successful` is
+        set, it tolerates all. Always False if `should_complete` is set."""
         if self.should_complete is not None:
             return False
         if not self.has_criteria:
@@ -101,7 +103,8 @@ class CompletionPolicy:
         return (failed / self.total) * 100 > self.tolerated_failure_percentage
 
     def should_continue(self, failed: int) -> bool:
-        """Whether more branches may be started."""
+        """Whether the batch may go on after this many failures. False if the config tolerates fewer. Other reasons to end the batch are not
+        checked."""
         return not self.is_tolerance_exceeded(failed)
 
     def evaluate(self, succeeded: int, failed: int, items: tuple[CompletionItemStatus, ...] = ()) -> CompletionDecision | None:
@@ -118,7 +121,7 @@ class CompletionPolicy:
         decision: CompletionDecision | None = None,
     ) -> bool:
         """Whether the batch is complete: `should_complete` says so, all branches have ended, or `min_successful` is reached. Too many
-        failures are another reason to end the batch, which `should_continue` tells."""
+        failures also end the batch, but are not checked here: `should_continue` does."""
         decision = decision or self.evaluate(succeeded, failed, items)
         if decision is not None and self.should_complete is not None and decision.complete:
             return True
@@ -229,8 +232,8 @@ class BatchResult(Generic[R], BatchResultProtocol[R]):
         return any(item.status is BatchItemStatus.FAILED for item in self.all)
 
     def throw_if_error(self) -> None:
-        """Raise the error of the first failed branch as ChildContextError. If no branch failed, but `should_complete` ended the batch as
-        failed, raise BatchCompletionError. Otherwise do nothing."""
+        """Raise the error of the first failed branch as ChildContextError (a SerDesError as SerDesError). If no branch failed, but
+        `should_complete` ended the batch as failed, raise BatchCompletionError. Otherwise do nothing."""
         for item in self.failed()[:1]:
             if item.error is None:
                 raise ChildContextError(f"Batch item {item.index} failed without an ErrorObject.")

@@ -38,8 +38,8 @@ def is_unread(result: Any) -> bool:
 
 
 def quietly(result: Any, field: str) -> Any:
-    """Read a field without marking the result as read. For methods that take only branches without failure, or the number of all branches,
-    from the field: their caller has seen no failure."""
+    """Read a field without marking the result as read. For methods that return only branches without a failure, or the number of all
+    branches: the caller of such a method has not seen a failure."""
     return vars(result)[field]
 
 

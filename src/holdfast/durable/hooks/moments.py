@@ -1,7 +1,7 @@
 """Hooks: call the plugins of an execution at the same moments as AWS's SDK.
 
-A state without plugins has no hooks: callers check that first. A plugin object is used for one invocation; the hooks are used as long as
-the state.
+A state without plugins has no hooks: callers check that first. A plugin object is used for one invocation; a Hooks object is used as long
+as the state of its execution.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ LEFT = SuspendExecution("The invocation is over.")
 
 
 class Body(msgspec.Struct, eq=False):
-    """One run of a user's function."""
+    """One call of a user's function, as it is reported to plugins. `over`: its end was reported."""
 
     began: UserFunctionStartInfo
     over: bool = False
@@ -58,7 +58,7 @@ class Open(msgspec.Struct):
     strand: Any = None
     """The asyncio task of the strand that runs it; None in a `def` handler, where no strand rests between two invocations."""
     body: Body | None = None
-    """The run of the context's function, if this is a context operation; else None."""
+    """For a context whose function has begun: this call of the function. Else None."""
 
 
 class Hooks:
@@ -83,7 +83,8 @@ class Hooks:
     # --- invocations
 
     def begin(self, invocation: Invocation, payload: str | None) -> None:
-        """An invocation begins. The plugins get a copy of the event, so that they cannot change the handler's event."""
+        """An invocation begins: make its plugins, and report the start to them. The plugins get a copy of the event, so that they cannot
+        change the handler's event."""
         header = invocation.header
         self._invocation = invocation
         known = self._told()
@@ -112,8 +113,8 @@ class Hooks:
         self._telling_changes = False
 
     def end(self, outcome: Outcome) -> Outcome:
-        """An invocation has ended: report what was not reported yet, then the end. Returns the outcome; if a plugin stopped the invocation,
-        it is CRASHED, so that the handler is invoked again."""
+        """An invocation has ended: report what was not reported yet, then the end. Returns `outcome`, or a CRASHED outcome if a plugin
+        stopped the invocation: then the handler is invoked again."""
         plugins, start = self._plugins, self._start
         if plugins is None or start is None:
             return outcome
@@ -142,7 +143,8 @@ class Hooks:
     # --- operations
 
     def met_again(self, operation: Operation) -> None:
-        """A replay reaches an operation: report its end if the service closed it meanwhile, its start if it is open."""
+        """A replay reaches an operation: report its end, if the service closed it since the last invocation; report its start, if it is
+        open and the service has not changed it since then."""
         if operation.id not in self._updated:
             self.met_open(operation)
         elif operation.status not in OPEN:
@@ -174,7 +176,8 @@ class Hooks:
         self._tell(OperationStartInfo(update.id, update.type, update.sub_type, update.name, update.parent_id, None, again, Status.STARTED))
 
     def recorded(self, update: Update) -> None:
-        """An update is on disk, and the code waited for it: report what it ended and changed."""
+        """An update is on disk, and the code waited for it: report the end of its operation, if the update ended it, and what the
+        checkpoint changed."""
         self._tell_end(update.id)
         self._tell_changes()
 
@@ -271,7 +274,7 @@ class Hooks:
 
     def running(self, at: Identity, plan: Plan[T], seen: Operation | None) -> Plan[T]:
         """The body of a context, wrapped so that its start and its end are reported. If the body rests between two invocations, its end is
-        reported in the first and its start in the second."""
+        reported to the plugins of the first, and its start to those of the second."""
         opened = self._opened(at.operation_id)
         opened.body = body = self._enter(at, 1 if seen is None else None, again=seen is not None and seen.replay_children)
         try:
@@ -334,7 +337,7 @@ class Hooks:
         return self._open.setdefault(operation_id, Open())
 
     def _told(self) -> dict[str, OperationInfo]:
-        """All operations in their present state, the execution first."""
+        """All operations that plugins may see, in their present state; the execution comes first."""
         header = self._invocation.header
         execution = Operation(id=header.id, type=Type.EXECUTION, status=Status.STARTED, started_at=header.started_at, name=header.name)
         known = [execution, *self._operations.values()]

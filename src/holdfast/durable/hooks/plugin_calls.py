@@ -1,4 +1,5 @@
-"""Calls of plugins: the plugin objects of one invocation. Their errors are logged and do not reach the execution."""
+"""Calls of plugins: the plugin objects of one invocation. Their errors are logged and do not reach the execution. Only an exit
+(KeyboardInterrupt, SystemExit or GeneratorExit) ends the invocation."""
 
 from __future__ import annotations
 
@@ -132,7 +133,8 @@ def _call(plugin: DurableInstrumentationPlugin, info: Info) -> None:
 
 
 def _contain(error: BaseException, message: str, *names: str) -> None:
-    """Log an error that a plugin raised, and raise an exit again. An exception group may contain both."""
+    """Log an error that a plugin raised; raise an exit (KeyboardInterrupt, SystemExit or GeneratorExit) again. An exception group may
+    contain both."""
     stop: BaseException | None
     rest: BaseException | None
     if isinstance(error, BaseExceptionGroup):

@@ -1,8 +1,8 @@
 """Hooks of a coroutine that may rest in memory between two invocations.
 
-Plugins must not notice the rest. When the coroutine rests, its functions are reported as ended, as if a suspension had left them. When it
-continues, the new plugins get the same reports as in a replay; but functions that ended earlier do not run again, so they are not reported
-again.
+Plugins must not notice that it rests. When the coroutine rests, its functions are reported as ended, as if a suspension had left them. When
+it continues, the new plugins get the same reports as in a replay; but functions that ended earlier do not run again, so they are not
+reported again.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class RestingHooks(Hooks):
         self._contexts[strand] = context
 
     def rest(self, outcome: Outcome) -> Outcome:
-        """The invocation has ended, and its strands rest in memory: report its end. Returns the outcome; if a plugin stopped the
-        invocation, it is CRASHED."""
+        """The invocation has ended, and its strands rest in memory: report its end. Returns `outcome`, or a CRASHED outcome if a plugin
+        stopped the invocation."""
         try:
             self._leave_all()
         except BackgroundThreadError as stop:
@@ -49,8 +49,8 @@ class RestingHooks(Hooks):
         return self._within(self.main, self.end, outcome)
 
     def resume(self, invocation: Invocation, payload: str | None) -> None:
-        """The next invocation begins: report its start, and the operations that its strands wait in. Raises RuntimeError if a plugin stops
-        the invocation."""
+        """The next invocation begins: report its start, then the open operations and the functions that have not ended. Raises RuntimeError
+        if a plugin stops the invocation."""
         self._hidden = self._operations.keys() - {operation.id for operation in unpruned(self._operations.values())}
         try:
             self._within(self.main, self.begin, invocation, payload)

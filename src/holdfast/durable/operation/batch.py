@@ -37,7 +37,7 @@ class Kind(msgspec.Struct, frozen=True):
 
 
 class Branch(msgspec.Struct, frozen=True):
-    """One branch: the function that it runs, and the name that its author gave it; None without one."""
+    """One branch: the function that it runs, and the name that its author gave it (None: no name)."""
 
     func: Callable[[Any], Any]
     name: str | None = None

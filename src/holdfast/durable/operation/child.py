@@ -25,7 +25,8 @@ from holdfast.model.operations import Action, Operation, Status
 T = TypeVar("T")
 
 LARGE_RESULT: Final = 256 * 1024
-"""A context's result above this many characters is not stored: a replay runs the body again on its recorded children."""
+"""The result of a context is not stored if its text has more characters than this: a replay runs the body again on the recorded operations
+inside."""
 
 
 def child(at: Identity, scope: Scope, func: Callable[[Any], T], config: ChildConfig[T]) -> Plan[T]:
@@ -41,8 +42,8 @@ def child(at: Identity, scope: Scope, func: Callable[[Any], T], config: ChildCon
 
 def contained(at: Identity, scope: Scope, body: Callable[[Scope], Plan[T]], config: ChildConfig[T], func: Any = None) -> Plan[T]:
     """Run the plan that `body` makes inside a context operation, record its result and return it. If the plan raises, raise
-    ChildContextError; but an error that ends the execution or the invocation is raised unchanged. If the history has the result or the
-    error already, the plan does not run.
+    ChildContextError. A SerDesError is raised as SerDesError instead, and an error that ends the execution or the invocation is raised
+    unchanged. If the history has the result or the error already, the plan does not run.
 
     The return annotation of `func` says which class a result that is read from JSON becomes (step.py).
     """

@@ -1,7 +1,8 @@
 """enqueue: start an execution in a queue, and do not wait for it. The operation is a step that closes with the id of the execution.
 
 The write that closes the step also makes the execution, so it is made once, also if a process crashes. It has no parent: a stop of the
-execution that enqueues it does not stop it. The step fails if the queue is full, or if the target does not exist.
+execution that enqueues it does not stop it. The step fails if the request is refused, for example because the queue is full or the target
+does not exist.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from holdfast.model.run_port import EnqueueAsked
 
 
 def enqueue(at: Identity, scope: Scope, asked: EnqueueAsked) -> Plan[str]:
-    """Enqueue, unless the history has it already, and return the id of the execution or run. Raises EnqueueRefused if it was refused."""
+    """Enqueue the target, unless the history has this step already, and return the id of the new execution or run. Raises EnqueueRefused if
+    the request was refused."""
     seen: Operation | None = yield Lookup(at)
     while seen is None or seen.status is Status.STARTED:
         accepted: Order | Failure = yield Accept(at, asked)

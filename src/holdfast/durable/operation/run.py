@@ -24,7 +24,8 @@ from holdfast.model.run_port import RunAsked
 from holdfast.model.transitions import MAX_WAIT_SECONDS
 
 MOST_ASKED: Final = 100
-"""At most this many requests are made for one run if rate limits refuse it. Then its response has the error code `rate_limited`."""
+"""At most this many requests are made for one run if rate limits refuse it. If the last one is refused, too, the response has the error
+code `rate_limited`."""
 _MOST_SPREAD: Final = 10
 _LIMIT: Final = "LimitReached"
 _CODES: Final = {"ResourceNotFoundException": "worker_not_found", _LIMIT: "rate_limited"}

@@ -117,7 +117,7 @@ def _recalled(scope: Scope, seen: Operation, serdes: SerDes[Any] | None, func: A
 
 
 def raise_recorded(seen: Operation, kind: type[DurableOperationError]) -> NoReturn:
-    """Raise the recorded error of a failed operation, as an error of this class."""
+    """Raise the recorded error of a failed operation, as an error of the class `kind` (a SerDesError as SerDesError)."""
     recorded = ErrorObject.from_failure(seen.error) if seen.error else ErrorObject(None, None, None, None)
     recorded.raise_as_operation_error(kind)
 

@@ -1,8 +1,8 @@
 """One invocation of an `async def` handler in another process than its service. The handler runs on an event loop of its own; a thread
 makes the requests to the service.
 
-The service does not tell this process about changes. So while one strand runs and others rest, this process asks the service when a wait is
-due. When all strands rest, the invocation ends as PENDING.
+The service does not tell this process about changes. So while one strand runs and others rest, this process asks the service for changes as
+soon as a wait is due. When all strands rest, the invocation ends as PENDING.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class RemoteState(AsyncState):
         super().__init__(invocation, port, port.clock, LoopStragglers(), threads=threads, quiet=self.settle)
 
     def watch(self, factories: Sequence[DurableInstrumentationPluginFactory], context: contextvars.Context) -> None:
-        """Call plugins from now on, in the context of this task."""
+        """Call the plugins of these factories from now on. Hooks that report on the current task, the handler, run in `context`."""
         self.hooks = RestingHooks(factories, self.operations, self.clock)
         main = asyncio.current_task()
         assert main is not None

@@ -102,7 +102,8 @@ class _Strands:
         self._begin(spawn, spawn.plan)
 
     def next_done(self) -> Done:
-        """Wait for the next branch that ends. Raises SuspendExecution if all remaining branches wait."""
+        """Wait for the next branch that ends. Raises SuspendExecution if all remaining branches wait. If a branch ended with another error
+        that is no `Exception`, raises that error."""
         while True:
             with self._changed:
                 if self._fatal is not None:

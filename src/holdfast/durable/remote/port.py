@@ -1,7 +1,7 @@
 """The port over a Lambda client: checkpoints and state by requests, for a function in another process than its service.
 
-Only the newest token of the service is valid; the port keeps it. The positions that callers get are numbers of the port's own requests. A
-failed request becomes a CheckpointError or a GetExecutionStateError, which say whether another invocation can help.
+Only the newest token of the service is valid; the port keeps it. Callers get a Position in place of the token: it counts the port's own
+requests. A failed request becomes a CheckpointError or a GetExecutionStateError, which say whether another invocation can help.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ class RemotePort:
     # --- the invocation
 
     def begin(self, state: Told, updated: Iterable[str] = ()) -> None:
-        """Store the operations of an event, and fetch those that did not fit into it. `updated` are the ids of the operations that the
-        service itself changed. Raises GetExecutionStateError if they cannot be fetched."""
+        """Store the operations of an event, and fetch those that did not fit into it. Raises GetExecutionStateError if these cannot be
+        fetched. `updated` are the ids of the operations that the service itself changed since the last invocation."""
         self._updated = tuple(updated)
         if state.get("NextMarker") and not self._token:
             raise GetExecutionStateError("The event has no checkpoint token, so the rest of the execution's state cannot be read.")

@@ -35,8 +35,8 @@ class Address(NamedTuple):
 
 
 def parsed(where: str) -> Address:
-    """Read `postgresql://user:password@host:port/database?schema=…`. Any parameter of libpq may follow the question mark. Without `schema`
-    it is `holdfast`. Raises InvalidParameter if the address is not valid."""
+    """Read `postgresql://user:password@host:port/database?schema=…`. Any parameter of libpq may follow the question mark. Without the
+    parameter `schema`, the schema is `holdfast`. Raises InvalidParameter if the address is not valid."""
     scheme, host, path, query, fragment = urlsplit(where)
     asked = parse_qsl(query, keep_blank_values=True)
     schemas = [value for name, value in asked if name == "schema"] or ["holdfast"]

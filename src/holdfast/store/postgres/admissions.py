@@ -63,8 +63,8 @@ class Admissions(Doubts):
         """Admit queued executions and claim them, in a transaction of their own. Without an open lane nothing is written: `has_open_lane`
         is the question that needs no transaction.
 
-        If other processes had locked all open queues, the call waits a moment for one of them. If it could not lock a queue, `changed`
-        returns True, so that the engine tries again.
+        If other processes had locked all open queues, the call waits a moment for one of them. If it still could not lock an open queue,
+        the next call of `changed` returns True, so that the engine tries again.
 
         If the connection is lost, it may be unknown whether something was claimed. Then the error is raised, and `held` finds it out.
         """
@@ -108,7 +108,7 @@ class Admissions(Doubts):
                     done.sent = True
                     agreed, signalled = self._put(done, now, walked)
                     if not agreed:
-                        raise StoreBusy(f"{self._shown}: executions that were locked have changed.")
+                        raise StoreBusy(f"{self._shown}: executions that were locked have changed. Try again.")
         except psycopg.Error:
             if not self._writer.is_lost:
                 raise

@@ -46,8 +46,8 @@ def arguments(table: str, rows: Sequence[Row]) -> dict[str, str]:
 
 
 def numbers(values: Iterable[Any]) -> str:
-    """The text of a Postgres array of integers; None becomes NULL. Any other value raises TypeError: written as text it could become two
-    values, and the rows after it would get wrong values."""
+    """The text of a Postgres array of integers; None becomes NULL. A value that is neither an int nor None raises TypeError: written as
+    text it could become two values, and the rows after it would get wrong values."""
     return "{" + ",".join(["NULL" if value is None else int.__repr__(value) for value in values]) + "}"
 
 

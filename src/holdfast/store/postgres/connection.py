@@ -47,7 +47,7 @@ def load_queries(schema: str) -> Mapping[str, str]:
 
 def prepare(session: Session, address: Address, sql: Mapping[str, str], codec: PayloadCodec | None, *, migrating: bool = False) -> bytes:
     """Make the tables if the schema has none. Returns the key with which the store seals tokens. Raises StoreUnsuitable for a database or a
-    schema that cannot be used.
+    schema that cannot be used. Raises CodecMismatch if the store was made with another codec.
 
     Tables of an older release are migrated if `migrating` is True; otherwise StoreNotMigrated is raised.
     """
@@ -80,8 +80,8 @@ def look(session: Session, address: Address, sql: Mapping[str, str]) -> dict[str
 
 
 def apply(session: Session, address: Address, sql: Mapping[str, str], *, after: bool) -> Sequence[MigrationStep]:
-    """Apply the halves of steps that are not applied yet, and return them. Only one process at a time does this, and the next one finds
-    nothing left to apply. Raises StoreNotFound if there is no store."""
+    """Apply the before-halves of steps that are not applied yet (if `after` is True, the after-halves instead), and return them. Only one
+    process at a time does this, and the next one finds nothing left to apply. Raises StoreNotFound if there is no store."""
     with _refusals(address), session.transaction():
         session.run(sql["patience"].encode(), prepare=False)
         session.run(sql["making"].encode(), (address.schema,))
@@ -110,7 +110,9 @@ def _refusals(address: Address) -> Iterator[None]:
 
 def _check_server(connection: psycopg.Connection, address: Address) -> None:
     if connection.info.server_version < _LEAST_SERVER:
-        raise StoreUnsuitable(f"{address.shown} is Postgres {connection.info.server_version // 10_000}; 14 or newer is needed.")
+        raise StoreUnsuitable(
+            f"{address.shown} is Postgres {connection.info.server_version // 10_000}; 14 or newer is needed. Use a newer server."
+        )
     encoding = connection.info.parameter_status("server_encoding")
     if encoding != "UTF8":
         raise StoreUnsuitable(f"{address.shown} is a database of encoding {encoding}; a store needs UTF8. Use another database.")

@@ -21,7 +21,7 @@ class PostgresCredentials(PostgresAuditLog):
             self.note(notes)
 
     def credentials(self) -> Sequence[Credential]:
-        """All credentials that can be read, in the order of their ids."""
+        """All credentials that can be read, in the order of their ids. Raises RowDamaged if there are some and none can be read."""
         return readable_credentials(self._read("credentials"))
 
     def reseal_credential(self, credential: str, before: str, after: str) -> bool:

@@ -74,7 +74,8 @@ class PostgresDecisions(OperationReads, PostgresLanes, Decisions[PostgresBatch])
     """By name: the revision and the cursor of each schedule that the batch moves. These rows are locked."""
 
     def _decide(self, batch: Sequence[Write], now: int, done: PostgresBatch, known: Mapping[int, Answer | HoldfastError]) -> None:
-        """Answer every entry. `known` has answers by the `id()` of an entry; an entry that has one there is not decided again."""
+        """Decide every entry, and add the answers to `done.answers`. `known` has answers of entries that are in the database already, by
+        the `id()` of the entry; these entries are not decided again."""
         for write in batch:
             answer = known.get(id(write))
             done.answers.append(self._entry(write, now, done) if answer is None else answer)
@@ -203,7 +204,7 @@ class PostgresDecisions(OperationReads, PostgresLanes, Decisions[PostgresBatch])
         return view
 
     def _has_moved(self, execution: str, done: PostgresBatch) -> bool:
-        """Whether the view in memory is older than its row. If so, the view is dropped and the row is read."""
+        """Whether the view in memory is older than its row. If so, the view is dropped, and a new view is made from the row."""
         done.unsure.discard(execution)
         found = self._writer.run(self._sql["header"], (execution,))
         if found and rows.execution_from(found[0]).revision == done.bases[execution].header.revision:
@@ -249,7 +250,7 @@ def _check_texts(change: Change) -> None:
 def _check(*given: str | None) -> None:
     for text in given:
         if text is not None and "\0" in text:
-            raise InvalidParameter(f"{text!r} has a NUL character. A Postgres store can keep a NUL only in payloads.")
+            raise InvalidParameter(f"{text!r} has a NUL character. A Postgres store can keep a NUL only in payloads: remove it.")
 
 
 def last_headers(changes: Iterable[Change]) -> dict[str, Execution]:

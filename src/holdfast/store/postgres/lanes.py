@@ -2,7 +2,7 @@
 
 A batch that only gives slots back adds differences, in the one statement that writes it. A batch that enqueues reads the lanes, so it locks
 them first, in the order of their keys. A batch that makes lanes locks the rows of their queues before it locks any lane, and so does a
-change of a queue's settings: so lanes always have the limits of their queue. An admission (admissions.py) passes over what is locked.
+change of a queue's settings: so lanes always have the limits of their queue. An admission (admissions.py) skips what is locked.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class Entrant(NamedTuple):
     enqueue: Enqueue
     header: Execution
     claims: bool
-    """Whether a runner takes it at once if there is room. Then the rates of its lanes must be known."""
+    """Whether a runner claims it in the same write, if it is admitted at once. Then the rates of its lanes must be known."""
 
 
 class Made(NamedTuple):
-    """Lanes and queues that were not there before a batch."""
+    """The lanes and queues that a batch has made."""
 
     lanes: set[str]
     queues: set[str]
@@ -62,7 +62,7 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
     _channel: str
     _member: str
     _known: set[str]
-    """Lanes that are there, as far as this process knows."""
+    """The keys of lanes that exist, as far as this process knows."""
 
     def has_open_lane(self, targets: Sequence[Target], now: int) -> bool:
         """Whether `admit` may find an execution of these functions. If this returns False, `admit` would find none."""
@@ -71,7 +71,8 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
     # --- settings of the operator and of the code
 
     def declare(self, queues: Sequence[QueueRow]) -> None:
-        """Write what the code declares for these queues. A queue that has the same declaration already is not locked."""
+        """Write what the code declares for these queues. An operator's settings stay as they are, and are used instead of declared ones. A
+        queue that has the same declaration already is not locked."""
         for row in queues:
             declared = codec.dumps(row.declared)
             if self._read("is_declared", (row.name, declared)):
@@ -81,8 +82,8 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
                     self._set_limits(row.name)
 
     def set_queue(self, row: QueueRow, notes: Sequence[Note] = ()) -> bool:
-        """Write what an operator sets: `operator` and `mode` of the row. Returns False, and writes nothing, if the row's revision is not
-        the one in the store."""
+        """Write what an operator sets: `operator` and `mode` of the row. Returns False, and changes no settings, if the row's revision is
+        not the one in the store. Raises InvalidParameter if the settings are not valid."""
         row.settings()
         asked = (codec.dumps(row.operator), row.mode.value, row.name, row.revision)
         with self._side.explained_transaction():
@@ -94,9 +95,8 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
         return changed
 
     def set_rate(self, function: str, rate: Rate | None) -> bool:
-        """Let all leaf lanes of a function share this rate of runs, or none, and tell the other processes. While older code may use the
-        store, every lane keeps the rate that it was made with.
-        """
+        """Set the rate of runs on every leaf lane of a function, and notify the other processes; None removes the rate. Returns False, and
+        writes nothing, if all these lanes had this rate before, or while older code may use the store."""
         asked = {"function": function, "step": None if rate is None else rate.step_ns, "burst": None if rate is None else rate.burst}
         lanes = sorted(key for (key,) in self._read("other_rates", asked))
         if not lanes or self._read("least")[0][0] < SHARED_RATES:
@@ -173,7 +173,7 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
         book.rows = {key: lane_from(row[:-1], rates.of(row)) for key, row in found.items()}
 
     def _make_lanes(self, wanted: dict[str, Entrant], book: LaneBook, made: Made) -> None:
-        """Lock the queues of lanes of which some may be missing, and make those as the settings of the queues say."""
+        """Lock the queues of these lanes, and make the lanes that are missing, with the limits of the queues' settings."""
         for name in sorted({entrant.enqueue.queue for entrant in wanted.values()}):
             try:
                 book.queue(name, lambda queue: self._kept_queue(queue, made))
@@ -218,7 +218,7 @@ class PostgresLanes(PostgresAuditLog, OlderCode, QueueReads):
             self._writer.run(self._sql["unmake_queues"], (texts(sorted(queues)),))
 
     def _rates_under(self, shared: str | None) -> Sequence[RateState]:
-        """None: `_lock_lanes` has made all lanes of a batch."""
+        """Always empty: `_lock_lanes` has made all lanes of a batch."""
         return ()
 
 
@@ -263,9 +263,9 @@ def lane_writes(book: LaneBook, walked: Sequence[LaneRow]) -> dict[str, Sequence
 
 
 def _settled(settled: Iterable[tuple[str, int]]) -> dict[str, tuple[int, int]]:
-    """What executions used beyond their estimates, for each lane above them: the sum, and the amount that moves the rate when the
-    executions are counted one after the other and the rate never lies in the past.
-    """
+    """By lane, for each lane above these leaves: two numbers about the tokens that executions used beyond their estimates. The first is the
+    sum. The second is the sum of all but the first execution, in which no intermediate sum goes below 0, because a rate never lies in the
+    past."""
     found: dict[str, tuple[int, int]] = {}
     for leaf, units in settled:
         for key in path(leaf):

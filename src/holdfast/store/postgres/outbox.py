@@ -21,7 +21,7 @@ class PostgresOutbox(PostgresReads, OutboxReads):
                 self._side.run(self._sql["outwait_writers"], prepare=False)
 
     def unsubscribe(self, subscriber: str) -> None:
-        """Remove a subscriber. It gets none of the signals that were not delivered to it."""
+        """Remove a subscriber. Signals that were not delivered to it yet are not delivered to it any more."""
         self._side.change(self._sql["unsubscribe"], (subscriber,))
 
     def take_delivery(self, subscriber: str, runner: str) -> int | None:

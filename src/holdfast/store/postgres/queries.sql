@@ -1028,7 +1028,7 @@ WHERE run = ANY(%s::text[]) AND state = 'reserved'
 ORDER BY number
 
 -- name: cost_samples
--- What each run spent for a node of a pipeline, computed from the pipeline's newest calls.
+-- What each run cost that a node of this pipeline asked for, by node. Only the newest calls of models and other paid tools are counted.
 SELECT node, owner, run, sum(input + output)::bigint, sum(nanos)::bigint FROM (
     SELECT node, owner, run, input, output, nanos FROM ledger
     WHERE pipeline = %(pipeline)s::text AND pipeline <> '' AND state <> 'reserved' AND tenant = coalesce(%(tenant)s::text, tenant)
@@ -1036,7 +1036,7 @@ SELECT node, owner, run, sum(input + output)::bigint, sum(nanos)::bigint FROM (
 ) AS newest GROUP BY node, owner, run
 
 -- name: cost_samples_of_worker
--- What each run of a worker spent, computed from the newest calls of runs that no pipeline asked for.
+-- What each run of a worker cost that no pipeline asked for. Only the newest calls of models and other paid tools are counted.
 SELECT node, owner, run, sum(input + output)::bigint, sum(nanos)::bigint FROM (
     SELECT node, owner, run, input, output, nanos FROM ledger
     WHERE worker = %(worker)s::text AND pipeline = '' AND state <> 'reserved' AND tenant = coalesce(%(tenant)s::text, tenant)

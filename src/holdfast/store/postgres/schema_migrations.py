@@ -43,8 +43,9 @@ def numbers_of(metas: Mapping[str, str]) -> Numbers:
 
 
 def migrate(session: Session, address: Address, sql: Mapping[str, str], numbers: Numbers, *, after: bool) -> Sequence[MigrationStep]:
-    """Apply the halves that are not applied yet, and return them, inside the transaction of a caller that holds the lock `making`. Raises
-    StoreInUse if a runner of older code has a lease and would not work with the change."""
+    """Apply the before-halves that are not applied yet (if `after` is True, the after-halves instead), and return them, inside the
+    transaction of a caller that holds the lock `making`. Raises StoreInUse if a runner of older code has a lease and would not work with
+    the change."""
     steps = LINEAGE.pending(numbers, after=after)
     if not steps:
         return ()

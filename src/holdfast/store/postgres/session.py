@@ -53,7 +53,7 @@ class Session:
             self._open()
         except psycopg.Error as error:
             said = " ".join(str(error).split())
-            raise StoreBroken(f"{address.shown} could not be opened: {said}") from error
+            raise StoreBroken(f"{address.shown} could not be opened: {said}. Check the address, and that the server runs.") from error
 
     def _open(self) -> None:
         if self._closed:
@@ -82,7 +82,7 @@ class Session:
             self._open()
 
     def run(self, statement: bytes | Statement, parameters: Parameters = None, *, prepare: bool = True) -> list[Row]:
-        """Run one statement, once. If it fails, the caller gets psycopg's error."""
+        """Run one statement, once, and return its rows. If it fails, the caller gets psycopg's error."""
         if isinstance(statement, Statement):
             self._last = self._numbered.execute(statement.text, statement.arguments(parameters), prepare=prepare)
         else:
@@ -90,8 +90,8 @@ class Session:
         return self._last.fetchall() if self._last.description is not None else []
 
     def ask(self, statement: bytes | Statement, parameters: Parameters = None, *, prepare: bool = True) -> list[Row]:
-        """Run one statement. If the connection was lost, open another and run the statement again: so it must do no harm when it runs
-        twice. If it fails, the caller gets Holdfast's error."""
+        """Run one statement, and return its rows. If the connection is lost outside a transaction, open another and run the statement
+        again: so it must do no harm when it runs twice. If it fails, the caller gets Holdfast's error."""
         with self.lock:
             try:
                 try:

@@ -160,12 +160,14 @@ class PostgresStore(
             read |= done.bases.keys() - done.born
         if crossed is not None:
             raise crossed
-        raise StoreBusy(f"{self._shown}: other processes changed the same executions {_ATTEMPTS} times before they could be written.")
+        raise StoreBusy(
+            f"{self._shown}: other processes changed the same executions {_ATTEMPTS} times before they could be written. Try again."
+        )
 
     def _attempt(
         self, batch: Sequence[Write], now: int, read: set[str], done: PostgresBatch, known: Mapping[int, Answer | HoldfastError]
     ) -> bool:
-        """Decide and write. Returns whether there are signals."""
+        """Decide a batch and write it. Returns whether signals were written. Raises Moved if the batch must be decided again."""
         try:
             return self._decide_and_write(batch, now, read, done, known)
         except HoldfastError as error:  # the driver raises none
@@ -202,9 +204,8 @@ class PostgresStore(
         return signalled
 
     def _put(self, done: PostgresBatch, now: int, walked: Sequence[LaneRow] | None = None) -> Written:
-        """Write all rows of a batch, each row once, as its last change leaves it. Returns whether the revisions agreed, and whether there
-        are signals. `walked` has the lanes that an admission has changed.
-        """
+        """Write all rows of a batch, each row once, as its last change leaves it. Returns whether the revisions agreed (if not, nothing was
+        written), and whether signals were written. `walked` has the lanes that an admission has changed."""
         bases = done.bases
         headers = last_headers(done.changes)
         wide = {change.header.id for change in done.changes if not change.slight}
@@ -257,7 +258,8 @@ class PostgresStore(
         return self._time
 
     def join(self, runner: str, lease_until: int) -> None:
-        """Register a runner with a lease until this time. From now on the views of its executions stay in memory."""
+        """Register a runner with a lease until this time. From now on the views of its executions stay in memory. Raises StoreUnsuitable if
+        the store was migrated meanwhile and this code may not use it any more."""
         if not self._read("join", {"runner": runner, "lease_until": lease_until, "code": SCHEMA_VERSION}):
             raise StoreUnsuitable(
                 f"{self._shown} was migrated meanwhile, and code of schema version {SCHEMA_VERSION} may not use it any more. "
@@ -296,7 +298,8 @@ class PostgresStore(
         return frozenset(holders - {row[0] for row in self._read("runners")})
 
     def _listen(self, connection: psycopg.Connection) -> None:
-        """Listen on a new connection. Notices were lost while there was none, so a new connection counts as a change by another process."""
+        """Listen for the notices of other processes on a new connection. Notices were lost while there was none, so `changed` returns True
+        next."""
         connection.add_notify_handler(self._hear)
         connection.execute(f'LISTEN "{self._channel}"'.encode())
         self._foreign = True
@@ -306,7 +309,8 @@ class PostgresStore(
             self._foreign = True
 
     def changed(self) -> bool:
-        """Whether another process made a change that other processes may wait for. An ordinary checkpoint is no such change."""
+        """Whether another process has made a change that this process may wait for, since the last call that returned True. An ordinary
+        checkpoint is no such change. Returns False while another thread uses the connection."""
         if not self._side.lock.acquire(blocking=False):
             return False
         try:

@@ -59,7 +59,7 @@ class WalkReads:
         """The inputs that were read with executions, as they are stored."""
 
     def begun(self, now: int) -> LaneReads:
-        """The functions with which a walk reads. First opens closed lanes whose time has come."""
+        """The functions with which a walk reads. This call also opens closed lanes whose time has come, and reads the first open lanes."""
         asked = {"now": now, "limit": PAGE}
         found = self._run(self._sql["open_queues"], asked)
         if found[0][1]:
@@ -112,8 +112,7 @@ class WalkReads:
         return [lane_from(row[:-1], rates.of(row)) for row in free]
 
     def _look_ahead(self, lanes: Sequence[LaneRow], share: int) -> None:
-        """Read the lanes and executions below lanes for which the walk will ask; of each leaf as many executions as it will probably
-        take."""
+        """Read the lanes and executions below these lanes before the walk asks for them: of each leaf at most `share` executions."""
         above = [lane.key for lane in lanes if not lane.is_leaf]
         leaves = [lane for lane in lanes if lane.is_leaf]
         if above:

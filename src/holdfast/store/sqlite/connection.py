@@ -131,8 +131,9 @@ def present(where: str, member: str) -> Presence:
 
 
 def prepare(connection: sqlite3.Connection, where: str, member: str, codec: PayloadCodec | None) -> Presence | None:
-    """Make the tables in a new file, or migrate those of an older release. Refuses another program's file, a schema that this code may not
-    use, and a file that was made with another codec. Returns this process's sign of life; None for a store in memory.
+    """Make the tables in a new file, or migrate those of an older release. Returns this process's sign of life; None for a store in memory.
+    Raises StoreUnsuitable for another program's file, and for a schema that this code may not use. Raises CodecMismatch if the store was
+    made with another codec. Raises StoreInUse if it must be migrated and another process has it open.
 
     All of it happens under the file's write lock, so a process that migrates sees every process that has already read the schema.
     """
@@ -155,8 +156,8 @@ def prepare(connection: sqlite3.Connection, where: str, member: str, codec: Payl
 
 
 def _refuse_foreign(connection: sqlite3.Connection, where: str, *, any_schema: bool) -> None:
-    """Raise StoreUnsuitable for another program's database, and for a store that this code can neither use nor migrate; the latter not with
-    `any_schema`. All is read in one transaction, because another process may be making the store at the same time."""
+    """Raise StoreUnsuitable for another program's database. Unless `any_schema` is True, raise it also for a store that this code can
+    neither use nor migrate. All is read in one transaction, because another process may be making the store at the same time."""
     connection.execute("BEGIN")
     try:
         if not (any_schema and is_ours(connection)):

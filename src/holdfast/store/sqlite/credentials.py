@@ -23,7 +23,7 @@ class SqliteCredentials(SqliteAuditLog):
             self._put_notes(writer, notes)
 
     def credentials(self) -> Sequence[Credential]:
-        """All credentials that can be read, in the order of their ids."""
+        """All credentials that can be read, in the order of their ids. Raises RowDamaged if there are some and none can be read."""
         return readable_credentials(self._read("credentials", ()))
 
     def reseal_credential(self, credential: str, before: str, after: str) -> bool:

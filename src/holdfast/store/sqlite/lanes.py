@@ -33,8 +33,8 @@ class SqliteLanes(Transactions, QueueReads):
                     self._set_limits(self._queue(row.name))
 
     def set_queue(self, row: QueueRow, notes: Sequence[Note] = ()) -> bool:
-        """Write what an operator sets: `operator` and `mode` of the row. Returns False, and writes nothing, if the row's revision is not
-        the one in the store."""
+        """Write what an operator sets: `operator` and `mode` of the row. Returns False, and changes no settings, if the row's revision is
+        not the one in the store. Raises InvalidParameter if the settings are not valid."""
         row.settings()
         with self._transaction() as writer:
             writer.execute(self._sql["make_queue"], (row.name,))
@@ -62,7 +62,8 @@ class SqliteLanes(Transactions, QueueReads):
                 self._writer.execute(self._sql["set_rates"], asked)
 
     def set_rate(self, function: str, rate: Rate | None) -> bool:
-        """Let all leaf lanes of a function share this rate of runs, or none."""
+        """Set the rate of runs on every leaf lane of a function; None removes it. Returns False, and writes nothing, if all these lanes had
+        this rate before."""
         asked = {"function": function, "step": None if rate is None else rate.step_ns, "burst": None if rate is None else rate.burst}
         if not self._read("other_rates", asked):
             return False

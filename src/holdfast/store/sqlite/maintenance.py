@@ -38,7 +38,7 @@ class SqliteMaintenance:
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
         if not Path(self._where).exists():
-            raise StoreNotFound(f"There is no store at {self._where}. The first execution makes it.")
+            raise StoreNotFound(f"There is no store at {self._where}. The first process that opens it makes it.")
         try:
             with closing(connect(self._where)) as connection:
                 yield connection
@@ -111,8 +111,8 @@ class SqliteMaintenance:
                 raise InvalidParameter(f"{target} could not be written: {error.strerror}.") from error
 
     def restore(self, source: Path) -> Path | None:
-        """Replace the store by a copy, with SQLite's own backup. Returns the path at which the replaced store is kept; None if there was
-        none."""
+        """Replace the store by a copy, with SQLite's own backup. Returns the path at which the replaced store is kept; None if there was no
+        store. Raises StoreInUse if a process has the store open."""
         return restore(self._where, source)
 
 

@@ -36,7 +36,7 @@ class SqliteOutbox(Transactions, OutboxReads):
             self._subscribed_version = None
 
     def unsubscribe(self, subscriber: str) -> None:
-        """Remove a subscriber. It gets none of the signals that were not delivered to it."""
+        """Remove a subscriber. Signals that were not delivered to it yet are not delivered to it any more."""
         with self._transaction() as writer:
             writer.execute(self._sql["unsubscribe"], (subscriber,))
             self._subscribed_version = None

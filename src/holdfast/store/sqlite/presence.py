@@ -44,7 +44,8 @@ class _Gate:
         once."""
 
     def enter(self) -> bool:
-        """Take the lock; wait for it at most a quarter of a second. Returns whether this process has the lock now."""
+        """Take the lock. Waits for it at most a quarter of a second, and not at all if the last wait was in vain. Returns whether this
+        process has the lock now."""
         if self._taken():
             self._stuck = False
             return True
@@ -71,7 +72,7 @@ class _Gate:
 
 
 class Presence:
-    """This process's sign of life, and the two locks of the turnstile."""
+    """This process's sign of life, and the two lock files that give the processes fair turns to write."""
 
     def __init__(self, folder: Path, member: str) -> None:
         private.own_folder(folder)
@@ -130,8 +131,8 @@ class Presence:
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
-        """Wait for this process's turn to write, and keep it during the `with` block. A process that is alone does not wait, until another
-        file appears in the folder."""
+        """Wait for this process's turn to write, at most a quarter of a second for each of the two locks, and hold the lock that it got
+        during the `with` block. A process that is alone does not wait, until another file appears in the folder."""
         if self.alone and os.stat(self._place).st_mtime_ns != self._folder_changed_at:
             self.living()
         if self.alone:

@@ -666,7 +666,7 @@ WHERE run IN (SELECT value FROM json_each(?)) AND state = 'reserved'
 ORDER BY number
 
 -- name: cost_samples
--- What each run spent for a node of a pipeline, computed from the pipeline's newest calls.
+-- What each run cost that a node of this pipeline asked for, by node. Only the newest calls of models and other paid tools are counted.
 SELECT node, owner, run, sum(input + output), sum(nanos) FROM (
     SELECT node, owner, run, input, output, nanos FROM ledger
     WHERE pipeline = :pipeline AND pipeline <> '' AND state <> 'reserved' AND tenant = coalesce(:tenant, tenant)
@@ -674,7 +674,7 @@ SELECT node, owner, run, sum(input + output), sum(nanos) FROM (
 ) AS newest GROUP BY node, owner, run
 
 -- name: cost_samples_of_worker
--- What each run of a worker spent, computed from the newest calls of runs that no pipeline asked for.
+-- What each run of a worker cost that no pipeline asked for. Only the newest calls of models and other paid tools are counted.
 SELECT node, owner, run, sum(input + output), sum(nanos) FROM (
     SELECT node, owner, run, input, output, nanos FROM ledger
     WHERE worker = :worker AND pipeline = '' AND state <> 'reserved' AND tenant = coalesce(:tenant, tenant)

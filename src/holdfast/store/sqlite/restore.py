@@ -25,7 +25,8 @@ _MAGIC: Final = b"SQLite format 3\0"
 
 
 def restore(where: str, source: Path) -> Path | None:
-    """Replace the store by a copy. Returns the path at which the replaced store is kept; None if there was none."""
+    """Replace the store by a copy. Returns the path at which the replaced store is kept; None if there was no store. Raises StoreInUse if a
+    process has the store open."""
     if not source.is_file():
         raise StoreNotFound(f"There is no copy at {source}. Name a copy that `holdfast db backup` made.")
     if os.path.exists(where) and os.path.samefile(source, where):
@@ -76,7 +77,8 @@ def _put(copy: sqlite3.Connection, where: str) -> Path | None:
 
 
 def _is_damaged(where: str) -> bool:
-    """Whether SQLite cannot even open the file. Raises StoreUnsuitable if it is another program's database."""
+    """Whether the file does not begin like a SQLite database, or SQLite cannot open it. Raises StoreUnsuitable if it is a SQLite database
+    of another program."""
     if Path(where).is_file() and _beginning(where) not in (_MAGIC, b""):
         return True
     try:

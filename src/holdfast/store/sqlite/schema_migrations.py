@@ -46,7 +46,7 @@ def migrate(connection: sqlite3.Connection, where: str, numbers: Numbers, sql: M
     """Bring the schema to this code's version, inside the transaction of a caller that holds the file's write lock. Raises StoreInUse if
     another process has the file open.
 
-    So no older code runs, and after-halves are applied at once, too.
+    Because no other process has the file open, no older code runs, and the after-halves are applied at once, too.
     """
     check_unused(where, f"has schema version {numbers.version} and must be migrated to {LINEAGE.newest}")
     before, after = LINEAGE.pending(numbers, after=False), LINEAGE.pending(numbers, after=True)

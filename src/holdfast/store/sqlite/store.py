@@ -49,7 +49,7 @@ from holdfast.store.views import RowView
 
 
 class SqliteBatch(Batch):
-    """A batch in one file, where the transaction gives out keys in order."""
+    """A batch in one file. `last_key` is the last key that was given to a new execution; 0 if none was given yet."""
 
     __slots__ = ("last_key",)
 
@@ -364,7 +364,7 @@ class SqliteStore(
         return frozenset(holders - alive)
 
     def changed(self) -> bool:
-        """Whether another process has written since the last call that returned True. Returns False while another thread writes."""
+        """Whether another process wrote since the last call that returned True. False for a store in memory, or while a thread writes."""
         if self._where == MEMORY or not self._write_lock.acquire(blocking=False):
             return False
         try:

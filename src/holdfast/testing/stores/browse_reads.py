@@ -106,7 +106,7 @@ class Crowd:
         return [header for header in self.headers if self._matches(header, wanted)]
 
     def status(self, header: Execution) -> ShownStatus:
-        """The status of an execution, computed by the pure function."""
+        """The status of an execution, computed by `shown_status` without the store."""
         return shown_status(header, undecided=header.id in self.undecided)
 
     def kind(self, header: Execution) -> Kind:

@@ -64,7 +64,7 @@ def queued(
 
 
 def enqueued(store: Store, *starts: Start, now: int = T0) -> list[Execution]:
-    """The headers of new executions, enqueued in one batch."""
+    """Enqueue new executions in one batch, and return their headers."""
     made = []
     for answer in answers(store, *starts, now=now):
         if isinstance(answer, HoldfastError):
@@ -80,17 +80,17 @@ def several(store: Store, *names: str, now: int = T0, **how: object) -> list[Exe
 
 
 def committed(store: Store, count: int, now: int = T0, targets: Iterable[Target] = ORDER, runner: str = "here") -> Committed:
-    """The whole result of an admission for this many free places."""
+    """Let the store admit executions for this many free places, and return the whole result."""
     return store.admit(tuple(targets), [claimant(runner) for _ in range(count)], now)
 
 
 def admitted(store: Store, count: int, now: int = T0, targets: Iterable[Target] = ORDER, runner: str = "here") -> list[Execution]:
-    """The executions that the store admits for this many free places."""
+    """Let the store admit executions for this many free places, and return their headers."""
     return [header for header in committed(store, count, now, targets, runner).answers if isinstance(header, Execution)]
 
 
 def admitted_names(store: Store, count: int, now: int = T0) -> list[str]:
-    """The names of the executions that are admitted."""
+    """Let the store admit executions for this many free places, and return their names."""
     return [header.name for header in admitted(store, count, now)]
 
 
@@ -102,7 +102,7 @@ def running(store: Store, name: str, *updates: Update, now: int = T0, **how: obj
 
 
 def ended(store: Store, header: Execution, status: OutcomeStatus = OutcomeStatus.SUCCEEDED, now: int = T0, **told: object) -> Execution:
-    """The header after its invocation ended."""
+    """End the invocation of an execution with this status, and return the header after that."""
     return written(store, settled(header, Outcome(status, **told)), now)  # type: ignore[arg-type]
 
 

@@ -35,7 +35,7 @@ class QueueHandle(OneHandle):
 
     @pytest.fixture
     def mail(self, store: Store) -> Iterator[Store]:
-        """The store. At the end every lane must hold what a recount finds."""
+        """The store. At the end of the test, the counts of every lane must be what a recount finds."""
         yield store
         check_counts(store)
 

@@ -1,4 +1,4 @@
-"""Runners: which executions the store offers to a runner, which it holds, and when it counts as dead."""
+"""Runners: which executions the store offers to a runner, which executions a runner holds, and when a runner counts as dead."""
 
 from holdfast.model.clock import VirtualClock
 from holdfast.model.errors import LeaseLost

@@ -53,7 +53,7 @@ def wanted(name: str, text: str = "{}", /, **set_to: object) -> Start:
 
 
 def answers(store: Store, *batch: Write, now: int = T0) -> list[Answer | HoldfastError]:
-    """The answers to a batch, one per entry."""
+    """Write a batch, and return the answers, one for each entry."""
     return list(store.commit(batch, now).answers)
 
 
@@ -84,7 +84,7 @@ def live(store: Store, name: str, *updates: Update, runner: str = "here") -> Exe
 
 
 def after(store: Store, header: Execution, *updates: Update, now: int = T0) -> Execution:
-    """The header after a checkpoint with these updates."""
+    """Write a checkpoint with these updates, and return the header after it."""
     return written(store, checkpoint(header, *updates), now)
 
 
