@@ -51,8 +51,8 @@ class _Read(NamedTuple):
 
 
 def bounds_of(groups: Mapping[str, dict[str, Given]], block: JsonBlock | None, tools: Collection[str], notes: Notes) -> Bounds:
-    """The constraints of the spec and of the JSON together. An error is noted for a value that is not valid, and if both give different
-    values for one constraint. `tools` are the names of known tools that are not built in."""
+    """The constraints of the spec and of the JSON together. An error is noted for each value that is not valid, and for each constraint to
+    which the spec and the JSON give different values. `tools` are the names of known tools that are not built in."""
     own, other = _given(block, notes)
     read = _agreed(_decoded(groups["constraints"], notes), _decoded(own, notes), notes)
     retries = _agreed(_decoded(groups["retries"], notes), _decoded(other, notes), notes)
@@ -195,7 +195,8 @@ def _cost(given: Given) -> Decimal:
     value = _number(given)
     if not 0 <= value <= _MOST:
         raise _Wrong(
-            f"is {shown(value)}, which is {'negative' if value < 0 else 'too large'}. Write an amount in US dollars, such as 0.05."
+            f"is {shown(value)}, which is {'negative' if value < 0 else 'too large'}. "
+            f"Write an amount in US dollars from 0 to {_MOST}, such as 0.05."
         )
     return Decimal(str(value))
 
@@ -220,7 +221,10 @@ def _grants(given: Given) -> tuple[ToolGrant, ...]:
     for text in _texts(given):
         name, optional = without_optional(text)
         if not _TOOL.fullmatch(name):
-            raise _Wrong(f"contains `{shown(text)}`, which is not a valid name of a tool. Use letters, digits and _ . -")
+            raise _Wrong(
+                f"contains `{shown(text)}`, which is not a valid name of a tool. "
+                "Use at most 128 letters, digits, _ . or -, and begin with a letter or _."
+            )
         grants.setdefault(name, ToolGrant(name, optional))
     return tuple(grants.values())
 
@@ -241,7 +245,10 @@ def _quotas(given: Given) -> dict[str, int]:
         raise _Wrong(f"is `{shown(given.value)}`. Write a number for each tool, {{fetch_url: 5}}.")
     for name in pairs:
         if not _TOOL.fullmatch(name):
-            raise _Wrong(f"names `{shown(name)}`, which is not a valid name of a tool.")
+            raise _Wrong(
+                f"contains `{shown(name)}`, which is not a valid name of a tool. "
+                "Use at most 128 letters, digits, _ . or -, and begin with a letter or _."
+            )
     try:
         return {name: _count(Given(count, given.line)) for name, count in pairs.items()}
     except _Wrong as wrong:
@@ -279,7 +286,7 @@ def _schedule(given: Given) -> str:
         else:
             raise _Wrong(f"is `{shown(given.value)}`. Write `0 2 * * * Europe/Berlin` for 02:00 of every day there, or `every 15m`.")
     except ScheduleInvalid as invalid:
-        raise _Wrong(f"cannot be followed. {invalid}") from None
+        raise _Wrong(f"is not a valid schedule. {invalid}") from None
     return " ".join(words)
 
 

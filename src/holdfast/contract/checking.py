@@ -27,7 +27,7 @@ MAX_DEPTH = 200
 """If a value does not fit and is nested deeper than this, the only mismatch says that it is nested too deep."""
 _KEPT_VALIDATORS = 512
 _LINEAR = jsonschema_rs.RegexOptions(size_limit=128 * 1024, dfa_size_limit=1024 * 1024)
-"""The regular expressions without look-around and back references: matching takes time in proportion to the length of the text."""
+"""Allow only patterns without look-around and back references, so that matching takes time in proportion to the length of the text."""
 
 
 class Mismatch(msgspec.Struct, frozen=True):
@@ -63,8 +63,8 @@ class Checker:
     def problems(self, value: Any, *, patient: bool = False) -> tuple[Mismatch, ...]:
         """The places where the value does not fit the schema, at most MAX_MISMATCHES; empty if it fits.
 
-        Listing all places takes many times as long as finding the first. If that could take too long, only the first is listed. With
-        `patient` it may take longer; use that in a process that can be ended.
+        Finding all places takes many times as long as finding the first one. If it could take too long, only the first place is returned.
+        With `patient`, it may take longer: use `patient` only in a process that can be ended.
         """
         try:
             if self._validator.is_valid(value):
@@ -96,7 +96,8 @@ class Checker:
 
 
 class Size(msgspec.Struct, frozen=True):
-    """The size of a value: an upper bound of its number of places, and its text."""
+    """The size of a value: an upper bound of its number of places, and its text. A value that is not plain JSON gets LISTED_IN_PLACE + 1
+    places."""
 
     places: int
     text: bytes
@@ -126,7 +127,8 @@ def _invalid(error: jsonschema_rs.ValidationError) -> SchemaInvalid:
 
 
 def problems_of(value: Any, schema: Schema) -> tuple[Mismatch, ...]:
-    """The places where a value does not fit a schema; empty if it fits. The compiled schema is kept for the next call."""
+    """The places where a value does not fit a schema, as `Checker.problems` returns them; empty if it fits. The compiled schema is kept for
+    later calls. Raises SchemaInvalid if the schema is not valid, or is above a limit."""
     return checker_of(schema).problems(value)
 
 
@@ -136,7 +138,8 @@ def told_of(problems: Sequence[Mismatch]) -> str:
 
 
 def checker_of(schema: Schema) -> Checker:
-    """The compiled schema. It is cached by its text, so equal schemas share one. Raises SchemaInvalid if the schema is not valid."""
+    """The compiled schema. It is cached by its text, so equal schemas share one. Raises SchemaInvalid if the schema is not valid, or is
+    above a limit."""
     return _compiled(msgspec.json.encode(schema))
 
 
@@ -164,7 +167,7 @@ def _typed(value: object) -> str:
 
 
 def _at(value: Any, path: Sequence[str | int]) -> Any:
-    """The part of a redacted value at this path. If the path leads into a secret, the text that replaces the secret."""
+    """The part of a redacted value at this path. If the path leads into a secret: the text that replaces the secret."""
     for part in path:
         try:
             value = value[part]

@@ -171,7 +171,7 @@ _ROWS: tuple[tuple[Status, tuple[tuple[str, int | None, str], ...]], ...] = (
 )
 _EXITS = {"sandbox_unavailable": 3}
 _FINAL = frozenset({"edge_mismatch"})
-"""Codes that are not retried although their status is retryable: the same values would not fit the next time either."""
+"""Codes that are not retried, although other codes of the same status are: the same values would not fit the next time either."""
 
 
 def _table() -> dict[str, Meaning]:
@@ -184,7 +184,7 @@ def _row(code: str, status: Status, http: int | None, what: str) -> Meaning:
 
 
 CODES: Mapping[str, Meaning] = _table()
-"""Every code of the runtime. A contract may add codes, but cannot change these."""
+"""The codes that mean the same for every worker. A contract may add other codes, but cannot change the meaning of these."""
 
 
 def meaning_of(
@@ -195,11 +195,11 @@ def meaning_of(
     needs_human: bool = False,
     retryable: bool | None = None,
 ) -> Meaning:
-    """What a code means: as the table says, else as the contract says (`deployed`), else as the worker said when it raised the error
-    (`retryable`; None means not retryable).
+    """What a code means. If the code is in the table, the table says it; else the contract's rule for the code (`deployed`); without a
+    rule, the worker that raised the error (`retryable`; None means not retryable).
 
-    `needs_human` changes the status to NEEDS_HUMAN. `retry_codes` are the operator's rules: for a code whose status is retryable or
-    permanent, and for an invalid output, they decide whether it is retried. They change no other code.
+    `needs_human` changes the status to NEEDS_HUMAN. `retry_codes` are the operator's rules. For a code with the status RETRYABLE_ERROR,
+    PERMANENT_ERROR or INVALID_OUTPUT they decide whether it is retried; a rule for a code of another status is ignored.
     """
     known = CODES.get(code) or _named((deployed or {}).get(code)) or _said(code, retryable)
     if needs_human and known.status is not Status.NEEDS_HUMAN:

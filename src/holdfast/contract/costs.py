@@ -32,11 +32,12 @@ MAX_EVALUATIONS: Final = 100_000
 """When references are followed, a schema has at most this many places to evaluate."""
 MAX_PATTERNS: Final = 100
 IN_PLACE: Final = 100_000
-"""The most steps of a check on the event loop, because all other work waits for it: a few milliseconds."""
+"""The most steps of a check on the event loop. They take a few milliseconds, in which all other work of the event loop waits."""
 LISTED_IN_PLACE: Final = 1_000
-"""The most steps on the event loop of a check that lists every place where a value does not fit: each step takes many times as long."""
+"""The most steps of a check on the event loop that lists all places where a value does not fit. Each of its steps takes many times as long
+as a step of a check that only says yes or no."""
 LISTED_PATIENTLY: Final = 50_000
-"""The most steps of a check that lists every place, in a process that can be ended: a second or two."""
+"""The most steps of a check that lists all places where a value does not fit, in a process that can be ended. They take a second or two."""
 
 ONE: Final = (
     "additionalProperties", "unevaluatedProperties", "items", "unevaluatedItems", "contains", "propertyNames", "if", "then", "else",
@@ -53,8 +54,8 @@ _MULTIPLE_STEPS: Final = 1_500
 
 
 class SchemaInvalid(Exception):
-    """The schema is not a valid draft 2020-12 schema, or it is above a limit. `code` says which limit; it is `schema_invalid` for no
-    limit."""
+    """The schema is not a valid draft 2020-12 schema, or it is above a limit. `code` is `schema_invalid`, or the code of the limit:
+    `schema_too_large`, `schema_too_deep`, `schema_too_costly` or `schema_pattern`."""
 
     def __init__(self, path: Sequence[str | int], reason: str, code: str = "schema_invalid") -> None:
         self.path = tuple(str(part) for part in path)
@@ -82,7 +83,7 @@ def pointer(path: Sequence[str | int]) -> str:
 
 
 def cost_of(schema: Any) -> Cost:
-    """How much work a schema can cause. Raises SchemaInvalid if the schema is above a limit; `code` of the error says which."""
+    """How much work a schema can cause. Raises SchemaInvalid if the schema is above a limit; the error's `code` says which limit."""
     if not isinstance(schema, Mapping):
         return Cost()
     size = len(msgspec.json.encode(schema))
@@ -151,7 +152,8 @@ class _Counting:
         return _Edge(id(below), word not in _SAME_PLACE)
 
     def _referred(self, word: str, part: Mapping[str, Any], path: Path) -> Iterator[_Edge]:
-        """The places that a reference leads to. A dynamic reference, and one that cannot be followed, makes the cost unbounded."""
+        """The places that a reference leads to. A dynamic reference, or a reference that leads to no part of the schema, makes the cost
+        unbounded."""
         found = self._references.found(part[word]) if word == "$ref" else []
         self._unbounded |= not found
         for target, at in found:

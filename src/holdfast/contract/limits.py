@@ -34,10 +34,10 @@ class Widened(msgspec.Struct, frozen=True):
 
 
 def tighten(limits: Limits, constraints: Constraints, *, run_timeout_seconds: float | None = None) -> Limits:
-    """The limits of one run: those of the contract, or tighter ones that the request sets. Raises InvalidRequest (`constraint_widened`) if
-    the request sets a wider one.
+    """The limits of one run: those that the request sets, else those of the contract. Raises InvalidRequest (`constraint_widened`) if the
+    request sets a limit that is wider than the contract's.
 
-    `run_timeout_seconds` is a field of the request itself, not of its constraints. It may not be wider than the contract's either.
+    `run_timeout_seconds` is a field of the request itself, not of its constraints. The same rule holds for it.
     """
     if run_timeout_seconds is None and constraints == _NOTHING_ASKED:
         return limits

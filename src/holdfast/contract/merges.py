@@ -6,12 +6,12 @@
 Objects are merged field by field, at every level; `union` also merges lists, element by element. Any other value is chosen as a whole, by
 the policy:
 
-- `strict`: all parts that have a value at this place must have the same one. If they differ, the value is left out. A missing part is a
-  failure, too.
-- `best_effort`: the value that most parts have; of several such values, the one of the source whose name sorts first. null is ignored if
-  another part has a value.
-- `majority`: the value that more parts have than any other value. If no value has most, that is a conflict, and the value is left out. null
-  is a value like others.
+- `strict`: all parts that have a value at this place must have the same value. If the values differ, that is a conflict, and the value is
+  left out. A conflict or a missing part fails the merge (`failure_of`).
+- `best_effort`: the value that the largest number of parts has; if several values have the same number, the one of the source whose name
+  sorts first. Different values are reported as a conflict. null is ignored if another part has a value.
+- `majority`: the value that more parts have than any other value. If several values have the same largest number of parts, that is a
+  conflict, and the value is left out. null is a value like others.
 - `union`: like `best_effort`, but lists become one list with each element once. Elements of two parts are the same if their field `key` is
   the same; then they are merged field by field. Without a key, or without that field, they are the same if they are equal. Two equal
   elements of one part stay two elements.
@@ -39,7 +39,7 @@ MergePolicy: TypeAlias = Literal["strict", "best_effort", "first", "majority", "
 
 MERGE_CONFLICT: Final = "merge_conflict"
 MAX_DEPTH: Final = 64
-"""Objects and lists are merged by field and element up to this depth. A deeper object or list is chosen as a whole."""
+"""Objects (with `union` also lists) are merged member by member up to this depth. A deeper object or list is chosen as a whole."""
 MAX_PATH: Final = 500
 """A path has at most this many characters; a longer one is cut and ends in `…`. Ten thousand conflicts may have the same long name in their
 paths."""
@@ -54,7 +54,7 @@ class Missing(Enum):
 
 
 MISSING: Final = Missing.MISSING
-"""The value of a part that is not there, because its node was skipped."""
+"""Stands for the value of a part that has none, for example because its node was skipped."""
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -76,11 +76,11 @@ class Merged(msgspec.Struct, frozen=True):
     """The result of a merge."""
 
     outputs: Any
-    """The merged value. None if all parts are missing, or if the parts differ as a whole and the policy chooses none."""
+    """The merged value. None if all parts are missing, or if the parts are not all objects, differ, and the policy chooses none of them."""
     conflicts: tuple[Conflict, ...] = ()
     completeness: float = 1.0
-    """From 0 to 1: the share of parts that are not missing, times the share of values that could be chosen. For `first`: 1 if a part is
-    there, else 0."""
+    """From 0 to 1: the share of parts that are not missing, times the share of places at which the policy could choose a value. For
+    `first`: 1 if any part has a value, else 0."""
     missing: tuple[str, ...] = ()
     """The sources whose part is missing, then the paths of values that were left out."""
 
@@ -116,8 +116,8 @@ def merged(
 
 
 def failure_of(policy: MergePolicy, result: Merged) -> str | None:
-    """The error code of a result that its policy does not accept; None if it accepts the result. Only `strict` does not accept conflicts
-    and missing parts."""
+    """The error code for a result that the policy does not accept; None if it accepts the result. `strict` does not accept a result with
+    conflicts or missing parts. Every other policy accepts every result."""
     return MERGE_CONFLICT if policy == "strict" and (result.conflicts or result.missing) else None
 
 
@@ -159,7 +159,7 @@ class _Merge:
         return [self.value(found, _cut(f"{path}[{at}]"), depth + 1) for at, found in enumerate(elements.values())]
 
     def _name(self, element: Any) -> Hashable:
-        """A name that is the same for elements of two parts which are merged."""
+        """The name of a list's element. Elements of two parts that have the same name are merged into one element."""
         if self._key is not None and isinstance(element, dict) and self._key in element:
             return ("key", identity(element[self._key]))
         return ("equal", identity(element))
@@ -186,7 +186,8 @@ class _Merge:
 
 
 def _sorted(there: Sequence[Candidate]) -> list[Candidate]:
-    """The parts, sorted by source. Several parts of one source are sorted by their values, so that the order of arrival has no effect."""
+    """The parts, sorted by source. Several parts with the same source are sorted by their values, so that the order in which they arrived
+    has no effect."""
     if len({one.source for one in there}) == len(there):
         return sorted(there, key=lambda one: one.source)
     return sorted(there, key=lambda one: (one.source, repr(identity(one.value))))

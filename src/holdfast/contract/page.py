@@ -158,7 +158,8 @@ class _Parting:
 
     def _fenced(self, start: int, mark: str, info: str) -> int:
         """Read a fenced block, and return the index of the line after it. A block without a closing fence ends at the next known heading
-        with two or more hash signs. A closed fence of more than three characters may have such headings, and other fences, inside it."""
+        with two or more hash signs. A block whose fences have more than three characters, and which is closed, may contain such headings
+        and other fences."""
         closing = re.compile(rf"[ \t]*{re.escape(mark[0])}{{{len(mark)},}}[ \t]*")
         whole = len(mark) > 3 and self._last_closing(mark, closing) > start
         for end in range(start + 1, len(self._all)):

@@ -14,7 +14,7 @@ EACH: Final = "*"
 """The part that stands for each element of a list. A field with this name cannot be reached."""
 MAX_PARTS: Final = 32
 MAX_FIELD: Final = 256
-"""The name of a field has at most this many characters."""
+"""In a path, the name of a field has at most this many characters."""
 MAX_INDEX: Final = 1_000_000
 Part: TypeAlias = str | int
 Path: TypeAlias = tuple[Part, ...]

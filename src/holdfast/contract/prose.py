@@ -40,7 +40,7 @@ def bullets(section: Section) -> list[Line]:
 
 
 def deployed(section: Section | None, notes: Notes) -> dict[str, Named]:
-    """The error codes that the page names in its failure modes, each with its rule. An error is noted if a code has two rules."""
+    """The error codes that the page names in its failure modes, each with its rule. An error is noted if a code has two different rules."""
     found: dict[str, Named] = {}
     for bullet in bullets(section) if section else ():
         for named in _codes(bullet.text):
@@ -82,8 +82,8 @@ def _rule(named: Named) -> tuple[bool | None, Status | None] | None:
 
 
 def _compare(named: Named, bullet: Line, notes: Notes) -> None:
-    """Warn about a code without a rule, and about a rule that differs from the table of codes. The table applies: a code of the runtime
-    means the same for every worker."""
+    """Warn about a code that is not in the table of codes and has no rule, and about a rule that differs from the table. If it differs, the
+    table applies: its codes mean the same for every worker."""
     known = CODES.get(named.code)
     if known is None:
         if _rule(named) is None:

@@ -46,7 +46,7 @@ class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     worker_id: str
     version: str | None = None
-    """The version as text, because 1.10 is not 1.1. None: the version that was served last."""
+    """The version as text, because 1.10 is not 1.1. None: of the versions that are served, the one that was added last."""
     inputs: dict[str, Any]
     constraints: Constraints = Constraints()
     trace: Trace = Trace()
@@ -161,7 +161,8 @@ _encoder = msgspec.json.Encoder(decimal_format="number")
 
 
 def request_from(document: str | bytes | Mapping[str, Any], *, worker_id: str | None = None) -> WorkerRequest:
-    """The request in a JSON text or a document. Raises InvalidRequest (`schema_mismatch`), which lists all places that do not fit.
+    """The request in a JSON text or a document. Raises InvalidRequest (`schema_mismatch`) if the text is not JSON, if it has too many
+    values or is nested too deep, or if it does not fit the form of a request; the error then lists the places that do not fit.
 
     `worker_id` is the worker that the URL names, if it names one. The document may then leave `worker_id` out, and must not name another
     worker.

@@ -23,7 +23,7 @@ _SAME_PLACE = ("if", "then", "else", "not")
 
 
 def has_marks(schema: Any) -> bool:
-    """Whether a schema has a mark anywhere. Most schemas have none, and then no value needs to be read."""
+    """Whether a schema marks anything as secret. Most schemas mark nothing; then values need not be searched for secrets."""
     waiting = [schema]
     while waiting:
         part = waiting.pop()
@@ -37,7 +37,8 @@ def has_marks(schema: Any) -> bool:
 
 
 def redacted(value: Any, schema: Schema) -> Any:
-    """A copy of the value in which a placeholder replaces every marked place.
+    """A copy of the value in which a placeholder replaces every marked place. If this takes more than MAX_STEPS steps, or the value is
+    nested too deep, the placeholder replaces the whole value.
 
     A place is marked if any schema that might apply to it marks it. All branches of an `anyOf` are read, because a secret in a value that
     fits no branch is still a secret.
@@ -59,7 +60,8 @@ class Redaction:
         self._steps = 0
 
     def redacted(self, value: Any) -> Any:
-        """A copy of a value in which a placeholder replaces every marked place; only the placeholder if this takes more than MAX_STEPS."""
+        """A copy of the value in which a placeholder replaces every marked place. If this takes more than MAX_STEPS steps, or the value is
+        nested too deep, the placeholder replaces the whole value."""
         self._steps = 0
         try:
             return self._at(value, (self._root,))

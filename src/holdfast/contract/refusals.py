@@ -34,6 +34,6 @@ class ContractInvalid(Rejected):
 
 
 class Overloaded(Retryable):
-    """Too much work of this kind waits or runs now. Try again later."""
+    """A server has too much work now, or could not be reached. Try again later."""
 
     code = "overloaded"

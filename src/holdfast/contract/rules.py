@@ -10,8 +10,8 @@
 | `length_at_least`, `length_at_most` | is a text, a list or an object with at least (at most) this length |
 
 If there is no value at the path, every rule except `missing` is broken; the reason has the code `missing`, unless the rule has a code of
-its own. A path with `[*]` means every element of a list: the rule holds if it holds for each element, and each element that breaks it is a
-reason of its own.
+its own. A path with `[*]` means every element of a list: the rule holds if it holds for each element, and each element that breaks it gives
+a reason of its own. For an empty list the rule holds.
 """
 
 from __future__ import annotations

@@ -30,7 +30,8 @@ _PLAIN = (
 KEYWORDS = (*ONE, *MANY, *NAMED, *_PLAIN)
 _KNOWN = frozenset(KEYWORDS)
 _MOST_DEFS_BYTES = 512 * 1024
-"""The most bytes of all `$defs` that a body gets. A definition that refers to others contains a copy of all definitions of its schema."""
+"""A definition that refers to others contains a copy of all definitions of its schema. All these copies together have at most this many
+bytes."""
 _LOOSE = ("anyOf", "oneOf", "allOf", "const", "not", "if")
 
 
@@ -60,7 +61,8 @@ def examined(block: JsonBlock, section: str, notes: Notes) -> dict[str, Any] | N
 
 
 def _lost_reference(schema: dict[str, Any]) -> tuple[str, ...]:
-    """The path of the first reference that leads to no part of the schema; empty if there is none. The validator does not tell it."""
+    """The path of the first reference that leads to no part of the schema; empty if there is none. The validator's error does not have this
+    path."""
     references = References(schema)
     for path, part in _schemas(schema):
         if isinstance(part.get("$ref"), str) and not references.found(part["$ref"]):
@@ -106,7 +108,7 @@ def _as(kind: type[T], value: Any) -> T:
 
 
 def _words(path: tuple[str, ...], part: Mapping[str, Any], block: JsonBlock, section: str, notes: Notes) -> None:
-    """Warn about keywords and formats that the validator ignores."""
+    """Warn about formats that the validator ignores, and about ignored keywords that are similar to a known keyword."""
     for word in part:
         if word not in _KNOWN and not word.startswith("x-") and (hint := meant(word, KEYWORDS)):
             notes.warning(
@@ -150,7 +152,7 @@ def _type(references: References, part: Any) -> str | None:
 
 
 def _resolved(references: References, part: Any) -> list[Any]:
-    """The part, and the parts that its references lead to; at most 20."""
+    """The part, and the parts that its references lead to; at most 20 parts in all."""
     seen: list[Any] = []
     waiting = [part]
     while waiting and len(seen) < 20:
@@ -221,7 +223,8 @@ class Comparison:
 
 def defs_of(schemas: Mapping[str, Mapping[str, Any]], blocks: Mapping[str, JsonBlock], notes: Notes) -> dict[str, Any]:
     """The `$defs` of all schemas, by name. Each can be used alone: a definition that refers to others contains them. If two schemas have
-    different definitions with one name, the first is used, and a warning is noted."""
+    different definitions with one name, the first is used, and a warning is noted. If the definitions are too large together, an error is
+    noted, and the result is empty."""
     merged: dict[str, Any] = {}
     carried = 0
     for section, schema in schemas.items():

@@ -203,7 +203,8 @@ class _SpecReader:
             self._bound("retries" if 0 <= self._retries_indent < indent else self._top, key, value, line)
 
     def _is_entry(self, indent: int, key: str) -> bool:
-        """Whether this line is an entry of the open map (`fetch_url: 5` below `tool_quotas:`), and not a key of the group."""
+        """Whether this line belongs to the key above it, which has no value on its own line (`fetch_url: 5` below `tool_quotas:`), and is
+        not itself a key of the group."""
         if self._open is None or self._open.value is not None:
             return False
         return indent > self._open_indent if not self._flat else self._open_key == "tool_quotas" and key not in OWNER

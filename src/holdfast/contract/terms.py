@@ -74,7 +74,7 @@ class Retries(msgspec.Struct, frozen=True, kw_only=True):
 
 class RateLimit(msgspec.Struct, frozen=True):
     """At most `count` runs in `per_seconds` seconds, for each tenant or for each user. `was_example`: the page gives the rate only as an
-    example."""
+    example; the rate is enforced all the same."""
 
     count: int
     per_seconds: float

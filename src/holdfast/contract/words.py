@@ -126,7 +126,7 @@ def type_of(text: str) -> Typed:
 
 
 def _bracketed(text: str) -> tuple[str, bool]:
-    """The text before the closing bracket, and whether there is one."""
+    """The text before the bracket `)` that closes the list, and True; the whole text and False if there is no such bracket."""
     open_, mark, last = 1, "", ","
     for index, char in enumerate(text):
         if mark:

@@ -56,7 +56,10 @@ def common_of(given: Common) -> dict[str, Any]:
     for key in given:
         if key not in _COMMON:
             near = difflib.get_close_matches(key, _COMMON, 1)
-            raise PipelineInvalid(f"{key}= is unknown here.{f' Did you mean {near[0]}=?' if near else ''}")
+            raise PipelineInvalid(
+                f"{key}= is unknown here.{f' Did you mean {near[0]}=?' if near else ''} "
+                "In addition to its own arguments, every node accepts after=, when=, on_failure=, timeout=, max_tokens= and max_cost_usd=."
+            )
     return {
         "after": after_of(given.get("after", ())),
         "when": when_of(given.get("when")),
@@ -95,7 +98,7 @@ def texts_of(given: Any, what: str) -> tuple[str, ...]:
 
 
 def workers_of(given: Any, what: str) -> dict[str, str]:
-    """A dict from labels to ids of workers, checked and copied. `what` is the beginning of the error's sentence."""
+    """A copy of a dict from labels to ids of workers. `what` is the beginning of the error's sentence."""
     if not isinstance(given, Mapping) or not all(isinstance(one, str) for pair in given.items() for one in pair):
         raise PipelineInvalid(f"{what} is {given!r:.120}; it must be a dict from labels to workers: {{'search': 'search-worker'}}.")
     return dict(given)
@@ -116,7 +119,7 @@ def _rule(given: Any, what: str) -> Rule:
         return json_structs.converted({"path": "", **given}, Rule)
     except (msgspec.ValidationError, TypeError) as wrong:
         raise PipelineInvalid(
-            f"{what} has a wrong rule: {str(wrong)[:300]}. A rule has path, op, value, code, message, severity."
+            f"{what} has a wrong rule: {str(wrong)[:300]}. A rule needs op; path, value, code, message and severity are optional."
         ) from None
 
 

@@ -52,8 +52,8 @@ class _Draft(msgspec.Struct):
 
 
 def declared_in(file: Path) -> DeclaredPipelines:
-    """Read which pipelines a file declares, without running it. Raises PipelineInvalid if there is no such file, if it is too large, or
-    with all problems and their lines."""
+    """Read which pipelines a file declares, without running it. Raises PipelineInvalid if there is no such file, if the file is too large,
+    or if it declares a pipeline wrongly: then the error lists all problems with their lines."""
     if not file.is_file():
         raise PipelineInvalid(f"There is no file {file}.")
     source = file.read_bytes()
@@ -76,8 +76,9 @@ async def build(
     """Every pipeline that a Python file declares, in the order of the file (empty if it declares none), or the one pipeline of a page.
 
     A Python file is copied into a snapshot with its pages and the modules beside it. The copy runs in the sandbox for at most `seconds`, or
-    in this process if the policy's isolation is `inline`. For a page no code runs. Raises PipelineInvalid or ContractInvalid, which name
-    the author's file and line where they are known.
+    in this process if the policy's isolation is `inline`. For a page no code runs. Raises PipelineInvalid if there is no such file or if a
+    pipeline is wrong, and ContractInvalid if the page of a Python file is not a contract. The errors name the author's file and line where
+    they are known.
     """
     if file.suffix != ".py":
         return [await in_thread(Purpose.HOUSE, built_page, file, packages)]
@@ -109,7 +110,9 @@ def _kept(file: Path, declared: Sequence[DeclaredPipeline], packages: Packages) 
         if pipeline.page is not None:
             page = check_page(file, pipeline.page)
             if not page.is_file():
-                raise PipelineInvalid(f"The page {pipeline.page} is not beside the file.", f"{file}, line {pipeline.line}")
+                raise PipelineInvalid(
+                    f"The page {pipeline.page} is not beside the file. Put it there, or correct its name.", f"{file}, line {pipeline.line}"
+                )
             pages.append(page)
     return packages.keep(file, pages, [each for pipeline in declared for each in pipeline.include])
 
@@ -149,7 +152,7 @@ async def _jailed(
         said = await body.receive()
         if isinstance(said, BodyEnd):
             raise PipelineInvalid(
-                f"Its code did not write the pipeline: {said.code or 'it ended'} ({said.detail or 'no result'}).", str(file)
+                f"The code of this file did not write the pipeline: {said.code or 'it ended'} ({said.detail or 'no result'}).", str(file)
             )
         return said.data
     finally:
@@ -164,7 +167,7 @@ def _drafts(frame: Mapping[str, Any], kept: Kept, file: Path, count: int) -> lis
         case {"op": "drafted", "drafts": [*texts]} if len(texts) == count and all(isinstance(text, str) for text in texts):
             return [_draft(text, file) for text in texts]
         case _:
-            raise PipelineInvalid("Its code sent something that is not a list of pipelines.", str(file))
+            raise PipelineInvalid("The code of this file sent something that is not the list of its pipelines.", str(file))
 
 
 def _draft(text: str, file: Path) -> _Draft:
@@ -173,7 +176,7 @@ def _draft(text: str, file: Path) -> _Draft:
         check_text(data, MAX_DRAFT_BYTES, "A pipeline")
         return json_structs.decoded(data, _Draft)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as wrong:
-        raise PipelineInvalid(f"Its code sent a wrong pipeline: {str(wrong)[:300]}.", str(file)) from None
+        raise PipelineInvalid(f"The code of this file sent a wrong pipeline: {str(wrong)[:300]}.", str(file)) from None
 
 
 def _built(declared: DeclaredPipeline, contract: Contract, draft: _Draft, kept: Kept, file: Path) -> Built:
@@ -199,8 +202,8 @@ def _with_steps(built: Built, steps: Kept, include: tuple[str, ...]) -> Built:
 
 
 def _lines(graph: Graph, said: Mapping[str, Line], kept: Kept, file: Path) -> dict[str, Line]:
-    """The lines on which the author wrote the nodes, as the sandbox sent them. Impossible line numbers are left out. Lines are only shown
-    to people."""
+    """The lines on which the author wrote the nodes, as the sandbox sent them. Impossible line numbers are left out. The sandbox is not
+    trusted, so these lines are only shown to people."""
     lines = {}
     for name in (*(node.name for node in graph.nodes), GIVES):
         line = said.get(name)

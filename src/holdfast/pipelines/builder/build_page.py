@@ -26,7 +26,8 @@ _MOST_SOURCE: Final = 1024 * 1024
 
 
 def page_in(file: Path) -> PipelinePage:
-    """Read a page: at most one byte more than a page may have. Raises PipelineInvalid if there is no such file."""
+    """Read a page. If the file is larger than a page may be, only the first MAX_PAGE_BYTES + 1 bytes are read, and the result has the
+    problem `page_too_large`. Raises PipelineInvalid if there is no such file."""
     try:
         with file.open("rb") as opened:
             return read_pipeline(opened.read(MAX_PAGE_BYTES + 1))
@@ -35,8 +36,8 @@ def page_in(file: Path) -> PipelinePage:
 
 
 def built_page(file: Path, packages: Packages) -> Built:
-    """The pipeline of a page. Blocks, because the code of its steps is copied into a package. Raises PipelineInvalid with all problems of
-    the page and their lines."""
+    """The pipeline of a page. Blocks, because the code of its steps is copied into a package. Raises PipelineInvalid if there is no such
+    file, or if the page or the code of its steps has errors: then the error lists them with their lines."""
     page = page_in(file)
     if page.graph is None:
         raise refusal_of(file, page.problems)
@@ -48,7 +49,7 @@ def built_page(file: Path, packages: Packages) -> Built:
 
 
 def refusal_of(file: Path, problems: Sequence[Problem]) -> PipelineInvalid:
-    """The error for a page that has problems. Its text lists those of level error."""
+    """The error for a page that has problems. Its text lists the problems of level ERROR."""
     errors = [problem for problem in problems if problem.level is Level.ERROR]
     told = "\n".join(f"{file}:{problem.line}: {problem.section}: {problem.message}" for problem in errors)
     return PipelineInvalid(f"{file} is not a pipeline:\n{told}", problems=problems)

@@ -43,7 +43,7 @@ class DeclaredPipeline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeclaredPipelines(msgspec.Struct, frozen=True):
-    """Every pipeline of a file, and every problem. If there are problems, do not use the pipelines."""
+    """Every pipeline that a file declares, and every problem of these declarations. If there are problems, do not use the pipelines."""
 
     pipelines: tuple[DeclaredPipeline, ...] = ()
     problems: tuple[Problem, ...] = ()
@@ -141,7 +141,7 @@ class _Reader:
                 told = f"`{ast.unparse(node)[:80]}`"
                 raise Flaw(node, f"Pipeline(…): {name}= must be a literal, because the file is read and not run; it is {told}.") from None
         if codec.at_least(given, _MOST_LITERAL) > _MOST_LITERAL:
-            raise Flaw(call, f"The arguments of Pipeline(…) have more than {_MOST_LITERAL} characters.")
+            raise Flaw(call, f"The arguments of Pipeline(…) have more than {_MOST_LITERAL} characters. Make the schemas smaller.")
         return given
 
 
@@ -155,7 +155,7 @@ def _imported(tree: ast.Module) -> Iterator[str]:
 
 
 def _constants(tree: ast.Module) -> Iterator[tuple[str, Any]]:
-    """The names to which the file assigns exactly once, a literal at its top level; each with its value."""
+    """The names to which the file assigns exactly once, and which get a literal at the top level of the file; each with its value."""
     assigned: dict[str, int] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):

@@ -80,8 +80,8 @@ class Ref(Expression):
     (`ref.each.price` is the list of their prices). For a field that has the name of a method or property of this class, such as `length`,
     write `ref["length"]`.
 
-    The methods from `equals` to `matches` make conditions. If there is no value at the path, only `missing` holds. After `.each`, a
-    condition must hold for every element.
+    The methods from `equals` to `matches` make conditions. If there is no value at the path and the reference has no default, only
+    `missing` holds. After `.each` (without `.default` and `.length`), a condition must hold for every element.
     """
 
     __slots__ = ("_reference",)
@@ -177,7 +177,7 @@ class Ref(Expression):
 
     def _asked(self, op: Operator, value: Any) -> Condition:
         """A condition on this value. If the reference has no default and no length, its path becomes part of the rule. Then a missing value
-        only breaks the rule; in a template it would fail the node."""
+        only breaks the rule. In a template, a missing value would fail the node."""
         reference = self._reference
         whole = reference.length or reference.has_default
         inner = self.template() if whole else _from(Reference(source=reference.source))
@@ -197,8 +197,8 @@ class Items(Ref):
 
 
 class Condition:
-    """A condition on a value, for `when=` and for the rules of a route. If the value is of a node that has no result, the node with the
-    condition is skipped."""
+    """A condition on a value, for `when=` and for the rules of a route. If the value is of a node that has no result, and the reference has
+    no default, the node with the condition is skipped."""
 
     __slots__ = ("rule", "value")
 

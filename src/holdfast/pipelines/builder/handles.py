@@ -14,8 +14,8 @@ R = TypeVar("R", bound=Ref)
 
 
 class Handle(Valued):
-    """Stands for a node of the pipeline. Used as a value, it is a reference to the node's outputs. The handle of a `wait` cannot be used as
-    a value."""
+    """Stands for a node of the pipeline. Used as a value, it is a reference to the node's outputs (for a route: to its label). The handle
+    of a `wait` cannot be used as a value."""
 
     def __init__(self, name: str, kind: str, given: tuple[str | int, ...] | None = ("outputs",)) -> None:
         self.name = name
@@ -27,9 +27,10 @@ class Handle(Valued):
         return f"<{self._kind} {self.name}>"
 
     def template(self) -> Template:
-        """The reference to the node's outputs, as a template. Raises PipelineInvalid for a node without outputs."""
+        """The reference to the node's outputs (for a route: to its label), as a template. Raises PipelineInvalid for a `wait`, which has no
+        outputs."""
         if self._given is None:
-            raise PipelineInvalid(f"{self!r} gives no value. Name it in after= to wait for it.")
+            raise PipelineInvalid(f"{self!r} gives no value. Name it in after= of the node that must wait for it.")
         return Ref(Reference(source=self.name, path=self._given)).template()
 
     def __getattr__(self, name: str) -> Any:
@@ -70,7 +71,7 @@ class MapHandle(Handle):
     failed = Member(Items)
     """The items that failed: `pages.failed.error` is the list of their errors, `pages.failed.index` the list of their indexes."""
     items = Member(Items)
-    """All items that ended, in the order of the list."""
+    """All items that ended, succeeded or failed, in the order of the list."""
     counts = Member(Ref)
     """The numbers of items: `.total`, `.ok` and `.failed`."""
 
@@ -84,8 +85,8 @@ class MergeHandle(Handle):
     """The places where parts contradict each other: a list of `{path, values}`, with values `{source, value}`. A worker that merges may
     give another form."""
     completeness = Member(Ref)
-    """A number from 0 to 1: the share of the parts that have a value, times the share of values that the policy could choose. With the
-    policy `first` it is 1. A worker that merges may give its own number."""
+    """A number from 0 to 1: the share of the parts that have a value, times the share of places at which the policy could choose a value.
+    With the policy `first` it is 1. A worker that merges may give its own number."""
     missing = Member(Ref)
     """The sources of the parts that have no value; then the paths of values that the policy left out."""
 
@@ -107,7 +108,8 @@ class HumanHandle(Handle):
     """A person's decision."""
 
     outputs = Member(Ref)
-    """What was shown, with the changes of the person who approved; with a form, the answer. There are no outputs after a rejection."""
+    """What was shown, with the changes of the person who approved; with a form, the answer. After a rejection there are no outputs, unless
+    a person gives outputs in an escalation."""
     verdict = Member(Ref)
     """The decision: `approve` or `reject`; with a form, `answer` or `reject`."""
     decided_by = Member(Ref)
@@ -142,7 +144,8 @@ class SuperviseHandle(Handle):
     turns = Member(Ref)
     """The number of choices that the supervisor made, `finish` included."""
     choices = Member(Ref)
-    """Every choice, in order: a list of `{turn, choice, reason, status, run_id}`. `status` and `run_id` are of the chosen worker's run."""
+    """Every choice, in order: a list of `{turn, choice, reason, status, run_id}`. `status` and `run_id` are of the chosen worker's run; for
+    `finish` they are `ok` and null."""
 
 
 class UntilHandle(Handle):

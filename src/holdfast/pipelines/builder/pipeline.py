@@ -114,12 +114,13 @@ class Pipeline(WorkerVerbs):
 
     @property
     def item(self) -> Ref:
-        """In the inputs of a map: the element of the list. In those of its undo: the item's row; the element is `p.item.item`."""
+        """In the inputs of a map: the element of the list. In the inputs of the map's undo: the item's row in the result of the map; there,
+        the element is `p.item.item`."""
         return Ref(Reference(source=ITEM))
 
     @property
     def index(self) -> Ref:
-        """In the inputs of a map: the index of the element in the list, from 0. In the inputs of its undo, use `p.item.index`."""
+        """In the inputs of a map: the index of the element in the list, from 0. In the inputs of the map's undo, use `p.item.index`."""
         return Ref(Reference(source=INDEX))
 
     @property
@@ -235,12 +236,14 @@ class Pipeline(WorkerVerbs):
         shadow: bool = False,
         **common: Unpack[Common],
     ) -> GateHandle:
-        """Judge a candidate by a worker, or by a JSON Schema and rules. Nodes after the gate run only if the candidate is good.
+        """Judge a candidate by a worker, or by a JSON Schema and rules. If the gate does not let the candidate pass, the nodes that name
+        the gate in `after` or need its outputs do not run.
 
-        A worker gets `candidate` as its inputs and gives `{verdict, reasons}`, with `allow`, `block` or `revise`. Then `schema` and `rules`
-        are ignored. `revise=` names a node above the gate: it and the nodes between it and the gate run again, at most `rounds` times,
-        while the candidate is not good. After that, and after `block`, `on_block` says what happens: `fail`, `skip` or `escalate`. A
-        `shadow` gate only records its verdict, and lets every candidate pass.
+        A worker gets `candidate` as its inputs and gives `{verdict, reasons}`, with `allow`, `block` or `revise`. If a worker is given,
+        `schema` and `rules` are ignored. `revise=` names a node above the gate. If the worker says `revise`, or the candidate breaks the
+        schema or the rules, this node and the nodes between it and the gate run again, at most `rounds` times. If no round is left, and
+        after `block`, `on_block` says what happens: `fail`, `skip` or `escalate`. A `shadow` gate only records its verdict, and lets every
+        candidate pass.
         """
         if (revise is None) is not (rounds == 0):
             raise PipelineInvalid(f"The gate {name!r:.80} needs revise= and rounds= together: revise=facts, rounds=2.")
@@ -277,13 +280,13 @@ class Pipeline(WorkerVerbs):
     ) -> HumanHandle:
         """Ask a person, who sees `show` and `question`, and approves or rejects.
 
-        `approvers` are the persons and groups who may decide; if empty, the operator's approvers, else every person with the role
-        `approver`. `within` is the time that they have. `on_reject` and `on_silence` (no decision in that time) say what happens: `fail`,
-        `skip` or `escalate`.
+        `approvers` are the persons and groups who may decide. If it is empty, the operator's approvers decide; if the operator names none
+        either, every person with the role `approver`. `within` is the time that they have. `on_reject` (after a rejection) and `on_silence`
+        (no decision in that time) say what happens: `fail`, `skip` or `escalate`.
 
         With `form`, a JSON Schema, the person gives an answer that fits it, and the answer is the node's outputs. `votes` is how many
         persons must approve; one rejection is enough to reject. `then=[("4h", ["head"])]` adds approvers if the question is still open
-        after that time. `risk` is `low`, `medium` or `high`; the operator may set further demands for each.
+        after 4 hours. `risk` is `low`, `medium` or `high`; the operator may set further demands for each.
         """
         node = HumanNode(
             name=arguments.text_of(name),

@@ -25,8 +25,9 @@ class WorkerVerbs:
         """Run a worker, which is named by its id or `id@version`.
 
         If the worker fails, the `fallback` workers run one after the other until one succeeds; each may use only tools that the worker may
-        use. `undo` is the id of a worker that takes back what this node did, if the run fails or is cancelled later. It gets `{"inputs": …,
-        "outputs": …}` of this node. To give it other inputs, write `undo=(worker, inputs)`; there, `p.this` is the result of this node.
+        use. `undo` is the id of a worker that takes back what this node did, if the run later fails, takes too long or is cancelled. The
+        undo worker gets `{"inputs": …, "outputs": …}` of this node. To give it other inputs, write `undo=(worker, inputs)`; in these
+        inputs, `p.this` is the result of this node.
         """
         safety = arguments.safety_of(fallback, undo, name)
         self._add(
@@ -67,12 +68,13 @@ class WorkerVerbs:
         """Let a worker, the supervisor, choose which worker runs next, again and again until it finishes. It is asked at most `turns`
         times.
 
-        The supervisor gets `inputs` and, in addition, `choices` (`[{label, worker, purpose}]`), `so_far` (each earlier choice with its
-        reason and the result of its run) and `turns_left`. It gives `{choice, inputs, reason}`, where `choice` is one of the labels of
-        `choices`; without `inputs`, the chosen worker gets the inputs of the node. To end the node it gives `{choice: "finish", outputs,
-        reason}`. If a chosen worker fails, the supervisor gets its error in `so_far`. The node fails if the supervisor's answer has a wrong
-        form, an unknown label or inputs that do not fit, and if the supervisor does not choose `finish` in the last turn. `undo` is a dict:
-        for each label, the worker that takes back what the chosen worker did.
+        The supervisor gets `inputs` and, in addition, `choices` (`[{label, worker, purpose}]`), `so_far` (the last 100 of its earlier
+        choices, each with its reason and the result of its run) and `turns_left`. It gives `{choice, inputs, reason}`, where `choice` is
+        one of the labels of `choices`; without `inputs`, the chosen worker gets the inputs of the node. To end the node it gives `{choice:
+        "finish", outputs, reason}`. If the run of a chosen worker fails, the supervisor gets the error in `so_far`. The node fails if the
+        run of the supervisor fails, if its answer has a wrong form, an unknown label or inputs that do not fit, if it does not choose
+        `finish` in the last turn, and if the run of a chosen worker is refused, is cancelled or exceeds a budget. `undo` is a dict: for
+        each label, the worker that takes back what the chosen worker did.
         """
         node = SuperviseNode(
             name=arguments.text_of(name),

@@ -25,8 +25,8 @@ MOST_VISITS_TOGETHER: Final = 400_000
 MOST_MISFITS: Final = 20
 _MOST_ELEMENTS: Final = 16
 _MOST_OPEN: Final = 60
-"""Comparisons may be nested at most about this deep. The length of the path does not limit this: `anyOf` inside `anyOf` does not make it
-longer."""
+"""Comparisons may be nested at most about this deep. MOST_DEPTH, the limit for the length of a path, is not enough: `anyOf` inside `anyOf`
+nests comparisons and does not make the path longer."""
 _Key: TypeAlias = tuple[tuple[int, int], ...]
 
 

@@ -77,7 +77,8 @@ class Fits:
 
 
 def check_inputs(graph: Graph, nodes: list[AnyNode], fits: Fits) -> None:
-    """Compare the inputs and answers of all nodes, and the outputs of the pipeline, with the contracts."""
+    """Compare with the contracts: the inputs that nodes give their workers, the answers that nodes need from their workers, and the outputs
+    of the pipeline."""
     for node in nodes:
         given = fits.types.templates[node.name]
         match node:
@@ -101,8 +102,8 @@ def check_inputs(graph: Graph, nodes: list[AnyNode], fits: Fits) -> None:
 
 
 def _check_supervise(node: SuperviseNode, given: tuple[Part, ...], fits: Fits) -> None:
-    """Check a supervisor, which gets three inputs in addition to those of the node. If its outputs cannot have `inputs`, the workers that
-    it chooses get the node's inputs, so they are checked too."""
+    """Check a supervisor, which gets three inputs in addition to those of the node. If its outputs cannot have a field `inputs`, the
+    workers that it chooses get the node's inputs, so the node's inputs are compared with the contracts of these workers too."""
     more = made({"type": "object", "properties": _SUPERVISED, "required": list(_SUPERVISED)})
     fits.takes(node, node.worker, fits.types.with_fields(given, more), "input")
     choice = {"choice": {"enum": [*node.choices, FINISH]}, "reason": {"type": "string"}}

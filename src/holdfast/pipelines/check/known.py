@@ -37,10 +37,11 @@ class Known(msgspec.Struct, frozen=True):
 
     contract: Contract
     writes: frozenset[str] = frozenset()
-    """The allowed tools that may change something outside. For a pipeline: those of all workers in it, without undos."""
+    """The tools that the worker may use and that may change something outside. For a pipeline: those of all workers in it, except workers
+    that only undo."""
     asks: frozenset[str] = frozenset()
-    """The tools of `writes` that a person approves before every call. For a pipeline: those that are so approved, or guarded by a gate or a
-    person of the pipeline, wherever they are used."""
+    """The tools of `writes` that a person must approve before every call. For a pipeline: the tools of `writes` that no node may use
+    without such an approval and without a gate or a person of the pipeline before the node."""
     inside: Inside | None = None
     """What the pipeline runs; None for a worker."""
 
@@ -84,7 +85,7 @@ def workers_of(node: AnyNode) -> Iterator[str]:
 
 
 def doers_of(node: AnyNode) -> Iterator[str]:
-    """The workers that run when the node runs: all but the worker that undoes it."""
+    """The workers that may run when the node runs: all its workers except those that undo it."""
     match node:
         case WorkerNode() | MapNode():
             yield node.worker

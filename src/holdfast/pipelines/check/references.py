@@ -50,7 +50,7 @@ class Typed(NamedTuple):
 
     parts: tuple[Part, ...]
     doubt: str = ""
-    """Why the value may be missing, as the second half of a sentence; empty if it is not known that it may be missing."""
+    """Why the value may be missing, as the second half of a sentence; empty if nothing says that it may be missing."""
 
 
 class _Impossible(Exception):
@@ -147,7 +147,8 @@ class Types:
         return Part({}) if node.worker is None else self._field_of(node.worker, "merged")
 
     def _field_of(self, worker: str, name: str) -> Part:
-        """The type of one field of a worker's outputs; any value if the output schema has `anyOf` or `oneOf`."""
+        """The type of one field of a worker's outputs; any value if the worker is not known, or if its output schema has `anyOf` or
+        `oneOf`."""
         shape = self._comparison.shape(self.outputs_of(worker))
         return all_of(shape.field(name)) if not shape.choices else Part({})
 
@@ -162,8 +163,8 @@ class Types:
                 self._found.add("impossible_field", node.name, f"The rule about {named('outputs' + rule.path, 120)} never holds: {why}.")
 
     def with_fields(self, parts: tuple[Part, ...], more: tuple[Part, ...]) -> tuple[Part, ...]:
-        """The type of an object that has the fields of both types. Where both have a field, that of `more` is used. ANYTHING if little is
-        known of the first type."""
+        """The type of an object that has the fields of both types. Where both have a field, that of `more` is used. ANYTHING if the first
+        type has `anyOf` or `oneOf`, or says nothing that can be compared."""
         mine, other = self._comparison.shape(parts), self._comparison.shape(more)
         if mine.choices or not mine.says_something:
             return ANYTHING
@@ -242,8 +243,8 @@ class Types:
         return made({"anyOf": [all_of(parts), Part({"const": reference.default})]})
 
     def _source(self, reference: Reference, node: AnyNode | None, own: bool) -> tuple[Part, ...] | None:
-        """The type of the document in which a reference begins. None if there is no such document, which is noted as a problem, and for a
-        node of the same cycle."""
+        """The type of the document in which a reference begins. None if there is no such document, which is noted as a problem. None also
+        for a node of the same cycle, whose type is not known yet."""
         where, name = (node.name if node is not None else None), reference.source
         if name == INPUTS:
             return self.inputs
@@ -309,8 +310,8 @@ class Types:
 
 
 def _wanted(shape: Shape, kind: str, before: str) -> str:
-    """Why a value may not be of the type `kind`, which the next part of a path needs; empty if it is, or if its type is not known. Raises
-    _Impossible if it never is."""
+    """Why a value may be of another type than `kind`, which the next part of a path needs; empty if it is always of this type, or if its
+    type is not known. Raises _Impossible if it is never of this type."""
     if kind not in shape.types:
         raise _Impossible(f"{named(before)} is {told_types(shape.types)}")
     others = shape.types - {kind}

@@ -66,7 +66,7 @@ def check_effects(graph: Graph, order: Order, workers: Workers, problems: Found)
 
 
 def guarded_nodes(order: Order) -> int:
-    """The set of the nodes that run only if a gate or a person lets them."""
+    """The set (graph/order.py) of the nodes that run only if a gate or a person has let them run."""
     guards = sum(order.bit(name) for name, node in order.nodes.items() if _is_guard(node))
     own = sum(order.bit(name) for name, node in order.nodes.items() if _may_skip(node))
     sure = guards & ~(own | _skipped_with(order, own, certain=False))  # a refusal of these always ends the run, or a person decides
@@ -83,7 +83,7 @@ def guarded_nodes(order: Order) -> int:
 
 
 def _loops(order: Order, gates: int) -> dict[str, int]:
-    """For each node that a revision of these gates runs again, the set of all nodes that run again with it.
+    """For each node that runs again when one of these gates asks for a revision, the set of all nodes that run again with it.
 
     A node of two loops belongs to the first one here; `check_loops` reports the overlap.
     """
@@ -129,7 +129,8 @@ def _skipped_with(order: Order, nodes: int, *, certain: bool) -> int:
 
 
 def _skips(edge: Edge, order: Order, out: int, certain: bool) -> bool:
-    """Whether this edge gives its target nothing if the nodes of the set `out` are skipped or refuse."""
+    """Whether the target gets nothing over this edge (no value, or no permission to run) if the nodes of the set `out` are skipped or
+    refuse."""
     if not out & order.bit(edge.source):
         return False
     source = order.nodes[edge.source]

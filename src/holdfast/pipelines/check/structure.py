@@ -80,8 +80,9 @@ def check_order(order: Order, problems: Found) -> None:
 
 
 def check_needed(graph: Graph, order: Order, workers: Workers, problems: Found) -> None:
-    """Note nodes whose results are not used: neither by the outputs, nor by a gate, a person or a worker that may change something. A
-    worker that is not known is treated as one that may change something."""
+    """Note nodes whose results are not used, neither directly nor through other nodes: not by the outputs, a gate, a person or a worker
+    that may change something. Gates, persons and such workers themselves are not noted. A worker that is not known is treated as one that
+    may change something."""
     needed = sum(order.bit(source) for source in sources_in(graph.gives) if source in order.nodes)
     for node in order.nodes.values():
         known = [found(workers, worker) for worker in doers_of(node)]
@@ -116,8 +117,8 @@ def check_labels(order: Order, problems: Found) -> None:
 
 
 def check_loops(order: Order, workers: Workers, problems: Found) -> None:
-    """Note loops and maps without a bound, gates that judge nothing, and revisions that begin at a wrong node, overlap, or repeat a side
-    effect."""
+    """Note loops and maps without a bound, gates that judge nothing, revisions that begin at a wrong node or overlap, and revisions and
+    `until` nodes that repeat a side effect."""
     taken = 0
     owner: dict[str, str] = {}
     for node in order.nodes.values():

@@ -190,8 +190,8 @@ class Found:
         self._problems[key] = Problem(level=level or meaning.level, code=code, node=node, line=line, message=message, cure=meaning.cure)
 
     def sorted(self, position: Mapping[str, int]) -> list[Problem]:
-        """All problems: errors before warnings, then in the order of the nodes; those without a node last. `position` has the place of each
-        node."""
+        """The problems that were kept: errors before warnings. Among the errors, and among the warnings, the problems are in the order of
+        the nodes, and those without a node are last. `position` has the place of each node."""
 
         def place(problem: Problem) -> tuple[bool, int]:
             return problem.level is Level.WARNING, position.get(problem.node, -1) if problem.node is not None else len(position)

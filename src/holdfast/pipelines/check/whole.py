@@ -15,7 +15,7 @@ from holdfast.pipelines.graph.order import Order
 
 
 def problems(graph: Graph, workers: Workers, lines: Mapping[str, Line] | None = None) -> list[Problem]:
-    """Every problem of a graph: errors before warnings, each in the order of the nodes; at most `Found.MOST`.
+    """The problems of a graph, at most `Found.MOST`: first the errors, then the warnings, both in the order of the nodes.
 
     `workers` are all workers and pipelines that the graph may name. `lines` has the lines on which the author wrote each node and the
     outputs (GIVES), for the messages.

@@ -208,8 +208,9 @@ class _Wiring:
         return {column + step for column in columns for step in range(1 - self._metrics.port, self._metrics.port)}
 
     def _column(self, spot: Spot, taken: set[int], near: list[int], prefer: int) -> int:
-        """A free column of a spot: the column of `near` if there is only one and it is free, else the `prefer`red one, else the one nearest
-        to the middle. If none is free, the middle."""
+        """The column of a spot where a line enters or leaves it. For a trunk: its middle. For a box: the column in `near` if there is only
+        one and it is free, else the column `prefer` steps from the middle, else the free column that is nearest to the middle. If none is
+        free, the middle."""
         middle, port = self._middle(spot), self._metrics.port
         if spot.name is None:
             return middle

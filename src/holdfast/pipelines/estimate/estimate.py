@@ -56,14 +56,14 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     most: Amount
     p50: Amount | None = None
-    """The sum of the `p50` of its nodes, at most `most`; None if no past run is known."""
+    """The sum of the `p50` of those nodes for which past runs are known, at most `most`; None if there are no such nodes."""
     p95: Amount | None = None
-    """The sum of the `p95` of its nodes, at most `most`; None if no past run is known."""
+    """The sum of the `p95` of those nodes for which past runs are known, at most `most`; None if there are no such nodes."""
     nodes: tuple[NodeEstimate, ...] = ()
     gaps: tuple[Gap, ...] = ()
-    """The nodes whose worst case is not known, and why. Empty if the most money that the whole run can cost is known."""
+    """The nodes for which it is not known how much money they can cost at most, and why. Empty if it is known for the whole run."""
     people: tuple[str, ...] = ()
-    """The nodes that a person may let try again. `most` does not include the cost of such tries."""
+    """The nodes that a person may let try again after a failure. `most` does not include the cost of these further tries."""
 
     def brief(self) -> dict[str, Any]:
         """The sums as JSON."""
@@ -90,8 +90,8 @@ def estimate(
     samples: Samples = lambda pipeline: (),
     limits: Limits | None = None,
 ) -> Estimate:
-    """What a run of this graph may cost. `inputs`: those of the run; None if they are not known. `limits`: those of the run; None: the
-    contract's."""
+    """What a run of this graph may cost. `inputs`: the inputs of the run; None if they are not known. `limits`: the limits of the run;
+    None: those of the contract."""
     worst = worst_of(graph, inputs, known_workers, limits)
     usual = usual_of(graph, inputs, known_workers, samples)
     nodes = tuple(
@@ -149,8 +149,8 @@ def _estimate(graph: Graph, nodes: tuple[NodeEstimate, ...], most: Amount, worst
 
 
 def usual_of(graph: Graph, inputs: Mapping[str, Any] | None, known_workers: KnownWorkers, samples: Samples) -> dict[str, Usual]:
-    """What each node usually costs, by its name. A map is computed from the cost of one item; a node without past runs that runs a
-    pipeline, from the nodes of that pipeline. Nodes for which no past run is known are left out."""
+    """What each node usually costs, by its name. The cost of a map is computed from the cost of one item. If a node has no past runs and
+    runs a pipeline, its cost is computed from the nodes of that pipeline. Nodes for which no past run is known are left out."""
     return _Past(known_workers, samples).graph(graph, inputs)
 
 
@@ -176,7 +176,8 @@ class _Past:
         return found
 
     def _run(self, worker: str, depth: int) -> Usual | None:
-        """What one run of a nested pipeline usually costs. None for a worker, for a pipeline without past runs, and above a bound."""
+        """What one run of a nested pipeline usually costs. None for a worker, for a pipeline without past runs, for a pipeline that is
+        nested too deep (_MOST_DEPTH), and after MOST_GRAPHS graphs."""
         if (worker, depth) not in self._known:
             nested = self._known_workers.graph(*parted(worker)) if depth < _MOST_DEPTH and self._graphs < MOST_GRAPHS else None
             self._graphs += nested is not None

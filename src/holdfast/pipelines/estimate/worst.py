@@ -4,8 +4,8 @@ A worker's caps hold for all its attempts together. The worst case of a node is 
 multiplied by the items of a map, by the rounds of the validation loop around it, and by its own turns or repetitions; its undo is added.
 The caps of the node and of the pipeline then limit the sum.
 
-Two things are not in the worst case, because they are known only later: a person may let a node try again, and the last call of a run may
-use more than it has reserved (the run reports that).
+Two things are not in the worst case, because they are known only later: a person may let a node or an undo try again, and the last call of
+a run may use more than it has reserved (the run reports that).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from holdfast.pipelines.graph.references import resolved
 from holdfast.pipelines.graph.structure import structure_of
 
 MODEL_TOOL: Final = "language_model"
-"""The only tool whose calls cost money. Tools of authors report no cost."""
+"""The only tool that an estimate counts: its calls cost tokens and money."""
 _MOST_DEPTH: Final = 16
 """Pipelines may be nested at most this deep; the same bound holds for a run."""
 MOST_GRAPHS: Final = 256
@@ -92,17 +92,17 @@ class Worst(msgspec.Struct, frozen=True, kw_only=True):
     most: Amount
     gaps: tuple[Gap, ...] = ()
     people: tuple[str, ...] = ()
-    """The nodes that a person may let try again. `most` does not include the cost of such tries."""
+    """The nodes that a person may let try again after a failure. `most` does not include the cost of these further tries."""
 
 
 def worst_of(graph: Graph, inputs: Mapping[str, Any] | None, known_workers: KnownWorkers, limits: Limits | None = None) -> Worst:
-    """The worst case of a graph. `inputs`: those of a run; None: a map counts with its `at_most`, else a map over a list in the inputs
-    counts with the length of that list. `limits`: those of a run; None: the contract's."""
+    """The worst case of a graph. `inputs`: the inputs of a run; None if they are not known. A map over a list in the inputs has as many
+    items as that list; every other map has `at_most` items. `limits`: the limits of a run; None: those of the contract."""
     return _Reckoning(known_workers).graph(graph, inputs, limits or contract_in(graph).limits)
 
 
 def worker_most(worker_id: str, limits: Limits, known_workers: KnownWorkers) -> tuple[Amount, str | None]:
-    """The most that one run of a worker can cost; and, if the money is not known, the reason, else None."""
+    """The most that one run of a worker can cost, and why the money is not known (None if it is known)."""
     if all(grant.name != MODEL_TOOL for grant in limits.tools):
         return NOTHING, None
     most = capped(limits.max_tokens, limits.max_cost_usd, known_workers.dearest())
@@ -237,7 +237,8 @@ class _Reckoning:
 
 
 def items_of(node: AnyNode, inputs: Mapping[str, Any] | None) -> int:
-    """The most items of a map: the length of its list if the inputs have it, else `at_most`; 1 for any other node."""
+    """The most items of a map: the length of its list if the inputs have the list, but at most `at_most`; without the list, `at_most`. 1
+    for any other node."""
     if not isinstance(node, MapNode):
         return 1
     over = None if inputs is None else resolved(node.over, {"inputs": inputs})

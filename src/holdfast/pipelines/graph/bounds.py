@@ -54,7 +54,7 @@ MAX_CHAIN: Final = 10
 """The most parts in the `then` of a human node."""
 MAX_FALLBACKS: Final = 20
 MAX_LISTED: Final = 100
-"""The most elements in one list of rules, labels or approvers, and the most error codes in `on_failure`."""
+"""The most elements in one list of rules, labels, approvers or included files, and the most error codes in `on_failure`."""
 MAX_TEXT: Final = 4_000
 """The question of a human node, and the message of a rule, has at most this many characters."""
 _MOST: Final = 2**53
@@ -69,7 +69,7 @@ _NAMES: Final = "Write 1 to 64 lower-case letters, digits, - or _, with a letter
 
 
 def check_graph(graph: Graph) -> None:
-    """Raises PipelineInvalid for the first flaw of a graph that breaks a bound. The error says what is wrong and where."""
+    """Raises PipelineInvalid if a graph breaks a bound. The error names the first flaw that is found, and its place."""
     check_contract(graph.contract)
     if graph.steps is not None and not _PACKAGE.fullmatch(graph.steps):
         raise PipelineInvalid(
@@ -102,15 +102,15 @@ def check_contract(contract: dict[str, Any]) -> None:
 
 
 def check_node(node: AnyNode, where: str = "") -> None:
-    """Raises PipelineInvalid for the first flaw of a node that breaks a bound. `where` is the place of the node in the graph, for the
-    error; without it the error names no place."""
+    """Raises PipelineInvalid if a node breaks a bound. The error names the first flaw that is found. `where` is the place of the node in
+    the graph, for the error; without it the error names no place."""
     for what, at in _flaws(node):
         raise PipelineInvalid(what, f"{where}.{at}" if where else "")
 
 
 def check_template(template: Template, where: str = "", *, item: bool = False) -> None:
-    """Raises PipelineInvalid for the first flaw in the form of a template. `where` is the place of the template in the graph, for the
-    error. `item`: whether the template may refer to `item` and `index` of a map."""
+    """Raises PipelineInvalid if a template has a wrong form. The error names the first flaw that is found. `where` is the place of the
+    template in the graph, for the error. `item`: whether the template may refer to `item` and `index` of a map."""
     for flaw in flaws_in(template, item=item):
         raise PipelineInvalid(flaw.what, f"{where}{text_of(flaw.where)}")
 

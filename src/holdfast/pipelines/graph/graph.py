@@ -46,7 +46,7 @@ class After(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
 
 
 class When(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Run the node only if the rules hold for a value; else skip the node."""
+    """Run the node only if the rules hold for the value; else skip the node."""
 
     value: Template
     rules: tuple[Rule, ...]
@@ -77,7 +77,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fi
     when: When | None = None
     on_failure: dict[str, FailureAction] = {}
     """The action when the node fails after its retries and fallbacks, by error code. `*` has the action for all other codes. A code without
-    an action means `fail`."""
+    an action means `fail`. When a gate blocks, `on_block` has the action instead; when a person rejects or does not decide, `on_reject` or
+    `on_silence`."""
     caps: Caps = Caps()
 
 
@@ -121,7 +122,8 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MergeNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="merge"):
-    """Make one result from several parts. A part whose node has no result is missing, and the others are merged without it."""
+    """Make one result from several parts. A part whose node has no result is missing, and the others are merged without it. With the policy
+    `strict` the node fails if a part is missing."""
 
     parts: tuple[Part, ...]
     policy: MergePolicy | None = None
@@ -133,11 +135,13 @@ class MergeNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="merge"
     has one. It gives `{merged, conflicts, completeness}`."""
     conflicts: Literal["report", "fail", "escalate", "worker"] = "report"
     resolver: str | None = None
-    """With `conflicts="worker"`: the worker that decides. It gets what a worker that merges gets, and `conflicts`; it gives `{merged}`."""
+    """With `conflicts="worker"`: the worker that runs if there are conflicts, and decides them. It gets what a worker that merges gets, and
+    `conflicts`; it gives `{merged}`."""
 
 
 class GateNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="gate"):
-    """Judge a candidate by a worker, a schema or rules. The nodes after the gate run only if the candidate is good."""
+    """Judge a candidate by a worker, or by a schema and rules. If the gate does not let the candidate pass, the nodes that name the gate in
+    `after` or need its outputs do not run."""
 
     candidate: Template
     """What is judged. With a worker: the worker's inputs."""
@@ -145,12 +149,13 @@ class GateNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="gate"):
     schema: dict[str, Any] | None = None
     rules: tuple[Rule, ...] = ()
     revise: str | None = None
-    """The node that runs again when the verdict is `revise`, with all nodes between it and this gate."""
+    """The node that runs again when the verdict is `revise`, together with all nodes between it and this gate. None: no node runs again,
+    and `revise` is treated like `block`."""
     rounds: int = 0
     """The gate may ask for at most this many revisions."""
     on_block: BlockAction = "fail"
     shadow: bool = False
-    """Whether the gate only records its verdict, and the nodes after it run whatever the verdict is."""
+    """Whether the gate only records its verdict, and lets every candidate pass."""
 
 
 class Then(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -174,7 +179,7 @@ class HumanNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="human"
     """A JSON Schema: the person answers with JSON that fits it, and the answer is the node's outputs. None: the person approves or
     rejects."""
     votes: int = 1
-    """How many persons must approve."""
+    """How many persons must approve, at least. The operator may demand more for the risk of the question."""
     then: tuple[Then, ...] = ()
     """The approvers that are added while the question is open, and when."""
     risk: Risk | None = None
@@ -207,8 +212,8 @@ class SuperviseNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="su
     turns: int
     """The supervisor is asked at most this often. If it does not choose `finish` in the last turn, the node fails."""
     undo: dict[str, str] = {}
-    """For each label, the worker that takes back what the chosen worker did. It gets `{"inputs": …, "outputs": …}` of that run. A label
-    that is not here is not undone."""
+    """For each label, the worker that takes back what the chosen worker did. It gets `{"inputs": …, "outputs": …}` of that run. The work of
+    a label that is not here is not undone."""
 
 
 class UntilNode(Node, frozen=True, kw_only=True, omit_defaults=True, tag="until"):

@@ -13,7 +13,7 @@ from holdfast.pipelines.graph.graph import AnyNode, Graph
 
 
 class Order:
-    """The nodes of a graph with their positions and edges. If two nodes have the same name, the second is left out."""
+    """The nodes of a graph with their positions and edges. If several nodes have the same name, only the first is kept."""
 
     def __init__(self, graph: Graph) -> None:
         self.nodes: dict[str, AnyNode] = {}
@@ -56,7 +56,7 @@ class Order:
             nodes ^= lowest
 
     def between(self, first: str, last: str) -> int:
-        """The set of the nodes on all paths from `first` to `last`, both included; empty if there is no path."""
+        """The set of all nodes that are on any path from `first` to `last`, both included; empty if there is no path."""
         if not self.above[last] & self.bit(first):
             return 0
         return self.bit(first) | self.bit(last) | (self.below[first] & self.above[last])

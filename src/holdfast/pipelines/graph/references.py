@@ -18,7 +18,7 @@ from holdfast.pipelines.graph.templates import INDEX, ITEM, MAX_DEPTH, PLACE, Re
 
 MAX_RESOLVED: Final = 6 * 1024 * 1024
 """The bound for one template: the sizes of its values in characters of JSON, and _WALK for each element that a `*` visits, together. A
-template above the bound is refused. Sizes are estimated, and never too high."""
+template above the bound is refused (`too_large`). The sizes are estimates that are never higher than the true size."""
 
 _WALK: Final = 8
 """Each element of a list that a `*` visits counts as this many characters."""
@@ -147,8 +147,8 @@ class _Resolver:
         return self._results[reference.source]
 
     def _reached(self, value: Any, reference: Reference, instead: tuple[Any, ...], at: int = 0) -> Any:
-        """The value at the part of the path that begins at position `at`. After `*`, `instead` (empty: no default) replaces the value of an
-        element in which there is nothing at the rest of the path."""
+        """Follow the path from its position `at` on, beginning in `value`, and return the value at its end. After `*`, `instead` (empty: no
+        default) replaces the value of an element in which there is nothing at the rest of the path."""
         for done, part in enumerate(reference.path[at:], at):
             if part == EACH:
                 if not isinstance(value, list):

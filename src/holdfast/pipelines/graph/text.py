@@ -81,7 +81,9 @@ def graph_from(text: str | bytes) -> Graph:
     found = _decoded(data, _Format)
     if found.format != GRAPH_FORMAT:
         raise PipelineInvalid(
-            f"The graph has the format {str(found.format)[:20]}; this version of Holdfast reads {GRAPH_FORMAT}.", "format"
+            f"The graph has the format {str(found.format)[:20]}; this version of Holdfast reads only the format {GRAPH_FORMAT}. "
+            "Use the version of Holdfast that wrote the graph.",
+            "format",
         )
     graph: Graph = _decoded(data, Graph)
     check_graph(graph)
@@ -93,8 +95,8 @@ def graph_from(text: str | bytes) -> Graph:
 
 
 def check_text(data: bytes, most: int, what: str) -> None:
-    """Raises PipelineInvalid if a text has more than `most` bytes, too many values, or is nested too deep. The text is not parsed. `what`
-    is the beginning of the error's sentence."""
+    """Raises PipelineInvalid if a text has more than `most` bytes, has too many values or too long a number, or is nested too deep. The
+    text is not parsed. `what` is the beginning of the error's sentence."""
     if len(data) > most:
         raise PipelineInvalid(f"{what} has {len(data)} bytes; at most {most} are allowed.")
     if (crowded := crowding(data, _MAX_TEXT_DEPTH, _MAX_VALUES, _MAX_CONTAINERS)) is not None:

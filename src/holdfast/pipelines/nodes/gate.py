@@ -1,4 +1,5 @@
-"""A gate node judges a candidate by a worker, a schema or rules. The nodes after the gate run only if the candidate is good.
+"""A gate node judges a candidate by a worker, or by a schema and rules. If the gate does not let the candidate pass, the nodes that name
+the gate in `after` or need its outputs do not run.
 
 A worker answers `{verdict, reasons}`. An answer of another form is treated as `block` with the reason `invalid_verdict`, so that a broken
 validator lets no candidate pass.
@@ -36,7 +37,8 @@ class Verdict(msgspec.Struct, frozen=True):
 
 async def advance(node: GateNode, scene: Scene) -> NodeProgress:
     """Judge the candidate. The node is ok after `allow`, and after any verdict of a shadow gate. `revise` asks for another round; if no
-    round is left, it is treated like `block`. After `block`, the node's `on_block` decides."""
+    round is left, or the node names no node to revise, it is treated like `block`. After `block`, the node's `on_block` decides. If the
+    gate's worker fails, the node fails."""
     candidate = await scene.value(node.candidate)
     verdict = await _judged(node, scene)
     if verdict is None or isinstance(verdict, Failed):

@@ -1,6 +1,6 @@
 """A human node asks persons for an approval. The approval is bound to the hash of what is shown; it has approvers and expires.
 
-With a form, the answer is JSON that fits the form. With votes, several persons must approve. A chain adds approvers if the question stays
+With a form, the answer is JSON that fits the form. With `votes`, several persons must approve. A chain adds approvers if the question stays
 open.
 """
 
@@ -24,7 +24,8 @@ _PART = "approval"
 
 async def advance(node: HumanNode, scene: Scene) -> NodeProgress:
     """Ask the persons. The node is ok if they approve or answer; the outputs are what was shown, what an approver made of it by editing, or
-    the answer. After a rejection `on_reject` decides, and `on_silence` if the question ended without a decision."""
+    the answer. After a rejection, `on_reject` decides what happens; if the question ended without a decision, `on_silence`. The node fails
+    if the question cannot be asked (`_flaw`)."""
     value = await scene.value(node.show)
     shown = value if isinstance(value, dict) else {"value": value}
     kind: Kind = "approve" if node.form is None else "question"

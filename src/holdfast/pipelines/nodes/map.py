@@ -78,8 +78,8 @@ def _too_many(node: MapNode, total: int, allowed: int, bad: list[dict[str, Any]]
 
 
 async def undo(node: MapNode, scene: Scene) -> NodeError | bool | None:
-    """Undo the items that succeeded, the last one first. A later try undoes only the items that the try before could not undo. Returns True
-    if all items are undone, an error if not, and None while an undo runs.
+    """Undo the items that succeeded, beginning with the last one, at most `at_once` at the same time. A later try undoes only the items
+    that the try before could not undo. Returns True if all items are undone, an error if not, and None while an undo runs.
 
     Items whose results a restart took from an earlier, successful run are not undone. If the author gave inputs for the undo, `item` in
     them is the item's row in the map's result, and `item.item` is the element of the list.

@@ -1,5 +1,5 @@
-"""A merge node makes one result from several parts. Its result lists the conflicts and the missing parts. `conflicts` and `policy` say
-whether they fail the node."""
+"""A merge node makes one result from several parts. Its result lists the conflicts and the missing parts. The node's `conflicts` and
+`policy` say whether conflicts fail the node; with the policy `strict`, missing parts fail it too."""
 
 from __future__ import annotations
 

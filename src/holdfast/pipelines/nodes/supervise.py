@@ -1,8 +1,8 @@
 """A supervise node lets a worker, the supervisor, choose which worker runs next, until it finishes.
 
 Mistakes of the supervisor fail the node: an answer of a wrong form, an unknown label, inputs that do not fit, a last turn without `finish`.
-If a chosen worker fails, the supervisor usually learns it in its next turn, and may choose another worker (`_ends` has the exceptions).
-Nothing is kept in memory: each call of `advance` reads what happened from the operations of the run.
+If the run of a chosen worker fails, the supervisor usually gets the error in its next turn, and may choose another worker (`_ends` says
+after which errors the node fails). Nothing is kept in memory: each call of `advance` reads what happened from the operations of the run.
 """
 
 from __future__ import annotations
@@ -79,13 +79,14 @@ def _error(node: SuperviseNode, code: str, what: str) -> NodeError:
 
 
 def _ends(response: Response) -> bool:
-    """Whether the node fails with this response of a chosen worker: there was no run, or the error is one of _ENDING. After every other
-    response the supervisor is asked again."""
+    """Whether the node fails with this response of a chosen worker: the response has no run id (the request was refused, or the run ended
+    without a response), or its error is one of _ENDING. After every other response the supervisor is asked again."""
     return was_refused(response) or (response.error is not None and response.error.error_code in _ENDING)
 
 
 def _taken(node: SuperviseNode, scene: Scene, turn: int) -> list[Taken]:
-    """The choices of one try of the node whose runs have ended, each with its response. A choice that fails the node is left out."""
+    """The choices that the supervisor made in one try of the node (`turn`), if the chosen worker's run has ended; each with its response. A
+    choice that fails the node is left out."""
     operations = scene.records.by_id
     position, found = NodePosition(node.name, scene.position.round, turn), list[Taken]()
     while len(found) < node.turns - 1:
@@ -175,8 +176,8 @@ async def _failed(scene: Scene, error: NodeError, told: list[Taken]) -> Failed:
 
 
 def effects(node: SuperviseNode, scene: Scene) -> list[Taken]:
-    """The choices of all tries of the node in a round whose runs succeeded and that have an undo, in the order in which they were made.
-    Without those whose results a restart took from an earlier, successful run."""
+    """The choices to undo, from all tries of the node in this round, in the order in which they were made: the chosen worker's run
+    succeeded, and the label has an undo. A choice whose result a restart took from an earlier, successful run is left out."""
     found: list[Taken] = []
     for turn in range(1, MOST_TURNS + 1):
         found += [one for one in _taken(node, scene, turn) if one.response.status is Status.OK and one.answer.choice in node.undo]
@@ -186,8 +187,8 @@ def effects(node: SuperviseNode, scene: Scene) -> list[Taken]:
 
 
 async def undo(node: SuperviseNode, scene: Scene) -> NodeError | bool | None:
-    """Undo the choices whose runs succeeded, the last one first. A later try undoes only what the try before could not. Returns True if all
-    are undone, an error if not, and None while an undo runs."""
+    """Undo the choices of `effects`, one after the other, the last one first. A later try undoes only the choices that the try before could
+    not undo. Returns True if all are undone, an error if not, and None while an undo runs."""
     done, left = effects(node, scene), list[str]()
     for place in range(len(done), 0, -1):
         response = await _undone(node, scene, place, done[place - 1])

@@ -8,5 +8,5 @@ from holdfast.pipelines.scene.scene import Scene
 
 
 async def advance(node: WaitNode, scene: Scene) -> NodeProgress:
-    """Begin the wait. The node is ok when the wait has ended; before that, None is returned."""
+    """Begin the wait, or look whether it has ended. Returns that the node is ok if the wait has ended; before that, None."""
     return Settled(state="ok", document={}) if scene.wait("wait", node.seconds) else None

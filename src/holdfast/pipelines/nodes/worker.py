@@ -12,8 +12,8 @@ from holdfast.pipelines.scene.scene import Scene
 
 
 async def advance(node: WorkerNode, scene: Scene) -> NodeProgress:
-    """Run the worker and, if it fails, its fallbacks. The node ends with the response of the first run that succeeds. If none succeeds, it
-    fails with the error of the last run."""
+    """Run the worker and, if it fails, its fallbacks. The node ends with the response of the first run that succeeds. If none succeeds, or
+    if a run is cancelled, the node fails with the error of the last run."""
     last = await ran(scene, (node.worker, *node.fallback), partial(scene.inputs, node.inputs), template=node.inputs)
     if last is None:
         return None

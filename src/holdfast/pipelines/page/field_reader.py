@@ -110,7 +110,7 @@ class FieldReader:
 
     def _field(self, field: PageField, tree: Tree, struct: type[msgspec.Struct]) -> dict[str, Any]:
         if field.optional and isinstance(tree, Scalar) and without_comment(tree.text) in ("null", "~"):
-            raise Unreadable("If it should have no value, leave the key out.", tree.line)
+            raise Unreadable("null is not allowed here. If it should have no value, leave the key out.", tree.line)
         if struct is MapNode and field.name == "tolerate" and (percent := _PERCENT.fullmatch(word(tree))):
             return {"tolerate": int(percent[1]), "tolerate_percent": True}
         if struct is StepNode and field.name == "function":
@@ -180,7 +180,8 @@ class FieldReader:
 
 
 def word(tree: Tree) -> str:
-    """A text: in double quotes, or unquoted as it is on the line. Raises Unreadable if it is no text, or if it may contain a comment."""
+    """A text: in double quotes, or unquoted as it is on the line. Raises Unreadable if it is no text, is empty or in single quotes, or if a
+    # in it may begin a comment."""
     if not isinstance(tree, Scalar):
         raise Unreadable(f"This is not a text. {_WORDS}.", tree.line)
     text, bare = tree.text.strip(), without_comment(tree.text)
@@ -191,7 +192,7 @@ def word(tree: Tree) -> str:
     if bare != text and re.search(r"\s", bare):
         raise Unreadable("It is not certain whether ` #` begins a comment here. Put the text into double quotes.", tree.line)
     if not bare:
-        raise Unreadable("There is no value.", tree.line, "field_missing")
+        raise Unreadable("There is no value. Write one after the key.", tree.line, "field_missing")
     return bare
 
 

@@ -45,7 +45,8 @@ class PipelinePage(msgspec.Struct, frozen=True, kw_only=True):
     """The result of reading a page: a graph if there are no errors, and every problem in the order of the page."""
 
     graph: Graph | None = None
-    """The graph, without the package of its steps, which is made from the files beside the page; None if the page has errors."""
+    """The graph; None if the page has errors. It does not name the package of its steps: build_page.py makes that package from the files
+    beside the page."""
     contract: Contract | None = None
     """The page's contract; None if the page has errors."""
     lines: dict[str, int] = {}
@@ -56,8 +57,8 @@ class PipelinePage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_pipeline(data: bytes) -> bool:
-    """Whether a page is a pipeline: it has the heading `Pipeline spec`. A page that is too large to be read is a pipeline if it mentions
-    that heading."""
+    """Whether a page is a pipeline: it has the heading `Pipeline spec`. A page that is too large to be read is a pipeline if this heading
+    is in its first MAX_PAGE_BYTES bytes."""
     if not mentions_pipeline(data[:MAX_PAGE_BYTES]):
         return False
     if _too_large(data) is not None:
@@ -140,7 +141,7 @@ class _PipelineReader:
         return Page(self._page.title, self._page.problem, {**sections, SPEC: spec}, last)
 
     def _items(self, tree: Tree | None) -> list[Tree]:
-        """The nodes as trees; empty if `nodes` is missing, is not a list, or has too many nodes. That is noted as a problem."""
+        """The nodes as trees. If `nodes` is missing, is not a list, or has too many nodes, the result is empty, and a problem is noted."""
         if tree is None:
             if "nodes" not in self._parts.graph:
                 self._missing("nodes", "Write `nodes:`, and below it `- name: …` with `kind: …` for each node.")

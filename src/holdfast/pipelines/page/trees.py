@@ -93,10 +93,10 @@ def open_brackets(text: str, before: int = 0) -> int:
 
 
 def inline(scalar: Scalar) -> Tree:
-    """The tree of a text on one line (without its comment) or on several. Raises Unreadable."""
+    """The tree of a text on one line (without its comment) or on several. Raises Unreadable if the text cannot be read."""
     text = without_comment(scalar.text) if "\n" not in scalar.text else scalar.text.strip()
     if not text:
-        raise Unreadable("A value is missing.", scalar.line)
+        raise Unreadable("A value is missing. Write it, or remove its key or its bullet.", scalar.line)
     return _Inline(text, scalar.line).whole()
 
 

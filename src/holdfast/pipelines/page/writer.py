@@ -24,7 +24,7 @@ from holdfast.pipelines.page.references import template_doc
 def page_of(graph: Graph, drawing: str = "", include: Sequence[str] = ()) -> str:
     """A graph as the text of a page. `drawing` is its picture as a text; `include` names the further files that its steps may read.
 
-    Raises PipelineInvalid if the graph has something that a page cannot express.
+    Raises PipelineInvalid if the graph has something that cannot be written on a page.
     """
     text = "\n".join(_lines(graph, drawing, include))
     read = read_pipeline(text.encode())

@@ -30,7 +30,7 @@ class Answer(msgspec.Struct, frozen=True):
     inputs: dict[str, Any] | None = None
     """The inputs of the chosen worker; None: it gets the inputs of the node."""
     outputs: dict[str, Any] | None = None
-    """With `finish`: the outputs of the node. They are required then."""
+    """With `finish`: the outputs of the node, which are then required. With a label they are ignored."""
 
 
 class Taken(msgspec.Struct, frozen=True):

@@ -20,15 +20,16 @@ from holdfast.workers.run_operations import undone_at as undone_at
 
 _KEPT_IDENTITIES: Final = 4096
 ENDING = "Ending"
-"""The sub-type of two steps of a run that ends early: ENDING_AT records why it ends, before its open parts are ended and its nodes are
-undone; ENDED_AT follows when no part is open."""
+"""The sub-type of two steps of a run that ends early: ENDING_AT records why the run ends, before its open child runs and questions are
+ended and its nodes are undone; ENDED_AT is recorded when none of them is open any more."""
 
 REUSED = "Reused"
 """The sub-type of a step that records the result of an earlier run, which this run uses in place of an operation of its own."""
 
 ENDING_AT = identity_of(Type.STEP, ENDING, "ending")
 ENDED_AT = identity_of(Type.STEP, ENDING, "ended")
-"""The step that is recorded when no part of the run is open any more. Only undos begin after it."""
+"""The step that is recorded when no child run and no question of the run is open any more. Only undos, and questions about them, begin
+after it."""
 TIME_AT = identity_of(Type.WAIT, SubType.WAIT.value, "time-limit")
 """The timer of the whole run."""
 
@@ -62,7 +63,7 @@ def wait_at(position: NodePosition, part: str, number: int = 1) -> Identity:
 
 def node_time_at(node: str, turn: int) -> Identity:
     """The identity of the timer for a node's time limit. All rounds share the timer; each turn has its own, so that a node which a person
-    lets try again gets new time."""
+    lets try again gets its full time again."""
     return identity_of(Type.WAIT, SubType.WAIT.value, node, "time-limit", turn)
 
 

@@ -1,5 +1,5 @@
-"""Records: what a run has in its journal, and what it is about to write. The interpreter decides by nothing else, so a replay does exactly
-what the first run did.
+"""Records: what a run has in its journal, and what it is about to write. The interpreter decides by nothing else, so in a replay it decides
+in the same way as the first time.
 
 Nodes look here for the results of what they asked for before. What they ask for now is collected, and `rest` writes all of it at once.
 """
@@ -104,28 +104,30 @@ class Records:
         return (operation for operation in self.journal.operations if operation.type is Type.CHAINED_INVOKE and operation.sub_type == RUN)
 
     def usage(self) -> RunUsage:
-        """What all child runs that have ended used together: every fallback, round, retry and undo. Reused responses do not count."""
+        """What all child runs that have ended used together: every fallback, round, retry and undo. What reused responses used is not
+        included."""
         used = [self.response(operation).observability.usage for operation in self.runs() if operation.status not in OPEN]
         return summed(used)
 
     # --- what is about to be written
 
     def open(self, *timers: Update) -> None:
-        """Put these updates, and the callback by which a cancel reaches the run, before the first write. Those that are recorded are left
-        out."""
+        """Put these updates, and the update that opens the callback by which a cancel reaches the run, before the other updates of the next
+        write. Updates of operations that are already recorded are left out."""
         for update in (started(CANCEL_AT), *timers):
             if not any(operation.id == update.id for operation in self.journal.operations):
                 self.journal.write_first(update)
 
     def begin(self, node: str, round: int) -> None:
-        """Ask for the update that begins a node's context, unless it is recorded or asked for."""
+        """Add the update that begins a node's context to the next write, unless it is already recorded or added. It is dropped if the run
+        ends before that write."""
         at = node_at(node, round)
         if at.operation_id not in self._begun and self.journal.find(at) is None:
             self._begun.add(at.operation_id)
             self._wishes.append(started(at))
 
     def settle(self, node: str, round: int, settled: Settled) -> None:
-        """Add the end of a node to the next write. `settled` finds it at once."""
+        """Add the end of a node to the next write. The method `settled` returns it from now on."""
         update = settled_update(node, round, settled)
         self._settled[node, round] = settled = settled_in(update)  # in the form that a replay will read
         self._facts.append(update)
@@ -156,15 +158,16 @@ class Records:
         return isinstance(known, Reused) or (known is not None and known.sub_type == REUSED)
 
     def note(self, *updates: Update) -> None:
-        """Add these updates to the next write. Unlike wishes they are never dropped."""
+        """Add these updates to the next write. Unlike the updates of `wish`, they are also written if the run ends before that write."""
         self._facts += updates
 
     def wish(self, *updates: Update) -> None:
-        """Add these updates to the next write. They are dropped if the run ends before it."""
+        """Add these updates to the next write. They are dropped if the run ends before that write (`drop_wishes`)."""
         self._wishes += updates
 
     def drop_wishes(self) -> None:
-        """Forget the wishes that are not written yet, and the awaited operations, because the run ends."""
+        """Drop the updates of `begin`, `wish`, `ask` and `add_approvers` that are not written yet, and forget the awaited operations. Call
+        this when the run ends."""
         self._wishes, self._asked, self._awaited = [], [], {}
 
     def ask(self, place: ApprovalPlace, request: Requested, within: int) -> None:

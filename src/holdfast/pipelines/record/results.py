@@ -32,11 +32,12 @@ class NodeError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     message: str
     details: Any = None
     run_id: str | None = None
-    """The child run that failed; None if no run failed."""
+    """The id of the child run from which the error comes (for a map: the run of the failed item with the lowest index). None if the error
+    comes from no run."""
     retryable: bool | None = None
-    """Whether the error says that a retry may help; None if it does not say."""
+    """Whether the error of the child run says that a retry may help; None if no run gave the error."""
     needs_human: bool = False
-    """Whether the child run ended with the status `needs_human`."""
+    """Whether the child run that failed the node ended with the status `needs_human`. In a map: the run of such an item."""
 
 
 class Failed(msgspec.Struct, frozen=True):
@@ -56,12 +57,12 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     state: EndState
     document: dict[str, Any] | None = None
-    """The result document. None if the node has no result, and if the response of a child run is the result (`run`)."""
+    """The result document. None if the node has no result, or if the response of a child run is the result (`run`)."""
     run: str | None = None
-    """The id of the operation that has the response which is the result; None if `document` is the result."""
+    """The id of the operation whose response is the result; None if `document` is the result, or if the node has no result."""
     lost: bool = False
-    """Whether a result that the author wanted is missing, so that the run is partial. A branch that a route did not choose is not
-    missing."""
+    """Whether a result that the author wanted is missing or only partial, so that the run is partial. The result of a node that a route or
+    `when` did not choose is not missing."""
     passes: bool = True
     """For a gate and a person: whether nodes that name this one in `after` may run. For other nodes it has no effect."""
     why: str | None = None

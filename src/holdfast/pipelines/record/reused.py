@@ -42,8 +42,8 @@ class Reused(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The persons who voted, if several persons had to approve."""
 
     def is_own(self, requester: str) -> bool:
-        """Whether `requester`, the person who requests the new run, made this decision or voted on it, when another person had requested
-        the run. False if the person had decided about their own request, which is possible only where callers do not log in."""
+        """Whether `requester`, the person who requests the new run, made this decision or voted on it. But False if this decision was
+        already about the decider's own request, which is possible only where callers do not log in."""
         decision = self.decision
         return decision is not None and not decision.own_request and requester in (decision.decided_by, *self.voters)
 

@@ -11,7 +11,7 @@ import msgspec
 from holdfast.model import codec
 
 MOST_DIFFERENCES: Final = 50
-"""A comparison reports at most this many differences of one node."""
+"""A comparison reports at most this many differences between two values, such as the inputs of a node in both runs."""
 _MOST_TEXT: Final = 200
 _VERDICTS: Final = ("verdict", "label", "decided_by")
 
@@ -22,7 +22,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     round: int = 1
     reused: bool = False
-    """Whether the node's result was taken from an earlier run."""
+    """Whether all results of the node were taken from earlier runs."""
     verdict: str | None = None
     duration_ms: int | None = None
     cost_usd: Decimal = Decimal(0)
@@ -49,8 +49,8 @@ class NodeComparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def differs(self) -> tuple[str, ...]:
-        """What differs: `state`, `verdict`, `inputs` and `outputs`, those that do; or `only in a` or `only in b` if one run lacks the
-        node."""
+        """The names of what differs, out of `state`, `verdict`, `inputs` and `outputs`; empty if nothing differs. If one run lacks the
+        node: `only in a` or `only in b`."""
         if self.a is None or self.b is None:
             return ("only in a",) if self.b is None else ("only in b",)
         found = {"state": self.a.state != self.b.state, "verdict": self.a.verdict != self.b.verdict}
@@ -118,8 +118,8 @@ def _compared(name: str, a: NodePicture | None, b: NodePicture | None) -> NodeCo
 
 
 def _outputs(document: Mapping[str, Any] | None) -> Any:
-    """The result document of a node without its verdict, which is compared on its own, and without the ids of its runs, which always
-    differ."""
+    """The result document of a node without its verdict, which is compared on its own, and without every field `run_id`, because two runs
+    have different ids."""
     return None if document is None else _without_ids({name: value for name, value in document.items() if name not in _VERDICTS})
 
 

@@ -45,8 +45,8 @@ class Earlier(msgspec.Struct, frozen=True, kw_only=True):
     """A result that is reused if the new child run would do the same work; None if there is none."""
 
     def reusable(self, order: Order) -> Reused | None:
-        """The earlier result if it can be used in place of the ordered run; None if the run must begin. A nested pipeline always runs: its
-        own nodes decide what they reuse."""
+        """The earlier result if it can be used in place of the run that `order` would start; None if that run must begin. A nested pipeline
+        always runs: its own nodes decide what they reuse."""
         if self.candidate is None or order.kind is Kind.PIPELINE:
             return None
         return self.candidate if work_of(accepted_from(order.input)) == self.candidate.work else None
@@ -105,8 +105,8 @@ class Forerunners:
         return None
 
     def decision(self, node: AnyNode, round: int, place: ApprovalPlace, asked: Requested) -> Reused | None:
-        """The earlier decision about exactly the same question, if the node ended well; else None. A decision of the person who asks for
-        the new run is not reused, because a person must not decide about their own request."""
+        """The earlier decision about exactly the same question, if the node ended well; else None. A decision that the requester of the new
+        run made or voted on is not reused, because a person must not decide about their own request (`Reused.is_own` has the exception)."""
         found = self.reuse(node, round)
         if found is None or found[1] != "all":
             return None
@@ -145,8 +145,8 @@ class _Past:
         self._again: Again | None = run.accepted.again
 
     def forced(self, node: str) -> bool:
-        """Whether this earlier run had to run a node itself: it restarted no other run, or was asked to run the node again. If it never
-        began the node, results of runs before it are not reused."""
+        """Whether this earlier run had to run a node itself: it restarted no other run, or was asked to run the node again. If so, and if
+        it never began the node, results of still earlier runs are not reused."""
         return self._again is None or self._again.is_whole or node in self._again.nodes
 
     def settled(self, node: str, round: int) -> Settled | None:
@@ -160,7 +160,7 @@ class _Past:
 
     def reuse(self, node: AnyNode, round: int, *, is_retry: bool) -> Reuse:
         """Which results of a node are reused: all if it ended well, none if it was undone. If it ended otherwise: those with status ok of a
-        worker or map node, and none of other nodes. `is_retry`: whether nodes that ended partial did not end well."""
+        worker or map node, and none of other nodes. If `is_retry`, a node that ended partial did not end well."""
         if self.is_undone(node.name, round):
             return "none"
         settled = self.settled(node.name, round)
@@ -178,8 +178,8 @@ class _Past:
         return result_of(self.id, operation, child.run_id, child.accepted)
 
     def done(self, node: str, round: int, part: str, worker_id: str) -> list[Reused]:
-        """All results of a worker for a part of a node's work, in order, of every turn and number: a restart inherits the receipts of all
-        their writes."""
+        """All results of a worker for a part of a node's work in one round, from all tries of the node, in the order in which the runs
+        began: a restart inherits the receipts of all their writes."""
         return [one for one in self.results if (one.node, one.round, one.part, one.worker) == (node, round, part, worker_id)]
 
     @cached_property
@@ -197,7 +197,8 @@ def question_hash(asked: Requested) -> str:
 
 
 def results_in(run: EarlierRun) -> list[Reused]:
-    """The results of all child runs of one execution, in the order in which the runs began."""
+    """The results of all child runs of one execution, in the order in which the runs began. A child run that did not end has no
+    response."""
     found: list[Reused] = []
     for operation in run.operations.values():
         if operation.sub_type == REUSED and operation.type is Type.STEP:
@@ -215,8 +216,8 @@ def is_good(settled: Settled, *, is_retry: bool) -> bool:
 
 
 def result_of(of: str, operation: Operation, run_id: str, accepted: AcceptedRequest) -> Reused:
-    """The result of a child run, in the form in which the new run records it. `of` is the id of the run that asked for it. A child run that
-    has not ended has no response."""
+    """The result of a child run, in the form in which the new run records it. `of` is the id of the run that asked for the child run. The
+    result of a child run that has not ended has no response."""
     made = Reused(
         of=of,
         run_id=run_id,
@@ -236,7 +237,7 @@ def result_of(of: str, operation: Operation, run_id: str, accepted: AcceptedRequ
 
 
 def counted(result: Reused | None, reuse: Reuse) -> Reused | None:
-    """The result, if `reuse` allows it; else None."""
+    """The result, if it has a response and `reuse` allows its use; else None."""
     if result is None or reuse == "none" or bytes(result.response) == b"null":
         return None
     return result if reuse == "all" or result.answer.status is Status.OK else None
@@ -244,7 +245,8 @@ def counted(result: Reused | None, reuse: Reuse) -> Reused | None:
 
 def linked(last: Reused, accepted: AcceptedRequest, *, is_whole: bool, is_fresh: bool) -> FamilyLink:
     """The link of a new child run whose work the run `last` did before. The new run joins the family of `last` and inherits the receipts of
-    its runs; the keys of calls are made from the family. Fresh work begins a new family and inherits nothing."""
+    the earlier runs of this family; the idempotency keys of calls are made from the family. If `is_fresh`, the new run begins a new family
+    and inherits nothing."""
     if is_fresh:
         family = sha256(f"{last.family}\0again\0{accepted.link}".encode()).hexdigest()
         return FamilyLink(family=family, number=last.link + 1)

@@ -1,7 +1,7 @@
-"""The items of a map in a restart: each item of the new list reuses the result of the same item of an earlier list.
+"""The items of a map in a restart: an item of the new list may reuse the result of the same item of an earlier list.
 
-Two items are the same if their values are equal. An item whose value is in no earlier item is matched with the earlier item at the same
-index, if no other item is matched with that one.
+Two items are the same if their values are equal. A new item for which no equal earlier item is left is matched with the earlier item at the
+same index, if no other new item is matched with that earlier item.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class EarlierItems(msgspec.Struct, frozen=True, kw_only=True):
     equal."""
 
     def cut(self, first: int, count: int) -> EarlierItems:
-        """The part that a shard needs which has `count` items from index `first` on."""
+        """The part of this for one shard, which has `count` items of the new list from index `first` on."""
         places = None if self.places is None else self.places[first : first + count]
         wanted = set(range(first, first + count)) if places is None else {place for place in places if place is not None}
         there = tuple(one for one in self.shards if any(one.first <= place < one.first + SHARD_ITEMS for place in wanted))

@@ -78,7 +78,7 @@ def below(structure: Structure, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_names(graph: Graph, option: str, names: Sequence[str]) -> None:
-    """Raises NodeNotFound if no node of the graph has one of these names. `option` is the command's option, for the error."""
+    """Raises NodeNotFound if one of these names is not the name of a node of the graph. `option` is the command's option, for the error."""
     known = [node.name for node in graph.nodes]
     for name in names:
         if name not in known:

@@ -51,8 +51,8 @@ _KINDS: Final[Mapping[type[AnyNode], _Advance]] = {
 
 
 async def advance(run: PipelineRun) -> bool:
-    """Call every node that may run, until all of them wait. Returns True if no node is left that waits, or if the run ends early; False if
-    the run must rest first.
+    """Call every node that may run, until each of them has ended or waits. Returns False if nodes wait, so that the run must rest. Returns
+    True if no node waits, or if the run ends early.
 
     A node that ends lets others begin, and a gate that asks for a revision lets earlier ones begin again. So this looks at all nodes again
     until no node has ended.
@@ -122,13 +122,13 @@ async def _outcome(run: PipelineRun, node: AnyNode, scene: Scene) -> NodeProgres
 
 
 _OWN_TROUBLES: Final = frozenset({"artifact_not_found", "artifact_too_large", "payload_not_json", "schema_too_costly", "overloaded"})
-"""The error codes that a node's own values can cause: the node fails with such an error. After another error the engine calls the run
-again, because the cause was in the runtime."""
+"""An error with one of these codes fails the node. After any other error of Holdfast the engine calls the run again, because the cause was
+in the runtime."""
 
 
 async def _cut_off(run: PipelineRun, node: AnyNode, scene: Scene) -> Failed | None:
-    """End the open child runs and questions of a node whose time limit is over. Returns None until they have ended; then the node fails
-    with `timeout`, and its waits are cancelled."""
+    """End the open child runs and questions of a node whose time limit is over. Returns None until they have ended. Then it cancels the
+    node's open waits, and returns that the node failed with `timeout`."""
     found = [(at, operation) for at in scene.awaited if (operation := run.records.find(at)) is not None]
     if not any(operation.type is not Type.WAIT and operation.status in OPEN for _, operation in found):
         for at, operation in found:

@@ -1,5 +1,5 @@
 """Why a run ends before all its nodes have ended (a node failed, a caller cancelled the run, or its time limit is over), and how its open
-parts are ended."""
+child runs and questions are ended."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def can_undo(run: PipelineRun) -> bool:
 
 
 async def end_open(run: PipelineRun, ending: Ending) -> None:
-    """End all child runs and questions that are still open, and wait until they have ended: none of them outlives the run. Updates that are
-    not written yet are dropped. A node that had begun and not ended is recorded as failed."""
+    """End all child runs and questions that are still open, and wait until they have ended: none of them outlives the run. What nodes asked
+    for is dropped if it is not written yet (`Records.drop_wishes`). A node that had begun and not ended is recorded as failed."""
     run.records.drop_wishes()
     if run.records.find(ENDED_AT) is not None:
         return

@@ -37,6 +37,6 @@ def skipped(node: AnyNode, why: str, *, lost: bool) -> Settled:
 
 
 def not_reached(run: PipelineRun, node: AnyNode, none: NotReached) -> Settled:
-    """The end of a node that is skipped because it refers to a result that is missing."""
+    """The end of a node that is skipped because it refers to another node that has no result."""
     settled = run.settled(none.source)
     return skipped(node, f"{none.source} has no result.", lost=settled is not None and settled.lost)

@@ -57,8 +57,8 @@ def open_run(run: PipelineRun) -> None:
 
 
 async def rest(run: PipelineRun) -> None:
-    """Write what the nodes asked for, and rest until an awaited operation has ended. If the write asks a person, callers who wait for the
-    run's response are looked at soon, so that they learn that the run waits for a person."""
+    """Write what the nodes asked for, and rest until an awaited operation has ended. If the write asks a person, the callers who wait for
+    the run's response are told that the run waits for a person."""
     if run.records.is_asking:
         run.service.waits(run.header.id)
     await run.records.rest()
@@ -73,11 +73,14 @@ class Pipelines:
         self._structures: dict[str, Structure] = {}
 
     async def run(self, accepted: AcceptedRequest, context: AsyncDurableContext, journal: Journal, service: RunService) -> Response:
-        """Run the pipeline, or the shard of a map, that this request is for, and return its response. If the graph is not known here, the
-        response has the error `package_changed`. Raises InvalidParameter if the request does not belong to the execution."""
+        """Run the pipeline, or the shard of a map, that this request is for, and return its response. If this runner does not know the
+        graph, the response has the error `package_changed`. Raises InvalidParameter if the request does not belong to the execution."""
         header = journal.header
         if (accepted.tenant, accepted.request.worker_id) != (header.tenant, header.function):
-            raise InvalidParameter("This execution was not accepted as a run: its request is of another tenant, or for another pipeline.")
+            raise InvalidParameter(
+                "This execution was not accepted as a run: its request is of another tenant, or for another pipeline. "
+                "Start the pipeline as a run, for example with `holdfast run`."
+            )
         if accepted.is_shard:
             return await run_shard(accepted, journal, service)
         identity = accepted.package.removeprefix(PACKAGE)

@@ -1,7 +1,8 @@
-"""Undo: when a run fails, is cancelled or takes too long, each node that did its work and has an `undo` is undone, the last one first.
+"""Undo: when a run fails, is cancelled, takes too long or has no valid outputs, each node that ended ok or partial and has an `undo` is
+undone, the last one first.
 
-Each undo is a child run: durable, and made once. If an undo fails, a person is asked, without a time limit, and the run stays open until
-the person has answered.
+An undo is a child run; for a map or a supervisor, one child run for each item or choice. If an undo fails, a person is asked, without a
+time limit, and the run stays open until the person has answered or the question is withdrawn.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from holdfast.pipelines.scene.scene import CannotRun, NotReached, Scene, Silence
 
 _Undoable: TypeAlias = WorkerNode | MapNode | SuperviseNode
 RETRY, DONE, LEAVE = "retry", "done", "leave"
-"""What a person may answer about an undo that failed: try the undo again, it is undone by hand, or leave it as it is."""
+"""What a person may answer about an undo that failed: `retry` (try the undo again), `done` (a person has undone it by hand) or `leave`
+(leave it as it is)."""
 _MOST_TRIES: Final = 100
 _ANSWER: Final[dict[str, Any]] = {
     "type": "object",
@@ -42,8 +44,8 @@ class Unfinished(msgspec.Struct, frozen=True):
 
 
 async def undo_all(run: PipelineRun) -> list[Unfinished]:
-    """Undo every node that did its work and has an `undo`, in the reverse of the order in which they ended. Returns the nodes that were not
-    undone."""
+    """Undo every node that has an `undo` and something to undo (`_did_something`), in the reverse of the order in which they ended. Returns
+    the nodes that were not undone."""
     left = []
     for node, round in _finished(run):
         unfinished = await _undone(run, node, round)
@@ -53,7 +55,8 @@ async def undo_all(run: PipelineRun) -> list[Unfinished]:
 
 
 def _finished(run: PipelineRun) -> list[tuple[_Undoable, int]]:
-    """The nodes to undo, each with a round in which it did its work, the last one first."""
+    """The nodes to undo, each with the round that is to be undone; the node that ended last is the first. A node may be in the list several
+    times, with different rounds."""
     found: list[tuple[tuple[int, int], _Undoable, int]] = []
     for place, node in enumerate(run.graph.nodes):
         if not isinstance(node, _Undoable) or not has_undo(node):
@@ -66,8 +69,8 @@ def _finished(run: PipelineRun) -> list[tuple[_Undoable, int]]:
 
 
 def _did_something(run: PipelineRun, node: _Undoable, round: int, settled: Settled) -> bool:
-    """Whether there is something to undo: the node ended ok or partial. For a supervisor, also a failed one: a worker that it chose
-    succeeded. Work that a restart took from an earlier, successful run is not undone."""
+    """Whether there is something to undo: the node ended ok or partial. For a supervise node, in whatever state it ended: the run of a
+    worker that it chose succeeded, and the label has an undo. Work that a restart took from an earlier, successful run is not undone."""
     if isinstance(node, SuperviseNode):
         return bool(supervise.effects(node, Scene(run, node, NodePosition(node.name, round))))
     return settled.state in ("ok", "partial") and not _is_kept(run, settled)
@@ -106,7 +109,7 @@ async def _undone(run: PipelineRun, node: _Undoable, round: int) -> Unfinished |
 
 
 async def _tried(scene: Scene, node: _Undoable, round: int) -> NodeError | bool | None:
-    """Run the undo worker: True if it succeeded, an error if not, None while it runs."""
+    """Run the undo of a node. Returns True if it succeeded, an error if not, and None while it runs."""
     try:
         if isinstance(node, MapNode):
             return await map_node.undo(node, scene)

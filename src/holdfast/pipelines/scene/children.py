@@ -99,8 +99,8 @@ class ChildRuns:
         return Earlier()
 
     def _told(self, known: Operation, template: Template) -> Response:
-        """The recorded response. If the request was refused because its inputs do not fit, the error names the edges from which they
-        came."""
+        """The recorded response. If the request was refused because its inputs do not fit, or name an artifact that does not exist, the
+        error names the edges from which the inputs came."""
         response = self.records.response(known)
         if (
             not was_refused(response)
@@ -139,8 +139,8 @@ class ChildRuns:
 
     def wait(self, part: str, seconds: float, number: int = 1) -> bool:
         """Begin a durable wait of this node, or look whether it has ended. Does not block: returns False while the wait lasts, and True
-        after it. Raises TimeOver if the time limit of the node is over and the wait has not begun, or was cancelled because of that
-        limit."""
+        after it, or if an earlier run has waited at this place (`has_waited`). Raises TimeOver if the time limit of the node is over and
+        the wait has not begun, or was cancelled because of that limit."""
         at = wait_at(self.position, part, number)
         known = self.records.find(at)
         if known is not None and known.status is Status.CANCELLED:
@@ -160,7 +160,8 @@ class ChildRuns:
     # --- how they are recorded
 
     def begin(self, *updates: Update) -> None:
-        """Add these updates to the next write, and record that the node has begun. They are dropped if the run ends before that write."""
+        """Add these updates, and the update that the node has begun, to the next write. They are dropped if the run ends before that
+        write."""
         self.records.begin(self.position.node, self.position.round)
         self.records.wish(*updates)
 

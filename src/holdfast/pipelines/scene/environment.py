@@ -28,7 +28,7 @@ class Graphs(Protocol):
 
 
 class StepCalls(Protocol):
-    """Calls the step functions of pipelines, in the sandbox (steps.steps.Steps)."""
+    """Calls the step functions of pipelines (steps.steps.Steps)."""
 
     async def call(
         self, package: str, function: str, inputs: Any, *, seconds: float = STEP_SECONDS, tenant: str = ""
@@ -54,7 +54,7 @@ class RunService(Protocol):
         ...
 
     def waits(self, run_id: str) -> None:
-        """Look soon at the callers who wait for this run's response: the run begins to wait for a person."""
+        """Tell the callers that wait for this run that it now waits for a person."""
         ...
 
     async def accept_child(
@@ -64,7 +64,7 @@ class RunService(Protocol):
         ...
 
     async def earlier_run(self, run_id: str, tenant: str) -> EarlierRun | None:
-        """An earlier run of a restarted run; None if it is not kept any more."""
+        """An earlier run of a restarted run; None if retention has removed it."""
         ...
 
     async def holders(self) -> Mapping[str, str]:

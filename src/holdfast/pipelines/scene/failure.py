@@ -1,5 +1,5 @@
-"""What happens when a node fails: its fallbacks run one after the other, then `on_failure` has the action for the error's code: fail, skip,
-or escalate to a person.
+"""What happens when a node fails: its fallbacks run one after the other. If all fail, `on_failure` (or `on_block`, `on_reject`,
+`on_silence` or `conflicts` of the node) has the action: fail, skip, or escalate to a person.
 
 All of it is bounded: each fallback is tried once, each worker is tried again only a limited number of times after a rate refused it, and a
 person can let the node try again only a limited number of times.
@@ -38,9 +38,10 @@ from holdfast.pipelines.scene.scene import Scene, Silence
 MOST_TURNS: Final = 20
 """A node is tried at most this often in one round: the first try, and each further try that a person allows."""
 _MOST_LIMITED: Final = 100
-"""After this many refusals by a rate in succession, a worker is treated as failed."""
+"""If a rate refuses the requests to a worker this many times in succession, the worker is treated as failed."""
 RETRY, USE, SKIP, STOP = "retry", "use", "skip", "stop"
-"""What a person may answer to an escalation: try the node again, use outputs that the person gives, skip the node, or fail it."""
+"""What a person may answer to an escalation: try the node again, use outputs that the person gives (not for a map or a wait), skip the
+node, or fail it."""
 
 
 class Ran(msgspec.Struct, frozen=True):
@@ -83,7 +84,8 @@ def ended(operations: Mapping[str, Operation], position: NodePosition, part: str
 
 
 def _next(workers: Sequence[str], told: Sequence[Response]) -> str | None:
-    """The worker that runs next, after these responses; None if the last response is that of the whole part."""
+    """The worker that runs next, after these responses; None if no worker runs next, because the last response is the result of the
+    part."""
     at, limited = 0, 0
     for response in told:
         limited += 1
@@ -125,7 +127,8 @@ def _ended(failed: Failed, error: NodeError | None = None) -> Settled:
 
 
 def _without(node: AnyNode, failed: Failed) -> Settled:
-    """The end of a node that is skipped after its failure. If it is a gate or a person, the nodes after it are skipped too."""
+    """The end of a node that is skipped after its failure. If it is a gate or a person, the nodes that name it in `after` are skipped
+    too."""
     holds_back = isinstance(node, GateNode | HumanNode)
     # A gate that asked a person has the candidate in its document. Nodes that refer to it must not run.
     known = None if failed.document is None else {name: value for name, value in failed.document.items() if name != "outputs"}

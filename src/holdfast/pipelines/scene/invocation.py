@@ -59,7 +59,8 @@ class PipelineRun:
     # --- where the run stands
 
     def round(self, node: str) -> int:
-        """The round that a node is in: one more than the revisions that the gate of its loop has asked for; 1 outside of all loops."""
+        """The present round of a node: one more than the number of revisions that the gate of its loop has asked for; 1 for a node outside
+        of all loops."""
         loop, round = self.structure.loops.get(node), 1
         while loop is not None and (settled := self.records.settled(loop.gate, round)) is not None and settled.revise:
             round += 1
@@ -75,7 +76,7 @@ class PipelineRun:
 
     @property
     def is_partial(self) -> bool:
-        """Whether a result that the author wanted is missing (`Settled.lost`)."""
+        """Whether a result that the author wanted is missing or partial (`Settled.lost`), for any node."""
         return any((settled := self.settled(node.name)) is not None and settled.lost for node in self.graph.nodes)
 
     # --- results
@@ -118,8 +119,7 @@ class PipelineRun:
         return time_limit(self.accepted.limits)
 
     def budgets(self, node: AnyNode) -> tuple[Budget, ...]:
-        """The budgets to which calls of a node's child runs are charged: the node's own, then the run's. A budget without limits is left
-        out."""
+        """The budgets that limit the calls of a node's child runs: the node's own, then the run's. A budget without limits is left out."""
         caps, limits, key = node.caps, self.accepted.limits, f"budget/{self.header.id}"
         until = self.header.deadline + _KEPT_AFTER_MS
         own = Budget(key=f"{key}/{node.name}", max_tokens=caps.max_tokens, max_cost=caps.max_cost_usd, until=until)

@@ -1,8 +1,8 @@
 """The scene of a node: everything that a node may ask for while it runs. The code of a node kind gets a scene, and nothing else.
 
 Child runs, waits and questions to persons work in the same way: if the result is recorded, the scene returns it. If not, the scene returns
-None (False for a wait), and begins it with the next write, together with what the other nodes ask for. So the code of a node kind reads
-from top to bottom, and never blocks.
+None (False for a wait), and adds the start of the child run, the wait or the question to the next write, together with what the other nodes
+ask for. So the code of a node kind reads from top to bottom, and never blocks.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class Scene(ChildRuns):
     # --- values
 
     async def value(self, template: Template, *, item: Item | None = None) -> Any:
-        """The value of a template. Raises NotReached if it refers to a result that a skipped or blocked node does not have, and CannotRun
-        with `edge_mismatch` if it has no value for another reason."""
+        """The value of a template. Raises NotReached if the template refers to a result that a skipped or blocked node does not have.
+        Raises CannotRun with `edge_mismatch` if the template has no value for another reason."""
         run = self.run_state
         results = run.results(run.structure.needs[self.node.name]) if self._results is None else self._results
         found = await run.values.value(template, results, item)
@@ -88,7 +88,8 @@ class Scene(ChildRuns):
         raise CannotRun(unresolved_error(self.node.name, found))
 
     async def inputs(self, template: Template) -> dict[str, Any]:
-        """The value of a template for the inputs of a worker. Raises CannotRun if it is not an object; else as `value`."""
+        """The value of a template for the inputs of a worker. Raises CannotRun if the value is not an object. Raises the same errors as
+        `value`."""
         found = await self.value(template)
         if not isinstance(found, dict):
             raise CannotRun(no_object_error(self.node.name))
@@ -107,8 +108,8 @@ class Scene(ChildRuns):
         return await self.run_state.values.kept(document)
 
     async def closed_template(self, template: Template) -> tuple[Template, list[Any]]:
-        """Resolve all references of a template except those to `item` and `index`. Returns a template and a list of values: the resolved
-        references now point into that list, as source `values`."""
+        """Resolve all references of a template except those to `item` and `index`. Returns a new template and a list of values: in the new
+        template, each resolved reference is replaced by a reference into that list, whose source is named `values`."""
         values: list[Any] = []
         return await self._closed(template, values), values
 
@@ -129,7 +130,7 @@ class Scene(ChildRuns):
         return Scene(self.run_state, self.node, NodePosition(self.position.node, self.position.round, turn), results=self._results)
 
     def is_lost(self, source: str) -> bool:
-        """Whether a result of a node that the author wanted is missing (`Settled.lost`)."""
+        """Whether a result that the author wanted from this node is missing or partial (`Settled.lost`)."""
         settled = self.run_state.settled(source)
         return settled is not None and settled.lost
 
@@ -194,8 +195,8 @@ class Scene(ChildRuns):
         is open, and Silence if it ended without a decision.
 
         `within` is the time limit in seconds; 0 means none. `schema` is what an answer must fit. `demands` say who decides
-        (workers.demands); without them the operator's approvers decide. Raises TimeOver if the question is not asked yet and the time limit
-        of the node is over.
+        (workers.demands); without `demands`, the operator's approvers decide. Raises TimeOver if the question is not asked yet and the time
+        limit of the node is over.
         """
         place = question_at(kind, self.position, part, number)
         known = self.records.find(place.callback)

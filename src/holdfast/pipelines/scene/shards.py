@@ -1,8 +1,8 @@
-"""Shards: a map runs its items in child executions of at most 500 items each, one after another, so that no history grows with the list.
+"""Shards: a map runs its items in child executions of at most 500 items each, one after another, so that no history gets too long.
 
-Each shard may use the whole `at_once`. Each shard gets the number of items that failed in the shards before it, so that the limit of failed
-items is exact. A shard answers with one page of results; large members of a page are stored as artifacts. The run of the pipeline, which is
-the parent, has one operation for each shard.
+In each shard at most `at_once` items run at the same time. Each shard gets the number of items that failed in the shards before it, so that
+the limit of failed items is exact. A shard answers with one page of results; large members of a page are stored as artifacts. The run of
+the pipeline, which is the parent, has one operation for each shard.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     """Whether this is an undo without inputs of its own: then `items` are rows of the map's result, and the worker gets the inputs and the
     outputs of each row."""
     earlier: EarlierItems | None = None
-    """What earlier runs did for these items; None if they did nothing for them."""
+    """What earlier runs did for these items; None if no earlier run has a shard of this map."""
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,8 +92,8 @@ class _ShardInputs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def pages(scene: Scene, task: Task, part: str) -> list[Page] | ShardFailed | None:
-    """Begin the next shard, or find the pages of all shards. Returns None while a shard runs, and ShardFailed if one gave no page. After
-    too many failed items no further shard begins, and the pages end there."""
+    """Begin the next shard, or find the pages of all shards. Returns None while a shard runs, and ShardFailed if one gave no page. If too
+    many items have failed, no further shard begins, and the result has only the pages so far."""
     found: list[Page] = []
     failed = 0
     for number, first in enumerate(range(0, len(task.items), SHARD_ITEMS), 1):
@@ -133,8 +133,8 @@ def items_over(
     node: MapNode, round: int, operations: Mapping[str, Operation], running: Callable[[Operation], Mapping[str, Operation]]
 ) -> tuple[int, int]:
     """How many items of a map have succeeded and failed in the last try of a round. `running` reads the operations of a shard that still
-    runs. An item may have several runs (fallbacks, or a run after a rate): it is counted once, with its last run. A shard that ended well
-    counts as SHARD_ITEMS items, also if it is the last and has fewer: the caller must bound the sum."""
+    runs. An item may have several runs (fallbacks, or another run after a rate refused the first): it is counted once, with its last run. A
+    shard that ended well counts as SHARD_ITEMS items, also if it is the last and has fewer: the caller must bound the sum."""
     positions = [NodePosition(node.name, round, turn) for turn in range(MOST_TURNS, 0, -1)]
     position = next((each for each in positions if run_at(each, WORK, 1).operation_id in operations), positions[-1])
     workers, number, ok, failed = (node.worker, *node.fallback), 0, 0, 0
@@ -206,8 +206,8 @@ def _unflat(inputs: dict[str, Any]) -> dict[str, Any]:
 
 
 async def run_shard(accepted: AcceptedRequest, journal: Journal, service: RunService) -> Response:
-    """The handler of a shard: run its items, `at_once` at the same time, until all have ended, too many have failed, or the shard is
-    cancelled. Returns a response with the page, or with the error `cancelled`."""
+    """The handler of a shard: run its items, at most `at_once` at the same time, until all have ended, too many have failed, or the shard
+    is cancelled. Returns a response with the page, or with the error `cancelled`."""
     records = Records(journal, SILENT)
     values = Values(service.artifacts, accepted.tenant, service.policy.inline_artifact_bytes)
     inputs = json_structs.converted(_unflat(await service.artifacts.resolved(accepted.tenant, accepted.request.inputs)), _ShardInputs)
@@ -265,7 +265,7 @@ class _Shard:
         return self._failed > self._task.tolerated or self._records.is_closed(CANCEL_AT)
 
     async def _look(self, place: int) -> None:
-        """Begin an item, or look whether it has ended. If it has, keep its row."""
+        """Begin an item, or look whether it has ended. If it has ended, keep its row for the page."""
         index = self._inputs.first + place
         runs = _ItemRuns(self, index, self._revision(place))
         made = await self._made(place, index)
@@ -304,7 +304,8 @@ class _Shard:
         return None if asked is None else {**asked, "previous": previous[place] if place < len(previous) else None}
 
     async def _end_live(self) -> None:
-        """Cancel the items that have begun. Items whose start is not written yet end as cancelled without a run."""
+        """Cancel the items that have begun and not ended. An item whose start is not written yet ends with the error `cancelled`, without a
+        run."""
         for place, runs in list(self._live.items()):
             known = [operation for at in runs.awaited if (operation := self._records.find(at)) is not None]
             if not any(operation.status in OPEN for operation in known):

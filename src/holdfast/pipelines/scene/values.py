@@ -1,5 +1,5 @@
-"""The values of templates, found in the results so far. Large values stay in artifacts; an artifact is opened only if a path leads into
-it."""
+"""The values of templates, found in the results so far. Large values stay in artifacts; `value` opens an artifact only if a reference needs
+its content."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.pipelines.graph.references import Item, Unresolved, resolved
 from holdfast.workers.artifacts import Artifacts, moved_out
 
 _MOST_OPENED: Final = 100
-"""For one template, the artifacts at a path are opened at most this many times. A template that needs more has no value."""
+"""To find the value of one template, artifacts are opened at no more than this many paths. A template that needs more has no value."""
 
 
 class Values:
@@ -47,7 +47,7 @@ class Values:
         return await self.kept(value)
 
     async def opened(self, value: Any) -> Any:
-        """The content of an artifact; any other value is returned unchanged. Artifacts inside stay references."""
+        """The content of an artifact; any other value is returned unchanged. Artifacts inside the content stay references."""
         return value if artifact_id(value) is None else await in_thread(Purpose.ARTIFACTS, self._loaded, value)
 
     async def whole(self, value: Any) -> Any:
@@ -55,8 +55,8 @@ class Values:
         return await in_thread(Purpose.ARTIFACTS, self._brought_in, value) if _holds_reference(value) else value
 
     async def told(self, outputs: dict[str, Any], most: int) -> dict[str, Any]:
-        """Outputs for a worker that only reads about them. If they have more than `most` bytes, their largest members are moved into
-        artifacts. References to artifacts become `{"artifact": …}`, which the runner does not open."""
+        """Outputs in the form in which a supervisor gets them. If they have more than `most` bytes, their largest members are moved into
+        artifacts. A member that is a reference to an artifact becomes `{"artifact": …}`, which the runner does not open."""
         small = outputs
         if len(msgspec.json.encode(outputs)) > most:
             small, _ = await moved_out(outputs, self._keep, most)
@@ -67,7 +67,8 @@ class Values:
         return {name: _named_again(member) for name, member in value.items()}
 
     async def kept(self, document: dict[str, Any]) -> dict[str, Any]:
-        """The document; if it is too large for a history, with its largest members moved into artifacts."""
+        """The document. If it has more bytes than the operator allows inside a history (`inline_artifact_bytes`), its largest members are
+        moved into artifacts."""
         if len(msgspec.json.encode(document)) <= self._inline:
             return document
         kept, _ = await moved_out(document, self._keep, self._inline)

@@ -1,4 +1,5 @@
-"""Steps: small pure functions of a pipeline's file, called in the sandbox. A sandbox serves all steps of one package.
+"""Steps: small pure functions of a pipeline's file, called in the sandbox (in this process if the policy's isolation is `inline`). A
+sandbox serves all steps of one package.
 
 The interpreter uses `Steps`: `await steps.call(package, function, inputs)` returns a StepDone with JSON, or a StepFailed.
 """
@@ -83,7 +84,10 @@ class Steps:
         if package not in self._found:
             kept = await in_thread(Purpose.HOUSE, self._packages.find, package, "this pipeline's steps")
             if kept is None:
-                raise WorkerMissing(f"The code of this pipeline's steps, {package!r:.200}, is not on this machine.")
+                raise WorkerMissing(
+                    f"The code of this pipeline's steps, {package!r:.200}, is not on this machine. "
+                    "Copy the folder of snapshots that is beside the store to this machine, or start the run anew."
+                )
             self._found[package] = kept
         return self._found[package]
 
@@ -117,7 +121,8 @@ def step_jail(kept: Kept, policy: Policy) -> Jail:
 async def call_step(
     sandbox: Sandbox, function: str, inputs: Any, *, seconds: float = STEP_SECONDS, tenant: str = ""
 ) -> StepDone | StepFailed:
-    """Call one function in a new body of this sandbox. The body has ended when this returns."""
+    """Call one function in a new body of this sandbox. If the step fails, the result is a StepFailed. The body has ended when this
+    returns."""
     try:
         size = len(codec.dumps(inputs, sort=False).encode())
     except HoldfastError as odd:
