@@ -100,8 +100,8 @@ class QueueVerbs:
         """Enqueue many inputs of one function, worker or pipeline, a thousand in each commit. The other arguments are as in `enqueue`.
 
         All inputs are checked before the first commit: if one of them can never be enqueued, its error names its index, and nothing is
-        written. If the store refuses an input (the queue is full, or its key was used before), the other inputs of the same commit are still
-        enqueued, no further commit is made, and a note of the error (`__notes__`) says how many inputs are enqueued. With
+        written. If the store refuses an input (the queue is full, or its key was used before), the other inputs of the same commit are
+        still enqueued, no further commit is made, and a note of the error (`__notes__`) says how many inputs are enqueued. With
         `idempotency_keys`, one for each input, the caller can then repeat the whole call: inputs that are enqueued already are found, and
         not enqueued again.
         """
