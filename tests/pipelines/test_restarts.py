@@ -535,7 +535,7 @@ async def test_runs_that_go_on_that_were_restarted_that_are_below_others_or_of_o
         with pytest.raises(ExecutionNotFound):
             await restart_run(made.service, failed.run_id, Asker(tenant="other", logged_in=True), asked)
         child = next(one for one in await made.engine.list() if one.parent == failed.run_id)
-        with pytest.raises(RestartRefused, match=f"belongs to {failed.run_id}"):
+        with pytest.raises(RestartRefused, match=f"was invoked by {failed.run_id}"):
             await restart_run(made.service, child.id, LOCAL, RETRY)
         header, _ = await restart_run(made.service, failed.run_id, LOCAL, asked)
         with pytest.raises(RestartRefused, match=f"started again as {header.id}"):

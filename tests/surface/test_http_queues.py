@@ -181,7 +181,7 @@ async def test_a_message_says_how_many_tokens_it_may_use_and_a_rate_of_tokens_co
         told = (await scene.post(EMAILS, {"messages": [{**message, "units": units} for units in (60, 60, 101, -1)]})).json()["runs"]
         assert sorted(run["state"] for run in told[:2]) == ["queued", "running"]
         assert [run["error"]["error_code"] for run in told[2:]] == ["invalid_parameter"] * 2
-        assert "never admits more than 100 at once" in told[2]["error"]["message"]
+        assert "never admits more than 100 tokens at once" in told[2]["error"]["message"]
 
 
 async def test_an_operator_pauses_sets_drains_and_each_change_is_noted() -> None:

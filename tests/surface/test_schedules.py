@@ -107,7 +107,7 @@ def test_dates_of_a_backfill_are_midnights_in_the_zone_of_the_schedule_and_the_l
         (("add", "x", "f", "--every", "1h", "--zone", "Nowhere"), "is not a time zone"),
         (("add", "x", "f", "--every", "1h", "--overlap", "sometimes"), "Write one of skip, queue, replace, allow"),
         (("add", "x", "f", "--every", "1h", "--catch-up", "all"), "needs overlap 'queue' or 'allow'"),
-        (("add", "x", "f", "--every", "1h", "--catch-up", "all:0", "--overlap", "allow"), "Write 1 to 100"),
+        (("add", "x", "f", "--every", "1h", "--catch-up", "all:0", "--overlap", "allow"), "write 1 to 100"),
         (("add", "x", "f", "--every", "1h", "--start", "tomorrow"), "Write a time with its zone"),
         (("add", "x y", "f", "--every", "1h"), "use 1 to 40 letters"),
         (("add", "x", "f g", "--every", "1h"), "Function name"),

@@ -1,7 +1,7 @@
-"""Jobs of the console that act on many runs, one after the other, in a thread of their own.
+"""Jobs of the console: each acts on many runs, one after the other, in a thread of its own.
 
-The jobs are in the memory of this process: when the process ends, its jobs end, and no other process continues them. The newest twenty jobs
-are kept.
+The jobs are in the memory of this process: when the process ends, its jobs end, and no other process continues them. At most twenty jobs
+are kept: the oldest of those that have ended is removed first.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Job:
         return tenant is None or tenant == self.source.tenant
 
     def run(self, clock: Clock, pace: float) -> None:
-        """Act on one run after the other, until all are done or the job is cancelled. Then write a line to the audit log. Runs in the
+        """Act on one run after the other, until the job has acted on all or is cancelled. Then write a line to the audit log. Runs in the
         thread of the job."""
         try:
             for item in self.items:
@@ -105,7 +105,8 @@ class BulkJobs:
         self._lock = threading.Lock()
 
     def start(self, source: BulkSource, verb: Verb, items: Sequence[Item], *, question: str, reason: str) -> Job:
-        """Start a job in a thread of its own, and return without waiting for it. Raises InvalidParameter if too many jobs run already."""
+        """Start a job in a thread of its own, and return without waiting for it. Raises InvalidParameter if too many jobs of this tenant,
+        or of all tenants together, run already."""
         now = self._clock.now()
         job = Job(self._new_name(now), source, verb, items, question=question, reason=reason, now=now)
         thread = threading.Thread(target=job.run, args=(self._clock, self._pace), name="holdfast-bulk", daemon=True)

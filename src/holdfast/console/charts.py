@@ -57,7 +57,7 @@ def _bar(one: Slice, x: int, highest: float, height: int) -> str:
 
 def _heights(one: Slice, highest: float, room: float) -> list[tuple[str, float]]:
     """The kind and the height of each part whose value is above 0. A very small part is drawn taller than its value. If this makes the bar
-    too high, its tallest part is drawn shorter."""
+    too high, its tallest part is drawn shorter. Raises ValueError if a kind is not 1 to 20 small letters."""
     told = []
     for kind, value in one.parts:
         if _KIND.fullmatch(kind) is None:

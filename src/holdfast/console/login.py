@@ -23,8 +23,8 @@ from holdfast.web.routing import Route
 
 _FORM_BYTES: Final = 4096
 _BACK: Final = re.compile(r"(?!log(?:in|out)\b)[A-Za-z0-9_~%-][A-Za-z0-9_~%/-]{0,300}(?:\?[A-Za-z0-9._~%/&=+:,@!$'()*;-]{0,999})?")
-"""A login sends the browser to the path in the field `next`, if it matches this: a page of this console. Another site, `..`, the login and
-the logout do not match; then the browser is sent to the first page."""
+"""A login sends the browser to the path in the form's field `next`, if the path matches this expression. It matches paths of pages of this
+console. It does not match another site, `..`, the login and the logout: then the browser is sent to the first page."""
 _UNKNOWN: Final = "This server does not know the token: it was typed wrongly, or it was revoked."
 _TRIES: Final = 10
 _TRIES_SECONDS: Final = 60.0
@@ -55,7 +55,7 @@ class Login:
         return self._page(self._site.page_request(request))
 
     async def log_in(self, request: Request) -> Reply:
-        """Begin a session if the token in the form belongs to a credential, and send the browser to the page in the field `next`.
+        """Begin a session if the token in the form belongs to a credential, and send the browser to the page in the form's field `next`.
 
         On a server that needs no credentials, no session begins. For a token that is refused, and after too many tries, the reply is the
         login page with the problem (status 401 or 429).

@@ -57,8 +57,8 @@ class PageRequest:
         return self.http.header(b"hx-request") is not None
 
     def _page_path(self) -> str:
-        """The path of the page that the browser shows. If a script asks for a part of the page, the header `hx-current-url` has it. Without
-        a usable header it is the path of the request."""
+        """The path of the page that the browser shows. If a script asks for a part of the page, this path is in the header
+        `hx-current-url`. Without a usable header it is the path of the request."""
         shown = self.http.header(b"hx-current-url")
         if shown is None or not self.is_fragment:
             return path_of(self.http.scope)

@@ -31,7 +31,7 @@ FACETS: Final[Mapping[str, str]] = {
     "version": "version",
 }
 """The qualifiers that a person can also set with the facets at the left of the list. Each has the name of the field whose values the store
-counts (store.browsing.Facet)."""
+counts (store.browse.Facet)."""
 TIMES: Final = ("since", "until")
 _WORD: Final = re.compile(r'(?:(\w+):)?(?:"((?:[^"\\]|\\.)*)"|(\S+))')
 _SPAN: Final = re.compile(r"(\d{1,5})([smhdw])")
@@ -46,8 +46,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     until: str = ""
     text: str = ""
     everything: bool = False
-    """True for `is:any`: the list also has executions that other executions started. The list also has them if the question gives a worker,
-    a pipeline or a text."""
+    """True for `is:any`: the list also has executions that other executions started. If this is False, it has them only if the question
+    gives a worker, a pipeline or a text."""
 
     def of(self, key: str) -> tuple[str, ...]:
         """The values that the question gives for a qualifier."""
@@ -90,8 +90,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def query_from(text: str) -> Query:
-    """Read a question from a text. Raises InvalidParameter if the text is too long, or has an unknown qualifier, status or time. The error
-    names what is allowed."""
+    """Read a question from a text. Raises InvalidParameter if the text is too long or has too many words, or has an unknown qualifier,
+    status or time. The error names what is allowed."""
     if len(text) > LONGEST:
         raise InvalidParameter(f"A question has at most {LONGEST} characters, but this one has {len(text)}.")
     values: list[tuple[str, str]] = []

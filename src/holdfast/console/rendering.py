@@ -1,5 +1,5 @@
-"""Rendering: templates become pages. Every value is escaped. The filter `visible` is for texts that a stranger may have written: it also
-cuts them, and writes an invisible character as its code.
+"""Rendering: templates become pages. Every text is escaped, unless it is HTML that the console itself has made (Markup). The filter
+`visible` is for texts that a stranger may have written: it also cuts them, and writes an invisible character as its code.
 
 Pages allow only the console's own scripts and styles: each script carries the page's nonce, and no page has a `style` attribute.
 """

@@ -20,7 +20,8 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 
 
 class Gave(msgspec.Struct, frozen=True, kw_only=True):
-    """One recorded answer: a value, or an error with a code. `given` is what the run asked."""
+    """One recorded answer of a worker, a function or a tool: a value, or an error with a code. `given` is the input with which the run
+    asked a worker or a function; None for a tool."""
 
     given: Any = None
     value: Any = None
@@ -60,7 +61,7 @@ class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):
     status: str = ""
     outputs: Any = None
     compares: bool = True
-    """Whether the test compares the outputs. It does not if a secret was taken out of them."""
+    """Whether the test compares the outputs. It does not if something was taken out of them, or if the contract is not known."""
     error: str | None = None
     notes: Sequence[str] = ()
 
@@ -221,8 +222,8 @@ def _value(name: str, value: Any) -> Iterator[str]:
 
 
 def _literal(value: Any, indent: int = 0) -> str:
-    """A JSON value as a Python literal. A value that is too large or too deep becomes None. A comment says so if the value is too large and
-    `indent` is 0."""
+    """A JSON value as a Python literal. A value that is too large or too deep becomes None. For a value that is too large, if `indent` is
+    0, a comment says so."""
     try:
         size = len(repr(value))
         if size > MOST_CHARACTERS:

@@ -119,8 +119,8 @@ def _walk(schema: Any, root: Mapping[str, Any], above: str, depth: int, rows: li
 
 
 def form_of(schema: Mapping[str, Any], values: Mapping[str, Any] | None = None) -> Form:
-    """The form of a schema. Its fields contain `values`; if `values` is None, the schema's defaults and examples. A field for a secret is
-    empty."""
+    """The form of a schema. Its fields contain `values`; if `values` is None, the schema's defaults, and in some fields its examples. A
+    field of the kind `secret` is empty."""
     whole = _followed(schema, schema)
     known, required = whole.get("properties"), whole.get("required")
     plain = (

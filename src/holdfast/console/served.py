@@ -72,8 +72,8 @@ class Served:
         return self._functions.get(name)
 
     def do(self, work: Callable[[], Coroutine[Any, Any, T]], seconds: float = _PATIENCE_SECONDS) -> T:
-        """Run a coroutine on the engine's event loop, and block until its result is there. Raises Overloaded after this many seconds, and
-        cancels the coroutine."""
+        """Run a coroutine on the engine's event loop, and block until it has ended. Returns its result. Raises Overloaded if it has not
+        ended after `seconds`; then it is cancelled."""
         begun = asyncio.run_coroutine_threadsafe(work(), self._loop)
         try:
             return begun.result(seconds)

@@ -64,7 +64,7 @@ class Source:
 
     @cached_property
     def runners(self) -> RunnersSource:
-        """The runners, and the functions, workers and pipelines that they host."""
+        """The runners, and the functions, workers and pipelines that runners have published."""
         return RunnersSource(self.viewer)
 
     @cached_property

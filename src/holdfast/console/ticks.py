@@ -29,8 +29,8 @@ from holdfast.web.routing import Route
 _PAUSE: Final = 0.5
 _MOST_STREAMS: Final = 500
 _MOST_OF_ONE: Final = 100
-"""One credential may have at most this many streams, so that one caller leaves room for the others. A server without credentials does not
-count its callers."""
+"""One credential may have at most this many streams, so that one caller leaves room for the others. On a server without credentials, only
+the number of all streams is limited."""
 _MOST_ID: Final = 100
 _POLICY: Final = Policy("FollowConsole", Needs.VIEW, Reach.HANDLER, waits=Waits.STREAM, session=True)
 
@@ -56,8 +56,8 @@ class Ticks:
             stream.end()
 
     async def stream(self, request: Request) -> Reply:
-        """A stream of ticks: of one execution (`?run=`), or of every change of the store. The reply is 204, without a stream, if the caller
-        may not see the execution."""
+        """A stream of ticks: of one execution (`?run=`), or of every change of the store. The reply is 204, without a stream, if there is
+        no such execution, or if the caller may not see it. Raises Refused (status 429) if too many streams are open."""
         run = request.text("run") or ""
         if len(run) > _MOST_ID:
             raise InvalidParameter(f"run: is too long. The id of an execution has at most {_MOST_ID} characters.")

@@ -1,8 +1,7 @@
 """library — ready workers, each in a folder with its page, its function and an example input.
 
-Belongs: ready workers, and the pure code that they need. They use only Holdfast's public names, as any author's worker does.
-Does not: how workers run (holdfast.workers).   May import: holdfast, holdfast.workers, holdfast.contract, holdfast.model.
-Start reading at web_scrape/worker.py.
+Belongs: ready workers, and the pure code that they need. Does not: how workers run (holdfast.workers). May import: holdfast,
+holdfast.workers, holdfast.contract, holdfast.model. Start reading at web_scrape/worker.py.
 """
 
 from __future__ import annotations

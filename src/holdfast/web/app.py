@@ -2,8 +2,9 @@
 
     match the route → admit the caller → count the request → read the body → call the handler → send the reply
 
-Handlers are thin: a handler reads the request, calls a service, and makes a reply from the result. All of it runs on the engine's event
-loop, so that checkpoints that arrive together share one commit, without a thread in between.
+Handlers are thin: a handler reads the request, calls a service, and makes a reply from the result. The app and its handlers run on one
+event loop. In a server with an engine it is the engine's loop, so that checkpoints that arrive together share one commit, without a thread
+in between.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class App:
             incoming.close()
 
     async def _reply(self, request: Request, match: Match, format: ErrorFormat, sender: Sender) -> Response | None:
-        """The reply to a request. Errors become replies too. None if the reply was streamed, and is sent already."""
+        """The reply to a request. Errors become replies too. None if the reply is a stream that has begun to be sent."""
         try:
             if self.gate is not None:
                 await self.gate.admit(request)
@@ -111,8 +112,9 @@ class App:
         return await self._count(request, match.handler, sender)
 
     async def _count(self, request: Request, handler: Handler, sender: Sender) -> Response | None:
-        """Count the request, and answer it. None if the reply was streamed. Raises Refused if too many requests are being answered, and
-        TimeoutError if the answer takes longer than `Limits.request_seconds`."""
+        """Count the request, and answer it. None if the reply was streamed. Raises Refused if too many requests are being answered, or if
+        the body is too large or too late. Raises TimeoutError if the answer takes longer than `Limits.request_seconds`, unless the handler
+        has called `Request.waiting` or `Request.uploading`. Raises Gone if the caller closes its connection."""
         requests, tenant = request.capacities.requests, request.tenant
         requests.take(tenant)
         try:
@@ -130,8 +132,11 @@ class App:
         request.content = await request.incoming.read(self.limits.body_seconds, most)
 
     async def _invoke(self, request: Request, handler: Handler) -> Response:
-        """Wait for the result of an invocation, and answer with it. Raises Gone if the caller leaves first, and Refused if the server shuts
-        down or `Limits.wait_seconds` are over; the execution continues in all these cases."""
+        """Wait for the result of an invocation, and answer with it. Raises Gone if the caller closes its connection first. Raises Refused
+        if the server shuts down, or if there is no result after `Limits.wait_seconds`. A durable execution continues in all these cases.
+
+        Raises Refused also if too many requests wait, or if the body is too large or too late: then nothing is invoked.
+        """
         with request.capacities.waits.taken(request.tenant):
             await self._read_body(request)
             answered = asyncio.create_task(handler(request))
@@ -148,8 +153,15 @@ class App:
                 if left.done():
                     raise Gone
                 if closing.done():
-                    raise unavailable("The server is shutting down. A durable execution continues; ask for it by its name.", close=True)
-                raise Refused(408, "ServiceException", "The execution takes longer than a synchronous invocation may wait. It continues.")
+                    raise unavailable(
+                        "The server is shutting down. A durable execution continues: ask for its result later, by its name.", close=True
+                    )
+                raise Refused(
+                    408,
+                    "ServiceException",
+                    "There is no result in the time that a synchronous invocation may wait. A durable execution continues: ask for its "
+                    "result later, by its name.",
+                )
             finally:
                 for task in tasks:
                     task.cancel()

@@ -17,7 +17,8 @@ _ASYNC: Final = re.compile(r"(^|[,;\s])respond-async($|[,;\s])")
 
 
 def asker_of(request: Request) -> Asker:
-    """The caller, by its credential. Where the server needs no credentials, it is the user that runs the server."""
+    """The caller, as its credential names it. If the server needs no credentials, the caller is the operating system's user that runs the
+    server."""
     identity = request.identity
     if identity == ANYBODY:
         return Asker(principal=principal(), actor=request.actor)
@@ -39,11 +40,13 @@ def is_async(request: Request) -> bool:
 
 
 def patience(request: Request, default: float, most: float) -> float:
-    """How many seconds the caller waits: `?wait=`, at most `most`; `default` if it is not given. Raises InvalidParameter if it is not a
-    number of seconds."""
+    """How many seconds the caller is ready to wait for a response: the query member `wait`, at most `most`; `default` if the request does
+    not give it. Raises InvalidParameter if it is not a number of seconds."""
     text = request.text("wait")
     if text is None:
         return default
     if _SECONDS.fullmatch(text) is None:
-        raise InvalidParameter(f"wait: {text!r:.100} is not a number of seconds, such as 30 or 2.5.")
+        raise InvalidParameter(
+            f"wait: {text!r:.100} is not a number of seconds. Write at most 6 digits, and at most 3 decimals, such as 30 or 2.5."
+        )
     return min(float(text), most)

@@ -41,7 +41,7 @@ _LAST_TITLE_CASED: Final[Mapping[str, tuple[int, int, int]]] = {"python": (2, 0,
 
 def reply_to(error: HoldfastError | Refused, agent: str = "") -> Reply:
     """The reply to a request that failed, in AWS's form. `agent` is the client's User-Agent: some SDKs need another text for an old
-    token."""
+    checkpoint token."""
     if isinstance(error, Refused):
         return shaped(error.status, error.shape, str(error), headers=error.headers, reason=error.reason)
     status, shape = next(SHAPES[cls] for cls in type(error).__mro__ if cls in SHAPES)

@@ -12,8 +12,8 @@ from holdfast.web.refusals import CLOSE, Gone, Refused, too_large, too_many
 
 T = TypeVar("T")
 _DRAINED_BYTES: Final = 64 * 1024 * 1024
-"""A body that is too large is still read to its end, up to this size: a client whose connection is closed while it sends does not read the
-error."""
+"""A body that is too large is still read to its end, up to this size, and dropped: a client whose connection is closed while it sends does
+not read the error."""
 _DIGITS: Final = 18
 
 
@@ -26,7 +26,8 @@ class HeldBodies:
 
 
 class Incoming:
-    """The body of one request as it arrives. The server counts its bytes until the request is answered."""
+    """The body of one request as it arrives. The server counts its bytes as held until the request is answered, or until they are
+    released."""
 
     def __init__(self, scope: Scope, receive: Receive, held: HeldBodies) -> None:
         self._scope = scope
@@ -36,7 +37,8 @@ class Incoming:
         self._read: bytes | None = None
 
     async def receive(self) -> Message:
-        """The next ASGI message of the client. Raises Refused if the bodies of all requests together would be too large."""
+        """The next ASGI message of the client, or the body that was put back. Raises Refused if the bodies of all requests together would
+        be larger than the limit."""
         if self._read is not None:
             body, self._read = self._read, None
             return {"type": "http.request", "body": body, "more_body": False}
@@ -68,15 +70,17 @@ class Incoming:
         return next((int(value[:_DIGITS]) for key, value in self._scope["headers"] if key == b"content-length" and value.isdigit()), 0)
 
     async def read(self, seconds: float, most: int) -> bytes:
-        """Read the whole body. Raises Refused if it has more than `most` bytes, or does not arrive within `seconds`, and Gone if the client
-        has closed its connection."""
+        """Read the whole body. Raises Refused if it has more than `most` bytes, if it does not arrive within `seconds`, or if the bodies of
+        all requests together are too large. Raises Gone if the client has closed its connection."""
         if self.length > max(most, _DRAINED_BYTES):
             raise too_large(most, close=True)
         try:
             async with asyncio.timeout(seconds):
                 return await self._joined(most)
         except TimeoutError:
-            raise Refused(408, "RequestTimeoutException", "The request's body did not arrive in time.", headers=CLOSE) from None
+            raise Refused(
+                408, "RequestTimeoutException", "The request's body did not arrive in time. Send the request again.", headers=CLOSE
+            ) from None
 
     async def _joined(self, most: int) -> bytes:
         parts, size, more = list[bytes](), 0, True

@@ -11,15 +11,16 @@ from holdfast.web.limits import Limits
 from holdfast.web.refusals import too_many
 
 _SHARE: Final = 4
-"""One tenant may use one part in this many of the capacity (a quarter), so that some is left for other tenants."""
+"""In the worker protocol, one tenant may use one part in this many of a capacity (a quarter), so that some is left for other tenants."""
 UPLOADS: Final = 16
 """At most this many uploads of artifacts run at the same time."""
 _BUSY: Final = ("Too many requests at once. Try again soon.", "CallerRateLimitExceeded")
-_INVOKED: Final = ("Too many synchronous invocations at once.", "ConcurrentInvocationLimitExceeded")
+_INVOKED: Final = ("Too many synchronous invocations at once. Try again soon.", "ConcurrentInvocationLimitExceeded")
 
 
 class TenantCapacity:
-    """A limit for requests at the same time: in all, and for one tenant. A caller without a tenant is only bound by the first."""
+    """Limits the number of requests at the same time: of all callers together, and of one tenant. For a caller without a tenant, only the
+    first limit is checked."""
 
     def __init__(self, most: int, share: int = _SHARE, refusal: tuple[str, str] = _BUSY) -> None:
         self._most = most
@@ -34,7 +35,7 @@ class TenantCapacity:
         return self._by_tenant
 
     def take(self, tenant: str | None) -> None:
-        """Count one more request. The caller of this method must call `free` later. Raises Refused if the limit is reached."""
+        """Count one more request. The caller of this method must call `free` later. Raises Refused if one of the two limits is reached."""
         if self._taken >= self._most or (tenant is not None and self._by_tenant[tenant] >= self._each):
             raise too_many(*self._refusal)
         self._count(tenant, 1)
@@ -45,7 +46,7 @@ class TenantCapacity:
 
     @contextlib.contextmanager
     def taken(self, tenant: str | None) -> Iterator[None]:
-        """Count one more request while the block runs. Raises Refused if the limit is reached."""
+        """Count one more request while the block runs. Raises Refused if one of the two limits is reached."""
         self.take(tenant)
         try:
             yield

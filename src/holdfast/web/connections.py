@@ -1,10 +1,10 @@
 """Connections: how many clients may connect, in all and from one address. The engine needs file descriptors too.
 
-limit for all       half of the file descriptors that this process may have, at most 8192; the rest is left for the engine
-limit for one       one address may have half of them, so that it cannot use up all
-at the limit        the server closes the connection that is idle longest: of the same address at the limit for one; at the limit for all,
-of
-                    the address that has most connections, if the new client's address has fewer
+    limit for all    half of the file descriptors that this process may have, at most 8192; the others are left for the engine
+    limit for one    one address may have half of these connections, so that it cannot use up all
+
+At the limit for one, the server closes the connection of the same address that is idle longest. At the limit for all, it closes one of the
+address that has most connections, if the new client's address has fewer. If there is no such idle connection, the new client is refused.
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ class Connections:
         return address if len(self._open[address]) > len(self._open.get(newcomer, ())) else None
 
     def _made_room(self, address: str | None) -> bool:
-        """Close the connection of an address that has been idle longest. Returns whether there was an idle one."""
+        """Close one connection of this address: of those that are idle, the one whose last request is oldest. Returns False if none is
+        idle."""
         idle = next((held for held in self._open.get(address or "", OrderedDict()).values() if held.is_idle), None)
         if idle is not None:
             self.closed(idle)

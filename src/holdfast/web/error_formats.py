@@ -24,7 +24,7 @@ class ErrorFormat(Enum):
     WORKERS = "workers"
     """The format of the worker protocol: an error has the form of a run's response."""
     PAGE = "page"
-    """A page of the console, for a person."""
+    """An HTML page, for a person: the format of the paths of the console."""
     PLAIN = "plain"
     """JSON with `error` and `message` if the gate denies the caller; AWS's format for all other errors."""
 

@@ -1,6 +1,6 @@
 """Forms: fields of an HTML form from a JSON Schema, and the answer from what a person filled in. Pure.
 
-For an object of at most fifty properties, the form has a field for each property. For any other schema it has one field. The answer is not
+For an object of 1 to 50 properties, the form has a field for each property. For any other schema it has one field. The answer is not
 checked against the schema here: the code that stores the decision checks it.
 """
 

@@ -13,19 +13,21 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     bodies_bytes: int = 256 * 1024 * 1024
     """The largest size of the bodies of all unanswered requests together; a request above it gets 429."""
     head_bytes: int = 64 * 1024
-    """The largest size of the request line and all headers; a request above it gets 431."""
+    """The largest size of the request line and all headers; a request above it gets 431. A request with more than 200 headers gets 431
+    too."""
     requests: int = 1024
-    """At most this many requests of one API (the Lambda API, the worker protocol) are answered at one time; one more gets 429."""
+    """At most this many requests of one API are answered at one time; one more gets 429. The worker protocol is one API; all other paths
+    together (the Lambda API, the console) are the other. In the worker protocol, one tenant may have a quarter of this number."""
     waits: int = 1024
-    """At most this many requests of one API wait for a result at one time; one more gets 429. They are not counted among `requests`,
-    because the functions for which they wait send requests too."""
+    """At most this many requests of one API wait for a result at one time; one more gets 429. In the worker protocol, one tenant may have a
+    quarter of this number. They are not counted among `requests`, because the functions for which they wait send requests too."""
     head_seconds: float = 20.0
     """How long the headers of a request may take to arrive; after that the server closes the connection."""
     body_seconds: float = 30.0
     """How long the body of a request may take to arrive; after that the client gets 408."""
     request_seconds: float = 40.0
-    """How long an answer may take; after that the client gets 503. An answer takes long if, for instance, the disk does not respond. The
-    official SDK gives up after 50 seconds."""
+    """How long an answer may take, if the request does not wait for a result and is no stream; after that the client gets 503. An answer
+    takes long if, for instance, the disk does not respond. The official SDK gives up after 50 seconds."""
     unread_seconds: float = 60.0
     """How long a client may read nothing of an answer that fills the server's buffer; after that the server aborts the connection."""
     stream_seconds: float = 30.0
@@ -37,7 +39,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     waits for its connections."""
     connections: int | None = None
     """The most connections. One more gets 503 if no idle connection can be closed for it. None means half of the file descriptors that the
-    process may have, at most 8192."""
+    process may have, at least 8 and at most 8192."""
     connections_of_one: int | None = None
     """The most connections of one address. One more gets 429 if no idle connection of the address can be closed for it. None means half of
     `connections`."""

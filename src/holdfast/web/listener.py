@@ -25,7 +25,8 @@ _TICK_SECONDS = 1.0
 _REASONS = {400: "Bad Request", 429: "Too Many Requests", 431: "Request Header Fields Too Large", 503: "Service Unavailable"}
 _LATER = (b"retry-after", b"1")
 _SLICE = 16 * 1024
-"""The server parses at most this many bytes of one connection before other connections get their turn. They may be hundreds of requests."""
+"""The server parses at most this many bytes of one connection before other connections get their turn. These bytes may be hundreds of
+requests."""
 _MOST_HEADERS = 200
 _FREE_PIECES = 4096
 _BYTES_OF_A_PIECE = 16
@@ -47,7 +48,8 @@ class _Flow(FlowControl):
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection. uvicorn limits neither the size of a head, nor its time, nor how much it parses at once; this class does."""
+    """One connection. uvicorn limits neither the size of a request's head, nor the time in which it must arrive, nor how many bytes are
+    parsed at once; this class does."""
 
     limits = Limits()
     request_id: Callable[[], str]
@@ -155,7 +157,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """Note that a request is answered. If its body has not arrived completely, the server reads it for at most `body_seconds` more, so
-        that the client can read the answer."""
+        that the client can read the answer; then it closes the connection."""
         super().on_response_complete()
         if not self.in_head and self.cycle.response_complete and not self.transport.is_closing():
             self._hurry(self.limits.body_seconds)
@@ -190,7 +192,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        """Stop that timer, because the client has read enough."""
+        """Stop the timer of `pause_writing`, because the client has read enough."""
         self._read_on()
         super().resume_writing()
 
@@ -268,7 +270,8 @@ class _Server(uvicorn.Server):
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A non-blocking socket that is bound to an address; port 0 means any free port. Raises OSError if the address is in use or unknown."""
+    """A non-blocking socket that is bound to an address; port 0 means any free port. Raises OSError if it cannot be bound, for example
+    because the address is in use or unknown."""
     (family, kind, protocol, _, address), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     listener = socket.socket(family, kind, protocol)
     try:

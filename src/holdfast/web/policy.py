@@ -22,8 +22,8 @@ class Needs(Enum):
     SETTLE = "settle"
     ADMINISTER = "administer"
     DEPLOY = "deploy"
-    """As ADMINISTER. A server without credentials refuses such requests unless it was started with `--allow-deploy`, because they decide
-    which code runs."""
+    """Needs the same role as ADMINISTER. A server without credentials refuses such requests unless it was started with `--allow-deploy`,
+    because they decide which code runs."""
 
 
 _MAY: Final = {
@@ -51,11 +51,13 @@ class Reach(Enum):
     """How the server keeps a caller who has a tenant from reaching other tenants through a route."""
 
     ALL = "all"
-    """Nothing is kept from the caller: the route shows only what all tenants share, such as functions and workers."""
+    """The server does not look at the caller's tenant: the route shows nothing of one tenant, or it needs no credential."""
     EXECUTION = "execution"
-    """The first label of the path is the ARN of an execution. The gate compares the tenant of that execution."""
+    """The first label of the path is the ARN of an execution. The gate refuses the request if that execution is not of the caller's
+    tenant."""
     CALLBACK = "callback"
-    """The first label of the path is the id of a callback. The gate compares the tenant of its execution."""
+    """The first label of the path is the id of a callback. The gate refuses the request if the callback's execution is not of the caller's
+    tenant."""
     START = "start"
     """The route starts an execution. The header X-Amz-Tenant-Id must name the tenant of the caller, or be absent."""
     HANDLER = "handler"
@@ -65,7 +67,7 @@ class Reach(Enum):
 
 
 class Waits(Enum):
-    """How long a request may take, and against which limit it counts."""
+    """How long a request may take, and which limit counts it."""
 
     NO = "no"
     """Up to `Limits.request_seconds`, counted among `Limits.requests`."""
@@ -73,10 +75,11 @@ class Waits(Enum):
     """Until the execution has its result, at most `Limits.wait_seconds`, counted among `Limits.waits` from the start. If the caller does
     not wait for the result, like NO."""
     WHEN_ASKED = "when asked"
-    """Like NO, until the handler calls `Request.waiting`. The handler may answer with a stream. It is cancelled if the caller closes the
-    connection."""
+    """Like NO, until the handler calls `Request.waiting` or `Request.uploading`. The handler may answer with a stream. The handler is
+    cancelled if the caller closes the connection."""
     STREAM = "stream"
-    """Until the stream ends or the caller closes the connection. The handler limits the number of streams."""
+    """Until the stream ends or the caller closes the connection. It is counted neither among `Limits.requests` nor among `Limits.waits`:
+    the handler limits the number of streams."""
 
 
 class Policy(msgspec.Struct, frozen=True):
@@ -100,10 +103,11 @@ class Policy(msgspec.Struct, frozen=True):
 
     @property
     def changes_code(self) -> bool:
-        """Whether requests of the route that are not GET or HEAD change code or settings, so that the audit log must have a line before
-        they are served."""
+        """Whether the route needs ADMINISTER or DEPLOY. Its requests that are not GET or HEAD may change code or settings, so the audit log
+        gets a line before they are served."""
         return self.needs in (Needs.DEPLOY, Needs.ADMINISTER)
 
 
 UNKNOWN: Final = Policy("Unknown", Needs.ADMINISTER, Reach.NONE)
-"""The policy of every request that matches no route: only an admin gets the answer that there is no such route."""
+"""The policy of a request that matches no route. On a server with credentials, only an admin of all tenants gets the answer that there is
+no such route."""

@@ -14,7 +14,8 @@ class Gone(Exception):
 
 
 class Refused(Exception):
-    """The server does not serve a request: it broke a rule of the protocol or a limit of the server, or the server cannot serve it now."""
+    """The server does not serve a request: the request breaks a rule of the protocol or a limit of the server, its caller may not make it,
+    or the server cannot serve it now."""
 
     def __init__(self, status: int, shape: str, message: str, *, headers: tuple[Header, ...] = (), reason: str | None = None) -> None:
         super().__init__(message)

@@ -48,7 +48,7 @@ class Request(StarletteRequest):
         self.policy = policy
         self.labels = labels
         self.content = b""
-        """The body; empty if the handler reads the body itself (`Policy.reads_body`)."""
+        """The body. Empty if the handler reads the body itself (`Policy.reads_body`), and on a route with Waits.STREAM."""
         self.caller: Identity | None = None
         """The caller. None if the app has no gate, as on the listener for the processes of functions."""
         self.session_of_browser: ConsoleSession | None = None
@@ -180,8 +180,8 @@ class Request(StarletteRequest):
             raise unreadable(f"The request's body is not JSON: {error}") from None
 
     async def parts(self, seconds: float) -> AsyncIterator[bytes]:
-        """The body in parts, while it arrives. Again and again, the client has `seconds` seconds to send the next `seconds` kilobytes; else
-        raises Refused. Raises Gone if the client closes its connection."""
+        """The body in parts, while it arrives. Raises Refused if the client sends too slowly: it has `seconds` seconds for each `seconds`
+        kilobytes. Raises Gone if the client closes its connection."""
         more, left, came = True, seconds, 0
         while more:
             asked_at = monotonic()
@@ -189,7 +189,9 @@ class Request(StarletteRequest):
                 async with asyncio.timeout(left):
                     message = await self.receive()
             except TimeoutError:
-                raise Refused(408, "RequestTimeoutException", "The rest of the body did not arrive in time.") from None
+                raise Refused(
+                    408, "RequestTimeoutException", "The rest of the body did not arrive in time. Send the request again."
+                ) from None
             if message["type"] != "http.request":
                 raise Gone
             body, more = message.get("body", b""), message.get("more_body", False)
@@ -204,15 +206,15 @@ class Request(StarletteRequest):
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """For a handler that waits: while the block runs, the request counts among those that wait. From then on it has no deadline. Raises
-        Refused if too many requests wait."""
+        """For a handler that waits: while the block runs, the request is counted among those that wait. From the beginning of the block on,
+        the request has no deadline. Raises Refused if too many requests wait."""
         with self.capacities.waits.taken(self.tenant), self._unhurried():
             yield
 
     @contextlib.contextmanager
     def uploading(self) -> Iterator[None]:
-        """For a handler that receives a large body: while the block runs, the request counts among the uploads. From then on it has no
-        deadline. Raises Refused if there are too many uploads."""
+        """For a handler that receives a large body: while the block runs, the request is counted among the uploads. From the beginning of
+        the block on, the request has no deadline. Raises Refused if there are too many uploads."""
         with self.capacities.uploads.taken(self.tenant), self._unhurried():
             yield
 

@@ -36,12 +36,13 @@ class Route(NamedTuple):
     handler: Handler
     policy: Policy
     target: str | None = None
-    """The value of the header X-Amz-Target, or its part up to and including the dot; None: any value. AWS's JSON protocols have one path
-    for all operations."""
+    """The value of the header X-Amz-Target, or its part up to and including the dot; None: any other value, and no header. AWS's JSON
+    protocols have one path for all operations."""
 
 
 class Match(NamedTuple):
-    """The result of the router for one request. If no route matches, `handler` is None, and the policy demands an admin (`UNKNOWN`)."""
+    """The result of the router for one request. If no route matches, `handler` is None, and the policy demands an admin (`UNKNOWN`). For a
+    HEAD on a path that has only a GET, `handler` is None, and the policy is that of the GET."""
 
     path: str
     """The path as the client sent it."""
@@ -62,7 +63,8 @@ class Match(NamedTuple):
 
 
 class Router:
-    """All routes of an app. If two paths match, the route that was given earlier is used."""
+    """All routes of an app. Of the paths that match, the one that was given first is used. If it has no route for the method, the reply is
+    405."""
 
     def __init__(self, routes: Sequence[Route]) -> None:
         self.routes = tuple(routes)

@@ -30,7 +30,8 @@ class Sender:
     async def streamed(self, reply: Response, seconds: float | None = None) -> Response | None:
         """Send a reply that has chunks, and return None. Any other reply is returned, and must still be sent.
 
-        Raises Gone if the client closes its connection, and TimeoutError if it does not take a chunk within `seconds`.
+        Raises Gone if the client closes its connection. Raises TimeoutError if the client does not take a chunk within `seconds`; if
+        `seconds` is None, it has any time.
         """
         if not isinstance(reply, Reply) or reply.chunks is None:
             return reply

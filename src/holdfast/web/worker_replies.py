@@ -110,7 +110,7 @@ def document_reply(document: Any, status: int = 200, headers: tuple[Header, ...]
 
 
 def reply_to(error: HoldfastError | Refused, subject: Subject) -> Reply:
-    """The reply with the error of a request that started no run."""
+    """The reply with the error of a request that was refused or failed."""
     if isinstance(error, InvalidRequest):
         return error_reply(error.error_code, str(error), subject, details=error.details)
     if isinstance(error, Refused):
@@ -134,8 +134,9 @@ def error_reply(
     headers: tuple[Header, ...] = (),
     again_seconds: int | None = None,
 ) -> Reply:
-    """A reply with an error that belongs to no run, in the form of a run's response. For a code of the table of codes, the table gives both
-    statuses, unless `http` is 401 or 403. `again_seconds`: after how many seconds the caller may try again."""
+    """A reply with an error that belongs to no run, in the form of a run's response. If `code` is in the table of codes, the HTTP status
+    and the status of the response are those of the table, unless `http` is 401 or 403. `again_seconds`: after how many seconds the caller
+    may try again."""
     known = CODES.get(code)
     status, http = (known.status, known.http) if known is not None and http not in (401, 403) else (_status(http or 400), http or 400)
     meaning = meaning_of(code)

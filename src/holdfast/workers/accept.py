@@ -67,7 +67,8 @@ class Served(Protocol):
 
 
 def read_request(asked: Mapping[str, Any]) -> WorkerRequest | Response:
-    """Make a request from its members as Python values. If they do not form a valid request, the result is the response that refuses it."""
+    """The WorkerRequest that these members, given as Python values, form. If they do not form a valid request, the response that refuses
+    it."""
     try:
         return request_from({key: dict(value) if isinstance(value, Mapping) else value for key, value in asked.items()})
     except InvalidRequest as refused:
@@ -93,7 +94,7 @@ def not_served(worker_id: str, known: Iterable[str]) -> InvalidRequest:
 
 def served_version(versions: dict[str, Served] | None, request: WorkerRequest, known: Iterable[str] = ()) -> Served:
     """The version of a worker that a request gets: the one it names, else the one that was served last. Raises InvalidRequest if there is
-    none. `known` has the ids of all served workers, to name a similar one."""
+    none. `known` has the ids of all served workers: the error names a similar one."""
     if not versions:
         raise not_served(request.worker_id, known)
     if request.version is None:
@@ -135,8 +136,8 @@ async def _yield_if_large(inputs: str) -> None:
 
 
 def _inputs_text(request: WorkerRequest) -> str:
-    """The inputs as JSON text. Two requests of one key are the same if these texts are equal. Raises InvalidRequest if the inputs are not
-    JSON, too large, or nested too deep."""
+    """The inputs as JSON text. Two requests with the same idempotency key are the same request if these texts are equal. Raises
+    InvalidRequest if the inputs are not JSON, are too large, or are nested too deep."""
     try:
         codec.storable(f"{request.idempotency_key}{request.user}")
         text = codec.dumps(request.inputs)
@@ -158,8 +159,8 @@ def limits_of(request: WorkerRequest, contract: Contract) -> Limits:
 
 
 def terms_of(limits: Limits, kind: Kind, retention_days: int) -> Terms:
-    """The terms of a run's execution: its time limit, and how long it is kept. The execution of a pipeline gets more time than the
-    pipeline's limit, because a pipeline that reaches its limit still undoes what it did."""
+    """The terms of a run's execution: its time limit, and how long it is kept. If a pipeline has a time limit, its execution gets 30 days
+    more, because a pipeline that reaches its limit still undoes what it did."""
     seconds = limits.run_timeout_seconds
     if seconds is not None and kind is Kind.PIPELINE:
         seconds += _UNDO_SECONDS
@@ -187,8 +188,8 @@ def first_run(request: WorkerRequest, served: Served, limits: Limits, asker: Ask
 
 
 def after_run(accepted: AcceptedRequest, found: AcceptedRequest | None) -> AcceptedRequest:
-    """The accepted request, with the earlier runs of `found` added to its own. `found` is the accepted request of the run that has the key
-    now: that run may itself be a restart, which inherits from earlier runs."""
+    """The accepted request `accepted`, with the earlier runs of `found` added to its own. `found` is the accepted request of the run that
+    has the idempotency key now; it has earlier runs if that run is itself a restart."""
     before = () if found is None else found.before
     return msgspec.structs.replace(accepted, before=tuple(dict.fromkeys((*accepted.before, *before))))
 
@@ -205,7 +206,7 @@ def name_of(accepted: AcceptedRequest) -> str | None:
 
 
 def called(execution: Execution) -> str:
-    """The text by which people know an execution: its name, or its id if `name_of` made the name."""
+    """What stands for an execution in texts for people: its name; or its id, if the name was made from an idempotency key (`name_of`)."""
     return execution.id if _MADE_NAME.fullmatch(execution.name) else execution.name
 
 
@@ -234,7 +235,8 @@ def charges_of(accepted: AcceptedRequest, policy: Policy, rate: RateLimit | None
 
 @contextlib.contextmanager
 def start_refusals(key: str | None) -> Iterator[None]:
-    """Inside this block, turn an error of the engine that refuses to start the run into InvalidRequest. `key` is the idempotency key."""
+    """Inside this block, two refusals of the engine become InvalidRequest: the idempotency key `key` was used before with other inputs, and
+    the request cannot be stored. Other errors, such as LimitReached, are not changed."""
     try:
         yield
     except ExecutionAlreadyStarted:
@@ -249,7 +251,7 @@ def start_refusals(key: str | None) -> Iterator[None]:
 
 
 def refusal_of(request: WorkerRequest, error: InvalidRequest | LimitReached, contract: Contract | None, now: int) -> Response:
-    """The response to a refused request, with the log fields of its worker's contract if that is known."""
+    """The response to a refused request, with the log fields of its worker's contract if `contract` is given."""
     if isinstance(error, InvalidRequest):
         response = refusal(request, error.error_code, str(error), error.details)
     else:

@@ -41,10 +41,10 @@ class Labels(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Again(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which parts of an earlier run a restart reuses. A run of a worker uses only `of`."""
+    """Which run a restart restarts, and which parts of that run's work are done again. A restart of a worker's run uses only `of`."""
 
     of: str
-    """The run that is restarted."""
+    """The id of the run that is restarted."""
     nodes: tuple[str, ...] = ()
     """Nodes of a pipeline that must run again, also if they succeeded before."""
     is_whole: bool = False
@@ -54,7 +54,7 @@ class Again(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_retry: bool = False
     """Whether nodes that ended with partial results also run again."""
     kept: bool = False
-    """Whether the earlier run succeeded. Then its work is not undone if this run fails."""
+    """Whether the earlier run succeeded. If so, the work of the earlier run is not undone when this run fails."""
 
 
 class FamilyLink(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +67,7 @@ class FamilyLink(msgspec.Struct, frozen=True, kw_only=True):
     before: tuple[str, ...] = ()
     """The ids of the earlier runs, oldest first."""
     again: Again | None = None
-    """What the run restarts; None if it is no restart."""
+    """Which run it restarts, and how; None if it is no restart."""
 
 
 class Lineage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -100,11 +100,12 @@ class AcceptedRequest(msgspec.Struct, frozen=True, kw_only=True):
     trace_id: str
     span_id: str
     sampled: bool | None = None
-    """Whether the caller records its trace; None: the caller did not say."""
+    """Whether the caller records the trace of this request; None: the caller did not say."""
     log_fields: tuple[str, ...] = ()
     """The names of the contract's log fields, for code that does not have the contract."""
     depth: int = 0
-    """How deep the run is nested: 0 if a caller asked for it from outside, 1 if such a run or a durable function asked for it."""
+    """How deep the run is nested: 0 for a run that a caller asked for from outside, 1 for a run that a durable function asked for, and one
+    more than its parent for a run that another run asked for."""
     budgets: tuple[Budget, ...] = ()
     """The budgets of the pipelines above this run, the nearest first. Its calls are charged to all of them."""
     labels: Labels = Labels()
@@ -112,7 +113,7 @@ class AcceptedRequest(msgspec.Struct, frozen=True, kw_only=True):
     part: str = ""
     """Which part of a node's work this run does: `work`, `undo`, and others; empty for a run that no pipeline asked for."""
     again: Again | None = None
-    """What this run restarts; None if it is no restart."""
+    """Which run it restarts, and how; None if it is no restart."""
 
     @property
     def is_shard(self) -> bool:

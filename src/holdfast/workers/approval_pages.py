@@ -32,12 +32,13 @@ class ApprovalPage(msgspec.Struct, frozen=True, kw_only=True):
 
     approvals: list[Approval]
     next: str | None = None
-    """The approval after which the next page begins; None: this is the last page."""
+    """The id of the approval after which the next page begins; None: this is the last page."""
 
 
 def approval_page(store: Store, asker: Asker, *, run: str | None = None, after: str | None = None, limit: int = 100) -> ApprovalPage:
     """One page of the open approvals that the caller may see: at most `limit`, those after the approval `after`. With `run`, only those of
-    this run and of the runs below it."""
+    this run and of the runs below it. Raises ApprovalNotFound if `after` is not an approval's id, and ExecutionNotFound if the caller can
+    see no run `run`."""
     first = None if after is None else run_of(after)
     found: list[Approval] = []
     for run_id in _waiting_runs(store, asker, first) if run is None else _runs_below(store, asker, run, first):

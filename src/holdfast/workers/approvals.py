@@ -1,8 +1,8 @@
-"""Approvals: what a person decides. Each is a callback of its run, bound to the exact arguments of the call. A decision closes it, its time
-limit (`expired`), or the run itself (`withdrawn`).
+"""Approvals: what a person decides. Each is a callback of its run, bound to exact arguments. It is closed by a decision, by its time limit
+(`expired`), or by the run itself (`withdrawn`).
 
-The request is written together with its callback. The write of a decision checks whether the approval is still open. The intent that uses
-an approval up is written once.
+The request is written together with its callback. The write of a decision checks whether the approval is still open. An approval of a call
+allows one call: the intent of the call names it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ VERDICTS: dict[Kind, frozenset[str]] = {
 }
 """The verdicts that are allowed for each kind of approval."""
 SETTLING = VERDICTS["unknown_outcome"]
-"""The verdicts that are allowed for `settle`. To settle a call and to approve a call are two permissions."""
+"""The verdicts that are allowed for `settle`, which decides about a call of unknown outcome. To settle and to approve are two
+permissions."""
 WITHDRAWN = "withdrawn"
 """The state of a question that its run took back, because no answer to it matters any more."""
 _PREFIX = "a_"
@@ -105,7 +106,7 @@ class Requested(msgspec.Struct, frozen=True, kw_only=True):
     links: bool = True
     """Whether a link may be made for it."""
     then: tuple[ChainPart, ...] = ()
-    """The escalation chain: the persons whom the run adds to the approvers, and when."""
+    """The escalation chain: which approvers the run adds while the question stays open, and when."""
 
     @property
     def is_voted(self) -> bool:
@@ -123,7 +124,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The arguments that the person approved in place of those shown; None: the person changed nothing."""
     edited_sha256: str | None = None
     result: Any = None
-    """The answer to a question, or the result of a call that took place."""
+    """The answer to a question, or the result of a call that a person says took place; None otherwise."""
     comment: str | None = None
     own_request: bool = False
     """Whether the person who decided had also made the request. That is allowed only on a server where callers do not log in."""
@@ -163,7 +164,8 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     """`open`; the verdict of the decision; `expired`, or `withdrawn`."""
     question: str | None = None
-    """The question, or why the outcome of a call is unknown; None if the approval is about a call."""
+    """The text for the person who decides: the question, or why the outcome of a call is unknown. None if there is only the call to decide
+    about."""
     decided_by: str | None = None
     decided_at: int | None = None
     edited_arguments: dict[str, Any] | None = None
@@ -193,7 +195,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     spent: tuple[SpentBy, ...] = ()
     """What the run that asks has used so far, then each run above it; the outermost is the last."""
     may_cost: dict[str, Any] | None = None
-    """What the rest of the run may cost; None if that is not known."""
+    """An estimate of what the rest of the outermost run may cost; None if it is not known."""
 
     @property
     def is_voted(self) -> bool:
@@ -236,7 +238,7 @@ def decision_of(operation: Operation) -> Decision | None:
 
 
 def approval_id(run_id: str, operation_id: str) -> str:
-    """The id of an approval. It names the run and the callback, and gives no permission to its holder."""
+    """The id of an approval, made from the ids of its run and of its callback. To know it gives no permission."""
     return f"{_PREFIX}{run_id}.{operation_id[:_SHOWN]}"
 
 
@@ -331,5 +333,6 @@ def approval_document(approval: Approval) -> dict[str, Any]:
 
 
 def code_of(approvals: Iterable[Approval]) -> str:
-    """The error code of a run that waits for these approvals."""
+    """The error code of a run that waits for these approvals: `unknown_outcome` if one of them is about a call of unknown outcome, else
+    `approval_required`."""
     return "unknown_outcome" if any(approval.kind == "unknown_outcome" for approval in approvals) else "approval_required"

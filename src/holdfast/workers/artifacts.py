@@ -50,7 +50,7 @@ class HandedFile:
         data = os.pread(self._fd, min(most, self.size - self._at), self._at)
         self._at += len(data)
         if not data and (self._at, os.fstat(self._fd).st_size) != (self.size, self.size):
-            raise ToolFailed("artifact_changed", f"The file of artifact {self._name!r:.100} became longer or shorter while it was kept.")
+            raise ToolFailed("artifact_changed", f"The file of artifact {self._name!r:.100} became longer or shorter while it was stored.")
         return data
 
 
@@ -62,8 +62,8 @@ class Artifacts:
         self._most = most
 
     def keep(self, tenant: str, name: str, media_type: str, read: Callable[[int], bytes]) -> ArtifactRef:
-        """Store the bytes that `read` returns, until it returns none. They are stored when this returns. The same bytes with the same name
-        and media type are one artifact. Raises ToolFailed if they are too many, or if the storage does not answer."""
+        """Store the bytes that `read` returns, until it returns no more bytes. They are stored when this call returns. The same bytes with
+        the same name and media type are one artifact. Raises ToolFailed if there are too many bytes, or if the storage does not answer."""
         home, digest, size = _home(tenant), sha256(), 0
         with self._storage.draft(home) as draft:
             while chunk := read(_CHUNK):
@@ -88,15 +88,16 @@ class Artifacts:
 
     @property
     def most_bytes(self) -> int:
-        """The most bytes of one artifact."""
+        """The most bytes of one artifact, and of all artifacts that one attempt stores."""
         return self._most
 
     def check_size(self, name: str, size: int) -> None:
-        """Raise ToolFailed if this many bytes are too many for one artifact. `name` is for the error."""
+        """Raise ToolFailed if this many bytes are more than one artifact, or all artifacts that one attempt stores, may have. `name` is for
+        the error."""
         if size > self._most:
             raise ToolFailed(
                 "artifact_too_large",
-                f"The artifact {name!r:.100} is above {self._most} bytes, the limit for one and for all of an attempt.",
+                f"The artifact {name!r:.100} is too large: the artifacts of one attempt may have {self._most} bytes together.",
             )
 
     def find(self, tenant: str, identity: str) -> ArtifactRef:
@@ -114,8 +115,8 @@ class Artifacts:
         return found
 
     def open(self, tenant: str, identity: str) -> int:
-        """Open an artifact, and return a file descriptor for reading. Raises ArtifactMissing if the bytes are missing, or if their hash
-        shows that they were changed."""
+        """Open an artifact, and return a file descriptor for reading. Raises ArtifactMissing if the tenant has no artifact with this id, if
+        its bytes are missing, or if its note or its bytes were changed."""
         reference = self.find(tenant, identity)
         descriptor = self._storage.open(_home(tenant), identity, reference.size_bytes)
         if descriptor is None:
@@ -130,7 +131,8 @@ class Artifacts:
         return descriptor
 
     def value(self, tenant: str, identity: str) -> Any:
-        """The value of an artifact that holds JSON. Raises PayloadNotJson if it is not JSON or is nested too deep."""
+        """The value of an artifact that contains JSON. Raises PayloadNotJson if it is not JSON or is nested too deep, and ArtifactMissing
+        as `open` does."""
         with os.fdopen(self.open(tenant, identity), "rb") as file:
             text = file.read()
             if (crowded := crowding(text, MAX_DEPTH)) is not None:
@@ -162,8 +164,8 @@ def _identity(digest: str, name: str, media_type: str) -> str:
 async def moved_out(
     outputs: dict[str, Any], keep: Callable[[str, bytes], ArtifactRef], above: int
 ) -> tuple[dict[str, Any], list[ArtifactRef]]:
-    """The outputs with the largest top-level values moved into artifacts, until the rest has at most `above` bytes as JSON; and the
-    references of these artifacts. A thread stores them."""
+    """The outputs with the largest top-level values moved into artifacts, until the values that stay have at most `above` bytes as JSON;
+    and the references of these artifacts. `keep`, which stores a value, is called in a thread."""
     texts = {name: codec.dumps(value).encode() for name, value in outputs.items()}
     total, kept, moved = sum(map(len, texts.values())), dict(outputs), []
     for name, text in sorted(texts.items(), key=lambda item: -len(item[1])):

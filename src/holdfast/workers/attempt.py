@@ -66,7 +66,8 @@ class Body(Protocol):
     async def send(self, frame: dict[str, Any], fd: int | None = None) -> None: ...
     async def receive(self) -> Frame | BodyEnd: ...
     async def kill(self, code: Code = "cancelled", detail: str = "") -> BodyEnd:
-        """End the body and every process that it started, and wait until all are dead. A second call does not change the code."""
+        """End the body and every process that it started, and wait until all are dead. (A thread cannot be ended, see inline.) A second
+        call does not change the code."""
         ...
 
     def working(self) -> AbstractContextManager[None]:
@@ -102,7 +103,7 @@ class StepFailed(Exception):
 
 
 class LimitPassed(Exception):
-    """A body went over a limit of the operator: its attempt ends with this code."""
+    """A body has exceeded a limit of the operator. Its attempt ends with the error code `code`."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -141,7 +142,7 @@ class Attempt:
         """Done when every process of the body has ended; None if the attempt did not have to end the body."""
 
     async def run(self, body: Body, order: dict[str, Any], grace: float) -> AttemptResult | ApprovalPlace:
-        """Serve a body until it ends. Returns its result, or the approval to wait for. `grace`: seconds that calls in flight then get."""
+        """Serve a body until it ends. Returns its result, or the approval to wait for. Calls in flight get `grace` more seconds to end."""
         began, outcome = monotonic(), None
         self._body = self._gateway.time.body = body
         self._journal.when_closed(CANCEL_AT, self._cancelled)
@@ -189,7 +190,7 @@ class Attempt:
         self._end("The run was cancelled.")
 
     def _end(self, why: str) -> None:
-        """Begin to end the body: its next `receive` returns the end."""
+        """Begin to end the body, without waiting. When the body has ended, `receive` returns its end."""
         if self._ending is None:
             self._ending = asyncio.ensure_future(self._body.kill("cancelled", why))
 
@@ -273,7 +274,7 @@ class Attempt:
             self._end("The runner failed while it served the body.")
 
     async def _answer(self, id: int, serving: Awaitable[Answer], *, theirs: bool = False) -> None:
-        """Answer one request of the body. `theirs` means that the body itself does the work, so it may become idle meanwhile."""
+        """Answer one request of the body. `theirs`: the body itself does the work, so that time is counted as the body's idle time."""
         try:
             with contextlib.nullcontext() if theirs else self._body.working():
                 answer = await serving
@@ -313,7 +314,7 @@ class Attempt:
         await self._send({"op": "answer", "id": id, "error": told, **self._left()})
 
     def _left(self) -> dict[str, float]:
-        """The seconds that are left, for the answer to a body whose clock was stopped. Otherwise empty: the body counts its time itself."""
+        """The member `left` of an answer: the seconds that are left. Empty if the clock never stopped: then the body counts them itself."""
         return {"left": self._gateway.time.left} if self._gateway.time.stopped else {}
 
     async def _send(self, frame: dict[str, Any], fd: int | None = None) -> None:
@@ -363,7 +364,7 @@ class Attempt:
 
     async def _ask(self, frame: Asked, count: int) -> Answer:
         if count > self._most.questions:
-            raise ToolFailed("budget_exceeded", f"An attempt may ask people {self._most.questions} questions (policy.most.questions).")
+            raise ToolFailed("budget_exceeded", f"An attempt may ask at most {self._most.questions} questions (policy.most.questions).")
         return await self._gateway.ask(frame)
 
     async def _progress(self, frame: Progress) -> None:

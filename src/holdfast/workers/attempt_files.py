@@ -10,8 +10,8 @@ from holdfast.workers.artifacts import Artifacts, HandedFile
 from holdfast.workers.tools.seam import ToolFailed
 
 _OPENED_TIMES: Final = 16
-"""All artifacts that an attempt opens may together have this many times the bytes of the largest allowed artifact. There is a limit because
-the runner reads an artifact and compares it with its hash before it opens it."""
+"""How many bytes all artifacts that one attempt opens may have together, as a multiple of the largest allowed artifact. There is a limit
+because the runner reads each artifact once, to compare it with its hash, before the body gets it."""
 
 
 class AttemptFiles:
@@ -25,8 +25,8 @@ class AttemptFiles:
         self._keeping = self._kept_bytes = self._opened = self._opened_bytes = 0
 
     async def keep(self, name: str, media_type: str, fd: int) -> ArtifactRef:
-        """Store a file of the body. Only the bytes that it has now are stored. Raises ToolFailed if it changes meanwhile, or is above a
-        limit."""
+        """Store a file of the body: the bytes that it has now. Raises ToolFailed if the size of the file changes meanwhile, if the attempt
+        stores too many artifacts or bytes, or if the storage does not answer."""
         handed = HandedFile(fd, name)
         self._keeping += 1
         self._kept_bytes += handed.size  # before it is read, because other files are read at the same time
@@ -39,7 +39,7 @@ class AttemptFiles:
 
     async def open(self, artifact_id: str) -> int:
         """Open an artifact, and return its file descriptor, which the caller closes. Raises ArtifactMissing if the tenant has no such
-        artifact, and ToolFailed above a limit."""
+        artifact, or if it was changed. Raises ToolFailed if the attempt opens too many artifacts or bytes."""
         self._opened += 1
         if self._opened > self._most:
             raise ToolFailed("artifact_too_large", f"An attempt may open at most {self._most} artifacts (policy.most.artifacts).")
@@ -47,5 +47,5 @@ class AttemptFiles:
         self._opened_bytes += reference.size_bytes
         most = _OPENED_TIMES * self._artifacts.most_bytes
         if self._opened_bytes > most:
-            raise ToolFailed("artifact_too_large", f"An attempt may open artifacts of at most {most} bytes in all.")
+            raise ToolFailed("artifact_too_large", f"An attempt may open artifacts with at most {most} bytes together.")
         return await in_thread(Purpose.ARTIFACTS, self._artifacts.open, self._tenant, artifact_id)

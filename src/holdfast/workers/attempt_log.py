@@ -1,4 +1,4 @@
-"""The log of one attempt. If it has too many lines, the first ones are kept, and one more line says how many are missing."""
+"""The log of one attempt. If it has too many lines or bytes, the first lines are kept, and one more line says how many are missing."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class AttemptLog:
             self.add("warning", told, {"event": "overshoot", "tool": tool, **amounts})
 
     def _is_beyond(self) -> bool:
-        """Count one more line. Returns whether it is above the number of lines that an attempt may have; then it is neither reported nor
-        kept. A line above the number of bytes is reported, and not kept (`_keep`)."""
+        """Count one more line. Returns whether the attempt has more lines now than it may have: such a line is neither reported nor kept.
+        (If the lines have too many bytes, a line is reported and not kept, see `_keep`.)"""
         self._count += 1
         self._missing += self._count > self._most
         return self._count > self._most

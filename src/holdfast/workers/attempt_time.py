@@ -1,4 +1,4 @@
-"""The time of one attempt. It is stopped while one of its calls waits for room in a shared budget."""
+"""The time of one attempt. Its clock is stopped while a call of the attempt waits for room in a shared budget."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class AttemptTime:
 
     @property
     def stopped(self) -> float:
-        """For how many seconds the time was stopped."""
+        """For how many seconds the clock was stopped so far."""
         return self._stopped + (monotonic() - self._since if self._waiting else 0.0)
 
     @property

@@ -32,9 +32,9 @@ class Vote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     at: int
     comment: str | None = None
     chose: str | None = None
-    """The hash of the edited arguments, or of the answer; None if the person approved what is shown."""
+    """The hash of the edited arguments, or of the answer; None if the person approved the arguments as shown, or rejected."""
     member: bool = False
-    """Whether the person is a member of the group that must vote."""
+    """Whether the person is a member of the group of which at least one member must approve."""
     own_request: bool = False
     """Whether the same person had made the request."""
 

@@ -29,8 +29,9 @@ class BatchResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 def chosen(store: Store, asker: Asker, approvals: Sequence[str] = (), run: str | None = None, node: str | None = None) -> list[str]:
-    """The ids of the approvals that a batch decides: those named in `approvals`, or all open ones of a run, or of one `node` of it, and of
-    the runs below it. Raises InvalidParameter if both or neither are given, or if there are too many."""
+    """The ids of the approvals that a batch decides: those named in `approvals`, or the open ones of `run` (or of its `node`) and of the
+    runs below it, at most MOST. Raises InvalidParameter if both `approvals` and `run` are given or neither is, if `node` is given without
+    `run`, or if there are too many approvals."""
     if bool(approvals) is (run is not None):
         raise InvalidParameter("Name approvals, or a run whose open approvals are all decided: one of the two, not both.")
     if node is not None and run is None:

@@ -1,9 +1,9 @@
 """Budgets that runs share: how much all runs below a pipeline's run, or below one node of it, may spend together.
 
-A call reserves what it may cost at most in every budget of its run, in the write of its intent. The write of its receipt settles the call:
-it takes the reservation back and adds what the call really cost. The store keeps the spent and the reserved amount separately. If a call
-would fit without the reservations of other calls, it waits until those are settled. If too much is spent already, the call is refused.
-While a call waits, the time of its attempt is stopped.
+The write of a call's intent reserves the most that the call may cost, in every budget of its run. The write of its receipt settles the
+call: it takes the reservation back and adds what the call really cost. The store keeps the spent and the reserved amount separately. If a
+call would fit without the reservations of other calls, it waits until such calls are settled and there is room. If too much is spent
+already, the call is refused. While a call waits, the time of its attempt is stopped.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Settlements:
         self._lines: dict[str, list[asyncio.Event]] = {}
 
     def told(self, counters: Iterable[str]) -> None:
-        """Report that a call was settled on these counters. The first call in the line of each counter then checks whether there is room,
-        and the next call checks after it."""
+        """Report that a call was settled on these counters. The first call in the line of each counter then checks whether there is room.
+        When that call leaves the line, the next one checks."""
         for counter in counters:
             if line := self._lines.get(counter):
                 line[0].set()
@@ -82,8 +82,8 @@ class SharedBudgets:
     # --- what a call may reserve, reserves and settles
 
     def left(self, remaining: Remaining) -> Remaining:
-        """`remaining`, reduced to what is left of each budget, as far as this process knows. The store decides when the intent of the call
-        is written."""
+        """`remaining`, reduced to what is left of each budget, as far as this process knows. The store makes the final check when the
+        intent of the call is written."""
         for budget in self._budgets:
             remaining = self._left_of(budget, remaining)
         return remaining
@@ -125,7 +125,7 @@ class SharedBudgets:
     # --- a call that does not fit
 
     def explained(self, failed: ToolFailed, own: Remaining) -> ToolFailed:
-        """The error `failed` of a tool that would not make a call. If the reason is that too little is left of a shared budget, the error
+        """The error `failed`, with which a tool refused a call. If the reason is that too little is left of a shared budget, the error
         names the owner of that budget. `own` is what the run's own limits and the tenant's caps leave."""
         narrower = [budget for budget in self._budgets if self._left_of(budget, own) != own]
         if failed.code == "budget_exceeded" and narrower:
@@ -136,8 +136,9 @@ class SharedBudgets:
     async def admitted(
         self, tool: str, time: AttemptTime, write: Callable[[], Awaitable[T]], refused: Callable[[LimitReached], ToolFailed]
     ) -> T:
-        """Call `write`, which reserves, until the store accepts it; while a shared budget has no room, wait. If another limit refuses the
-        write, raises the error that `refused` makes."""
+        """Call `write`, which writes a reservation, until the store accepts it, and return its result. While a shared budget has no room,
+        wait. Raises ToolFailed if the call can never fit a shared budget, or if nothing changes in that budget for an hour. If another
+        limit refuses the write, raises the error that `refused` makes."""
         wait = BudgetWait(self, tool, time)
         try:
             while True:
@@ -154,8 +155,8 @@ class SharedBudgets:
         return any(limit.key in (budget.key + _TOKENS, budget.key + _COST) for budget in self._budgets)
 
     def learn(self, limit: LimitReached) -> bool:
-        """Remember the spent amount that the store reports. Returns False if this process knew it already; a second try would then reserve
-        the same amount and be refused again."""
+        """Remember the spent amount that the store reports. Returns False if this process knew this amount already: then a second try would
+        reserve the same amount and be refused again."""
         known = self._spent.get(limit.key, 0)
         self._spent[limit.key] = max(known, limit.spent)
         return limit.spent > known
@@ -181,15 +182,15 @@ class BudgetWait:
             self._at = None
 
     async def until_free(self, limit: LimitReached) -> None:
-        """Wait until the write of the call may be tried again. Raises ToolFailed if so much is spent that the call cannot fit, or if no
-        call was settled for an hour."""
+        """Wait until the write of the call may be tried again. Raises ToolFailed if so much is spent that the call cannot fit, or if
+        nothing changed in the budget for an hour."""
         learnt = self._budgets.learn(limit)
         if limit.is_curable:
             self._check_standstill(limit)
             with self._time.while_stopped():
                 await self._waited(limit)
         elif not learnt:
-            raise ToolFailed("budget_exceeded", f"{self._tool} may use more than is left: {_told(limit)}.")
+            raise ToolFailed("budget_exceeded", f"{self._tool} could use more than is left: {_told(limit)}.")
 
     def _check_standstill(self, limit: LimitReached) -> None:
         seen, now = (limit.key, limit.spent, limit.reserved), monotonic()
@@ -197,7 +198,9 @@ class BudgetWait:
             self._seen, self._since = seen, now
         elif now - self._since >= _LONGEST_STANDSTILL:
             why = f"{_told(limit)}; calls under way have reserved {_amount(limit.key, limit.reserved)}."
-            raise ToolFailed("tool_timeout", f"{self._tool} waited for room in a budget, and no call was settled for an hour: {why}")
+            raise ToolFailed(
+                "tool_timeout", f"{self._tool} waited for room in a budget, and no call of the budget ended for an hour: {why}"
+            )
 
     async def _waited(self, limit: LimitReached) -> None:
         if self._at is None or self._at[0] != limit.key:

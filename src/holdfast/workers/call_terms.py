@@ -27,6 +27,6 @@ class CallTerms(msgspec.Struct, frozen=True, kw_only=True):
     reporter: RunReporter = SILENT
     budgets: tuple[Budget, ...] = ()
     restarts: bool = False
-    """Whether the run restarts an earlier one. Then a person is asked about a write whose arguments have changed."""
+    """Whether the run restarts an earlier one. If so, a person is asked before a write that an earlier run made with other arguments."""
     payer: Payer | None = None
     """To whom the ledger assigns the costs; None: the run itself, without a pipeline."""

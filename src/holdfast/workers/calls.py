@@ -42,7 +42,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
     approval: str | None = None
     """The id of the operation with the decision that approved the call; None if it needed no approval."""
     changed: bool = False
-    """Whether the try before this one, of an earlier run, had other arguments."""
+    """Whether an earlier run made this call with other arguments, in the try before this one."""
 
 
 class CallError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -135,7 +135,7 @@ def run_usage(usage: Usage, calls: int) -> RunUsage:
 
 
 def reserved_usage(attempted: Try) -> Usage:
-    """The usage that counts for a try whose answer was lost: everything that it reserved."""
+    """What is counted as the usage of a try whose answer was lost: everything that the try reserved."""
     reserved = attempted.intent.reservation
     return Usage(reserved.tokens, 0, reserved.cost_usd, is_estimated=reserved != Reservation())
 
@@ -153,8 +153,8 @@ def answered(attempted: Try) -> Answer:
 
 
 def _beyond(attempted: Try, used: Usage) -> Reservation | None:
-    """What a call of this run used beyond its reservation; None if nothing. Tokens and money are compared separately, because tokens of
-    prompts and of answers have different prices."""
+    """What a call of this run used beyond its reservation; None if it stayed within it, reserved nothing, or is inherited. Tokens and money
+    are compared separately, because tokens of prompts and of answers have different prices."""
     reserved = attempted.intent.reservation
     tokens, cost = max(0, used.tokens - reserved.tokens), max(ZERO, used.cost_usd - reserved.cost_usd)
     return Reservation(tokens, cost) if (tokens or cost) and reserved != Reservation() and not attempted.inherited else None
@@ -188,8 +188,8 @@ class Calls:
         """The tokens and the cost that this run has spent or reserved."""
 
     def read(self, operations: Iterable[Operation], *, inherited: bool = False) -> None:
-        """Add the calls of a run, from its intents and receipts. With `inherited` they are those of an earlier run: then reads, and calls
-        that failed, are left out."""
+        """Add the calls of a run, from its intents and receipts, and the calls that it inherited. With `inherited` the run is an earlier
+        one: then its reads, and its calls that failed, are left out."""
         by_id = {operation.id: operation for operation in operations}
         for operation in by_id.values():
             if operation.sub_type == INHERITED and operation.id != CARRIED_AT.operation_id and operation.result is not None:
@@ -253,7 +253,8 @@ class Calls:
         return tries[-1] if tries else None
 
     def spent(self, identity: str) -> int:
-        """How often the call with this identity was made, without tries whose receipt is void. Each of them uses up one approval."""
+        """How many tries of the call with this identity have no void receipt. If the tool needs approvals, each of these tries used up
+        one."""
         tries = self._tries.get(identity, ())
         return sum(attempted.receipt is None or not attempted.receipt.void for attempted in tries)
 
@@ -278,7 +279,7 @@ class Calls:
 
     @property
     def count(self) -> int:
-        """How many calls the run has made, every try counted."""
+        """How many calls the run has made, every try counted. Inherited calls are not counted."""
         return sum(self._calls.values())
 
     @property
@@ -307,16 +308,18 @@ class Calls:
             raise ToolFailed("tool_quota_exceeded", f"The run has called {tool} {quota} times, the most that the tool's quota allows.")
 
     def check_reservation(self, reservation: Reservation) -> None:
-        """Raise ToolFailed if a call may use more tokens or money than is left of the run's limits."""
+        """Raise ToolFailed if the reservation, the most that a call could use, is larger than what is left of the run's limits."""
         left = self.remaining
         if left.tokens is not None and reservation.tokens > left.tokens:
             raise ToolFailed(
-                "budget_exceeded", f"The call may use {reservation.tokens} tokens, and the run has {max(0, left.tokens)} left (max_tokens)."
+                "budget_exceeded",
+                f"The call could use {reservation.tokens} tokens, but the run has only {max(0, left.tokens)} left (max_tokens).",
             )
         if left.cost_usd is not None and reservation.cost_usd > left.cost_usd:
             raise ToolFailed(
                 "budget_exceeded",
-                f"The call may cost {reservation.cost_usd} USD, and the run has {max(Decimal(0), left.cost_usd)} USD left (max_cost_usd).",
+                f"The call could cost {reservation.cost_usd} USD, but the run has only {max(Decimal(0), left.cost_usd)} USD left "
+                "(max_cost_usd).",
             )
 
     def _own(self) -> Iterable[Try]:

@@ -49,7 +49,7 @@ class ChildRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ancestry(msgspec.Struct, frozen=True, kw_only=True):
-    """What a child run takes from the execution that asks for it."""
+    """What a child run gets from the execution that asks for it."""
 
     tenant: str
     requested_by: str
@@ -66,7 +66,7 @@ class Ancestry(msgspec.Struct, frozen=True, kw_only=True):
 def ancestry(
     parent: Execution, accepted: AcceptedRequest | None, at: Identity, asked: ChildRequest, find: Callable[[str], Execution | None]
 ) -> Ancestry:
-    """What the child run takes from its parent, which asks for it at the operation `at`. `accepted` is the parent's accepted request; None
+    """What the child run gets from its parent, which asks for it at the operation `at`. `accepted` is the parent's accepted request; None
     if the parent is a durable function and not a run."""
     family = sha256(f"{parent.id if accepted is None else accepted.family}\0{at.operation_id}".encode()).hexdigest()
     if accepted is not None:

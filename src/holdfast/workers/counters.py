@@ -53,8 +53,8 @@ class Counters:
         self._clock = clock
 
     def left(self, remaining: Remaining) -> Remaining:
-        """`remaining`, reduced to the tenant's caps for a day. What is spent of the caps is not subtracted: the store checks that. With a
-        cap on cost, a tool must know its price."""
+        """`remaining`, reduced to the tenant's caps for a day. What is spent of the caps is not subtracted: the store checks that. If there
+        is a cap on cost, the result has a cost limit, so a tool refuses a model without a price."""
         return Remaining(_least(remaining.tokens, self._caps.tokens), _least(remaining.cost_usd, self._caps.cost_usd))
 
     def reserved(self, reservation: Reservation, at: int) -> tuple[Charge, ...]:
@@ -62,7 +62,7 @@ class Counters:
         return self._day(reservation.tokens, int(reservation.cost_usd * NANO), at)
 
     def settled(self, reservation: Reservation, usage: Usage, began: int) -> tuple[Charge, ...]:
-        """The charges that correct the reservation of a call that began at `began` and has ended; none if that UTC day has ended."""
+        """The charges that correct the reservation of a call that began at `began` and has ended; empty if that UTC day has ended."""
         if day_of(began)[1] <= self._clock.now():
             return ()
         tokens = usage.input_tokens + usage.output_tokens - reservation.tokens
@@ -79,12 +79,12 @@ class Counters:
         return tuple(charges)
 
     def open(self, keys: Iterable[str]) -> tuple[Charge, ...]:
-        """Charges of 0 on these keys. The store refuses them if one of the keys is closed."""
+        """Charges of 0 on these keys: they count nothing, but the store refuses a write with them if one of the keys is closed."""
         return tuple(Charge(self._closed(key), 0, 0) for key in keys)
 
     def closing(self, failed: ToolFailed) -> tuple[Charge, ...]:
         """The charge that closes a key until the time that a server asked for: until then, calls of this tenant with the key are refused.
-        None if the error closes no key."""
+        Empty if the error closes no key."""
         if failed.closes is None or failed.retry_after_seconds is None:
             return ()
         until = self._clock.now() + int(failed.retry_after_seconds * 1000)
@@ -103,7 +103,7 @@ class Counters:
         most = f"${limit.limit / NANO:g}" if what == "cost" else f"{limit.limit:,} {what}"
         return ToolFailed(
             "rate_limited",
-            f"The call may use more than is left of the {most} that tenant {self._tenant} may use in a UTC day. Try again at "
+            f"The call could use more than is left of the {most} that tenant {self._tenant} may use in a UTC day. Try again at "
             f"{utc(limit.until)}, or ask the operator to raise the cap ([policy.caps]).",
             retry_after_seconds=seconds,
             details=capped(limit),

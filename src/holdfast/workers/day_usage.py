@@ -31,7 +31,7 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def spent_today(store: CounterStore, policy: Policy, tenants: Iterable[str], now: int) -> list[Spent]:
-    """Every daily cap of these tenants, in the order of the tenants, with what is spent of it on the UTC day of `now`."""
+    """Every daily cap that these tenants have, in the order of the tenants, with what is spent of it on the UTC day of `now`."""
     day, until = day_of(now)
     wanted = []
     for tenant in tenants:

@@ -41,15 +41,16 @@ def person_of(asker: Asker, decided_by: str, credentials: Iterable[Credential]) 
 
 
 def may_decide(approval: Approval) -> frozenset[str] | None:
-    """The names of the persons who may decide now; None: every person with the role. Members of the group that must take part are always
-    among them."""
+    """The names of the persons who may decide now; None: every person with the role. If there are names, the members of the demanded group
+    are always among them."""
     if not approval.approvers:
         return None
     return persons_in([*approval.approvers, *([] if approval.group is None else [approval.group])], approval.groups)
 
 
 def check_person(approval: Approval, person: Person, *, logged_in: bool) -> None:
-    """Raise ApproverRefused for a person who is not among the approvers and, if callers log in, for the person who made the request."""
+    """Raise ApproverRefused if the person is not among the approvers. If callers log in (`logged_in`), also if the person made the
+    request."""
     able = may_decide(approval)
     if able is not None and not person.is_among(able):
         raise ApproverRefused(f"{person.name} is not among those who may decide this: {', '.join(approval.approvers)}.")
@@ -58,8 +59,8 @@ def check_person(approval: Approval, person: Person, *, logged_in: bool) -> None
 
 
 def checked(approval: Approval, decision: Decision, person: Person, *, logged_in: bool) -> Decision:
-    """The decision in the form in which it is written. Raises ApprovalRefused if it is not allowed. The schema may come from a worker that
-    is not trusted, so its check has limits."""
+    """The decision in the form in which it is written. Raises ApprovalRefused if the decision is not allowed, or if its value does not fit
+    the approval's schema. Raises CheckTooCostly if that check takes too long: the schema may come from a worker that is not trusted."""
     allowed = VERDICTS[approval.kind]
     if decision.verdict not in allowed:
         raise ApprovalRefused(f"The verdict on this approval must be {' or '.join(sorted(allowed))}, not {decision.verdict!r:.50}.")

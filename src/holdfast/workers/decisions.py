@@ -25,8 +25,9 @@ DecisionWrite: TypeAlias = Answering | Voting
 
 
 def decision_write(store: Store, approval_id: str, decision: Decision, asker: Asker, *, in_batch: bool = False) -> DecisionWrite:
-    """The write of a decision: it closes the approval, or adds one vote to it. Raises ApprovalNotFound, CallbackClosed or ApprovalRefused
-    if the decision is not allowed. The store refuses the write if the approval was closed meanwhile."""
+    """The write of a decision: it closes the approval, or adds one vote to it. Raises ApprovalNotFound if the caller can see no such
+    approval, CallbackClosed if it is closed, and ApprovalRefused if the decision is not allowed. The store refuses the write if the
+    approval was closed meanwhile."""
     approval, callback, request = approval_operations(store, approval_id, asker)
     if approval.state != "open":
         by = "" if approval.decided_by is None else f" by {approval.decided_by}"
@@ -74,7 +75,7 @@ class Cancel(msgspec.Struct, frozen=True):
 
 
 def withdrawal(run_id: str, operation_id: str) -> Answering:
-    """The write that takes back a question of a run. A decision that was written before it stays."""
+    """The write that takes back a question of a run. If a decision was written before, the decision stays."""
     return Answering(run_id, operation_id, None, Failure("The run took the question back.", WITHDRAWN), kept=APPROVAL)
 
 

@@ -40,7 +40,7 @@ def demands_of(
 
 
 def shortage(policy: Policy, demands: Mapping[str, Any], requested_by: str, holders: Mapping[str, str]) -> str | None:
-    """Why a question with these demands (`demands_of`) can never be approved; None if it can.
+    """Why a question with these demands (`demands_of`) can never be approved; None if no reason is found.
 
     A caller who logged in and asked for the run does not count as an approver. `holders` has the person of each credential's id: a person
     who is listed by name and by a credential is one person.
@@ -68,5 +68,5 @@ def shortage(policy: Policy, demands: Mapping[str, Any], requested_by: str, hold
 
 
 def _is_local(requested_by: str) -> bool:
-    """Whether the caller did not log in (`local:USER`): such a caller may also decide."""
+    """Whether the caller did not log in (`local` or `local:USER`): such a caller may also decide."""
     return requested_by.partition(":")[0] == "local"

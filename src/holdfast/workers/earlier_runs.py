@@ -34,9 +34,9 @@ class EarlierRun(msgspec.Struct, frozen=True):
     header: Execution
     accepted: AcceptedRequest
     operations: Mapping[str, Operation]
-    """By id, in the order in which they began."""
+    """The operations of the run by their ids, in the order in which they began."""
     children: Mapping[str, ChildOf]
-    """By the id of the operation that asked."""
+    """The runs that it asked for, by the id of the operation that asked."""
 
 
 def earlier_run(store: ExecutionStore, run_id: str, tenant: str) -> EarlierRun | None:

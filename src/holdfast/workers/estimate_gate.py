@@ -31,11 +31,12 @@ class RunEstimates(Protocol):
         ...
 
     def check(self, served: Served, accepted: AcceptedRequest, now: int) -> None:
-        """Raise InvalidRequest with `estimate_exceeded` if the run may cost more than its caller or its tenant's day allows."""
+        """Raise InvalidRequest with `estimate_exceeded` if the run's estimate is above its caller's cap, or above what is left of the
+        tenant's daily caps."""
         ...
 
     def money(self, served: Served, accepted: AcceptedRequest) -> int:
-        """The estimate that a queue which limits cost adds up for its waiting runs, in billionths of a dollar."""
+        """The estimated cost of a run, in billionths of a dollar. A queue that limits cost adds it up for its waiting runs."""
         ...
 
 
@@ -47,7 +48,8 @@ class EstimateGate:
         self._estimates = estimates
 
     async def check(self, served: Served, accepted: AcceptedRequest) -> None:
-        """Raise InvalidRequest if a new run may cost too much. If the request's idempotency key already has a run, nothing is checked."""
+        """Raise InvalidRequest if the estimate of a new run is above a cap, and the operator wants such runs to be refused. If the
+        request's idempotency key already has a run, nothing is checked."""
         estimates, store = self._estimates, self._engine.store
         if estimates is None or not estimates.refuses:
             return

@@ -80,8 +80,8 @@ class LiveEvent(msgspec.Struct, frozen=True):
 class EventRing:
     """The last live events of one run, and the place of each between the recorded events.
 
-    All followers get the events in the same order: a live event comes after every recorded event that some follower had got when it
-    happened.
+    All followers get the events in the same order: a live event comes after every recorded event that any follower had got already when the
+    live event happened.
     """
 
     def __init__(self, name: str, recorded: int, limits: RingLimits) -> None:
@@ -119,8 +119,8 @@ class EventRing:
             self._dropped, self._whole_from = oldest.number, oldest.recorded + 1
 
     def began(self, position: Position) -> tuple[int, bool]:
-        """Where a follower at this position continues: the number of the live event after which it reads on, and whether it may have missed
-        live events (dropped ones that `missed` reports are not included)."""
+        """Where a follower at this position continues. Returns the number of the live event after which it reads on, and whether it may
+        have missed live events other than those that `missed` counts."""
         if position.is_beginning:
             return self._dropped, False
         if position.ring == self._name:
@@ -193,7 +193,7 @@ class EventRings:
         return True
 
     def _make_room(self, ring: EventRing) -> None:
-        """Remove rings that no client follows, oldest first. If that is not enough, drop events of this ring."""
+        """Make room for a new event: remove rings that no client follows, oldest first. If that is not enough, drop events of this ring."""
         for run_id in self._unfollowed():
             if self._size <= self._limits.all_bytes:
                 return

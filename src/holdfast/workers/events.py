@@ -1,7 +1,7 @@
 """The events of a run for its followers. This file makes the recorded ones: each follows from a line of the history, and has its number.
 
-accepted · attempt · tool · approval · node · choice · done recorded; an id is a number, and never changes progress · tokens · log · gap
-live (event_rings.py): not on disk; an id is a text
+- Recorded events are `accepted`, `attempt`, `tool`, `approval`, `node`, `choice` and `done`. The id is a number, and never changes.
+- Live events (event_rings.py) are `progress`, `tokens`, `log` and `gap`. They are not on disk. The id is a text.
 """
 
 from __future__ import annotations

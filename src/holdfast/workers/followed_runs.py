@@ -1,5 +1,5 @@
-"""The followers of runs in this process. Each gets the recorded events of its run, with the live ones between them, until the run has
-ended.
+"""The followers of runs in this process. Each gets the recorded events of its run, with the live ones between them, until the run has ended
+or is quarantined.
 
 A follower has a place in the run's history and a place in the run's ring, and no queue of its own. So a slow follower delays neither the
 run nor another follower: if the ring has dropped live events that the follower did not get, the follower gets one event `gap` instead.
@@ -24,8 +24,8 @@ from holdfast.workers.event_rings import EventRing, EventRings, Position, RingLi
 from holdfast.workers.events import PAGE, RunEvent, events_of
 
 _POLL_SECONDS: Final = 0.25
-"""The seconds between two reads of the store by one follower. It must read, because the run may be in another process, which does not
-report its writes to this one."""
+"""The seconds between two reads of the store by one follower. Followers must read it, because the run may be in another process, which does
+not report its writes to this one."""
 _POLLED: Final = 100
 """With more followers than this, each reads the store less often, so that the total number of reads does not grow."""
 
@@ -79,11 +79,11 @@ class FollowedRuns:
     def follow(
         self, store: Store, header: Execution, accepted: AcceptedRequest, position: Position | None = None
     ) -> AsyncGenerator[RunEvent | None, None]:
-        """The events of a run after a position, then new events as they happen, until the run has ended. Yields None when nothing has
-        happened for a while.
+        """The events of a run after a position, then new events as they happen, until the run has ended, or is quarantined: then the last
+        event is `quarantined`. Yields None when nothing has happened for a while.
 
-        For a quarantined run, which has no events until an operator releases it, the last event is `quarantined`. If there are too many
-        followers, the first step of the iteration raises Overloaded.
+        If the store has removed the run, the last event is `quarantined`, too. If there are too many followers, the first step of the
+        iteration raises Overloaded.
         """
         return self._followed(store, header, accepted, position or Position())
 
@@ -119,7 +119,7 @@ class FollowedRuns:
         }
         for who, (count, most) in counted.items():
             if count >= most:
-                raise Overloaded(f"{who} has {count:,} followers of runs, and at most {most:,} are allowed. Close one, or try again later.")
+                raise Overloaded(f"{who} has {count:,} followers, and at most {most:,} are allowed. Close one, or try again later.")
 
     async def _events(
         self, store: Store, run_id: str, accepted: AcceptedRequest, follower: _Follower
@@ -150,7 +150,7 @@ class FollowedRuns:
                     yield None
 
     async def _look(self, store: Store, run_id: str) -> Execution | None:
-        """The run as the store has it; None if it is gone. Followers of one run that ask at the same time share one read."""
+        """The run as the store has it; None if the store has removed it. Followers of one run that ask at the same time share one read."""
         look = self._looks.get(run_id)
         if look is None:
             look = self._looks[run_id] = asyncio.ensure_future(in_thread(Purpose.STORE, store.find, run_id))
@@ -186,7 +186,7 @@ class _Follower:
         return self._run_wrote or behind or monotonic() - self._looked_at >= self._pause()
 
     async def heard(self) -> bool:
-        """Wait until the follower is woken. Returns False if it is time to read the store again before that."""
+        """Wait until the follower is woken, and return True. Returns False if it is time to read the store again before that."""
         try:
             async with asyncio.timeout(max(0.0, self._looked_at + self._pause() - monotonic())):
                 await self._news.wait()

@@ -43,7 +43,8 @@ class Ready(_Frame, frozen=True, tag="ready"):
 
 
 class ToolAsked(_Frame, frozen=True, tag="tool"):
-    """The body asks for a call of a tool. `key` identifies the call; None: its number among the calls of the tool does."""
+    """The body asks for a call of a tool. `key` identifies the call; if it is None, the number of the call among the tool's calls without a
+    key does."""
 
     id: int
     tool: str

@@ -1,7 +1,5 @@
-"""The gateway: every call of a tool outside the sandbox goes through here. The call's intent is on disk before the call is made.
-
-allowed? → receipt known? answer it → approved? → intend (ONE write: quota, reservation, caps, cool-down, intent) → call → settle
-"""
+"""The gateway: every call of a tool outside the sandbox goes through here. A call that a receipt answers is not made again. Otherwise the
+gateway checks that the call is allowed and approved, writes its intent, makes the call, and writes its receipt."""
 
 from __future__ import annotations
 
@@ -100,7 +98,7 @@ class Gateway:
         self._turns: dict[str, asyncio.Lock] = {}
 
     def begin(self, attempt: int, seconds: float, used_ms: int = 0) -> None:
-        """Prepare for a body that begins from its start: its calls are numbered from 1 again, and calls with a receipt are not repeated."""
+        """Prepare for a body that begins from its start: its calls are numbered from 1 again, so that they find their receipts."""
         self.attempt, self.time = attempt, AttemptTime(seconds, used_ms)
         self._ordinals.clear()
         self._turns.clear()
@@ -134,7 +132,7 @@ class Gateway:
         return await self._made(tool, asked, identity, hashed, known)
 
     async def _keeps(self, tool: Tool, asked: ToolAsked, known: Try) -> bool:
-        """Whether an earlier call with other arguments answers this one: a person decides. ToolFailed unless a restart inherited it."""
+        """Ask a person whether an earlier run's call with other arguments answers this one. For a call of this run, raises ToolFailed."""
         if not (known.inherited and self._terms.restarts):
             raise ToolFailed("receipt_conflict", f"{tool.name} was called before with other arguments (same key or number).", known=True)
         if known.receipt is not None and known.receipt.void:
@@ -200,7 +198,9 @@ class Gateway:
         except ToolFailed as failed:
             raise self._budgets.explained(failed, own) from None
         except Exception as error:  # a body may pass any arguments
-            raise ToolFailed("tool_failed", f"{tool.name} cannot be called with these arguments: {type(error).__name__}") from error
+            raise ToolFailed(
+                "tool_failed", f"{tool.name} refuses these arguments: {type(error).__name__}. See the tool's schema."
+            ) from error
         self.calls.check_reservation(reservation)
         intent = msgspec.structs.replace(intent, reservation=reservation)
         attempted = Try(intent=intent, live=True, began=self._clock.now())
@@ -274,7 +274,7 @@ class Gateway:
             identity = f"{intent.identity}.{intent.number}"
             decision, _ = await self._decided("unknown_outcome", tool.name, identity, intent.arguments, None, why[:MESSAGE_LENGTH])
             if decision.verdict == "stop":
-                raise ToolFailed("unknown_outcome", f"It is unknown whether {tool.name} took place, and {decision.decided_by} said stop.")
+                raise ToolFailed("unknown_outcome", f"It is unknown whether {tool.name} took place. {decision.decided_by} decided to stop.")
             verdict = Happened(decision.result) if decision.verdict == "happened" else DidNotHappen()
         if isinstance(verdict, DidNotHappen):
             return None
@@ -297,7 +297,7 @@ class Gateway:
         return None
 
     async def abandon(self) -> None:
-        """Settle the reads whose answer was lost with their runner or body: what they reserved is spent, and not held any more."""
+        """Settle the reads whose answer was lost with their runner or body: what they reserved is counted as spent."""
         for attempted in self.calls.abandoned():
             if self._budgets or has_entries(attempted.intent.reservation):
                 await self._settle(attempted, Receipt(void=True, usage=reserved_usage(attempted)))
@@ -323,7 +323,7 @@ class Gateway:
     # --- a person
 
     async def ask(self, asked: Asked) -> Answer:
-        """The answer of a person to a question. Raises WaitsForPerson until there is one, and ToolFailed if the person refuses."""
+        """The answer of a person to a question. Raises WaitsForPerson while the question is open, and ToolFailed if there is no answer."""
         await check_schema(asked.schema or {}, "The schema of a question", self._who)
         arguments = {"question": asked.question}
         asked_before = f"ask {arguments_hash(arguments)}"
@@ -331,13 +331,13 @@ class Gateway:
         identity = f"{asked_before}#{self._ordinals[asked_before]}"
         decision, decided = await self._decided("question", "ask", identity, arguments, asked.schema, asked.question)
         if decision.verdict in ("reject", "stop"):  # version 0.1 wrote `stop`
-            raise ToolFailed("approval_rejected", f"{decision.decided_by} did not answer the question.{_said(decision)}")
+            raise ToolFailed("approval_rejected", f"{decision.decided_by} refused to answer the question.{_said(decision)}")
         return Answer(decision.result, decided.ended_at or 0)
 
     async def _decided(
         self, kind: Kind, tool: str, identity: str, arguments: dict[str, Any], schema: dict[str, Any] | None, question: str | None = None
     ) -> tuple[Decision, Operation]:
-        """The decision on exactly these arguments, and its operation. Without a decision, writes the request and raises WaitsForPerson."""
+        """The decision on exactly these arguments, and its operation. Asks a person, once. Raises WaitsForPerson before the decision."""
         at, hashed = approval_at(kind, tool, identity, 1), arguments_hash(arguments)
         found, written = self._journal.find(at.callback), self._journal.find(at.request)
         if self.cancelled and (found is None or found.status in OPEN):

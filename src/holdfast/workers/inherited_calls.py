@@ -1,7 +1,7 @@
 """Inherited calls: the calls of earlier runs of a family, stored again in every run that inherits them.
 
 Retention may remove an earlier run before the next restart. So a run keeps each inherited call in its own journal before its body begins,
-and again when a person settles the call. These records are not calls of this run: they do not count in quotas, budgets or the ledger.
+and again when the call is settled. These records are not calls of this run: they do not count in quotas, budgets or the ledger.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from holdfast.workers.earlier_runs import keeps_earlier_calls
 from holdfast.workers.run_operations import CARRIED_AT, EFFECTS_AT, INHERITED
 
 Operations: TypeAlias = Callable[[str, str], Iterable[Operation] | None]
-"""Finds the operations of a tenant's run; None if the store does not keep the run any more."""
+"""Finds the operations of a run, by its id and its tenant; None if the store does not keep the run any more."""
 _AT_ONCE: Final = 20
 """One write stores at most this many inherited calls, because a receipt may be large."""
 _CAME, SETTLED = "came", "settled"
@@ -56,7 +56,7 @@ async def carry(calls: Calls, accepted: AcceptedRequest, journal: Journal) -> No
 
 
 def kept_call(attempted: Try, what: str) -> Update:
-    """The update that records an inherited call in its present state. `what` says why: the run inherited it (`came`), a person settled it
+    """The update that records an inherited call in its present state. `what` says why: the run inherited it (`came`), it was settled
     (`settled`), or a person accepted its answer for other arguments (the hash of these)."""
     one = attempted
     kept = Inherited(intent=one.intent, receipt=one.receipt, began=one.began, at=one.at, kept=one.kept)

@@ -2,7 +2,7 @@
 `x-redact`.
 
 The caller chooses how many secrets there are and how long they are, and the body chooses how many lines it logs. To search the lines for
-the secrets costs time of the runner. So the secrets are limited: if a run has more, all texts in its log are replaced.
+the secrets costs time of the runner. So the secrets are limited: if a run has more, all texts of the body in its log are replaced.
 """
 
 from __future__ import annotations
@@ -34,14 +34,15 @@ class InputSecrets:
         return REDACTED if self._redactor is None else self._redactor.text(text)
 
     def line(self, record: dict[str, Any]) -> dict[str, Any]:
-        """The log line with the secrets replaced."""
+        """The log line with the secrets replaced; if there are too many secrets, almost all of its values are replaced (`_withheld`)."""
         if self._redactor is None:
             return _withheld(record)
         kept: dict[str, Any] = self._redactor.value(record)
         return kept
 
     async def line_in_thread(self, record: dict[str, Any]) -> dict[str, Any]:
-        """The log line with the secrets replaced. A long line is searched in a thread, so that the event loop does not wait."""
+        """The log line with the secrets replaced, as `line` does. A long line is searched in a thread, so that the event loop does not
+        wait."""
         if self._redactor is None:
             return _withheld(record)
         kept: dict[str, Any] = await self._redactor.cleaned(record)
@@ -49,7 +50,8 @@ class InputSecrets:
 
 
 def _withheld(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The line with all its field names. Of the values, only those that the runner set are kept; all others are replaced."""
+    """The line with all its field names. Of its values, only the attempt, a usual level, and some that the runner set are kept; all others
+    are replaced."""
     kept: dict[str, Any] = dict.fromkeys(record, REDACTED)
     kept["attempt"] = record.get("attempt")
     if record.get("level") in _LEVELS:
@@ -60,7 +62,8 @@ def _withheld(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def secrets_in(inputs: Any, schema: Mapping[str, Any]) -> dict[str, str] | None:
-    """The values at marked places of the inputs as texts, by the names of the inputs; None if there are more than the limits allow."""
+    """The values at the marked places of the inputs, as texts, by the names of the fields that contain them; None if there are more than
+    the limits allow."""
     if not has_marks(schema):
         return {}
     found: dict[str, str] = {}

@@ -94,7 +94,8 @@ def link_of(seal: Seal, token: str, now: int) -> Link:
 
 def make_link(store: Store, approval_id: str, person: str, asker: Asker, now: int, seconds: int = DEFAULT_SECONDS) -> MadeLink:
     """Make a link for a person who may decide the approval. It expires after `seconds`, or earlier with the approval. The audit log notes
-    who made it for whom. Raises ApprovalRefused if no link may be made, or not for this person."""
+    who made it for whom. Raises ApprovalRefused if no link may be made for this approval, or not for this person. Raises InvalidParameter
+    if `seconds` is out of its bounds."""
     name = checked_person(person) or ""
     if not 1 <= seconds <= MOST_SECONDS:
         raise InvalidParameter(f"A link may be valid for 1 second to {MOST_SECONDS // 86_400} days, not for {seconds} seconds.")

@@ -22,7 +22,7 @@ from holdfast.workers.tools.secrets import Redactor
 
 NO_TOKENS: Final[AbstractAsyncContextManager[Hears | None]] = nullcontext()
 _MOST_ABOVE: Final = 32
-"""A run has at most this many executions above it: runs are nested at most 16 levels deep, and there may be a shard of a map at each
+"""At most this many executions above a run are read: runs are nested at most 16 levels deep, and there may be a shard of a map at each
 level."""
 _MOST_KNOWN: Final = 1000
 _CALL: Final = 12
@@ -134,8 +134,8 @@ class LiveRun:
                 self._followers.offer(above.run_id, "progress", {**above.part, "run_id": self._run_id, "progress": data})
 
     def tokens(self, tool: Tool, intent: Intent, secrets: Callable[[], InputSecrets]) -> AbstractAsyncContextManager[Hears | None]:
-        """A block for the call. Inside it, the text that the tool passes on before its result is sent to followers. The block yields None
-        if the tool passes on no text."""
+        """A block for the call. The block yields a function that takes parts of the result's text while they arrive, and sends them to
+        followers; None if the tool never calls such a function."""
         own: Redactor | None = getattr(tool, "streams", None)
         if own is None:
             return NO_TOKENS

@@ -21,8 +21,8 @@ from holdfast.workers.tools.seam import ToolFailed
 
 async def checked_outputs(outcome: AttemptResult, contract: Contract, artifacts: Artifacts, tenant: str, above: int) -> AttemptResult:
     """The result of an attempt with checked outputs. If they have more than `above` bytes as JSON, the largest values are moved into
-    artifacts. If they do not fit the contract, or cannot be stored, the result has an error and no outputs. A result with an error is not
-    changed."""
+    artifacts. If they do not fit the contract, or cannot be checked or stored, the result has an error and no outputs. A result with an
+    error is not changed."""
     if outcome.error is not None:
         return outcome
     try:

@@ -111,8 +111,8 @@ class Packages:
     def add(self, file: Path, *, needs_worker: bool = True) -> list[Package]:
         """Snapshot a worker's file as it is now. Returns a package for every worker that it declares.
 
-        Raises WorkerInvalid if the file or a page is missing, if a declaration is wrong, or if the file declares no worker and
-        `needs_worker`. Raises ContractInvalid if a page is wrong.
+        Raises WorkerInvalid if the file or a page is missing, if a declaration is wrong, or, with `needs_worker`, if the file declares no
+        worker. Raises ContractInvalid if a page is wrong.
         """
         if not file.is_file():
             raise WorkerInvalid(f"There is no file {file}.")
@@ -158,7 +158,9 @@ class Packages:
             for package in (_package(kept.folder, kept.file, body, declared) for body in declared.workers):
                 if package.contract.worker_id == worker_id:
                     return package
-        raise WorkerMissing(f"The code of this run of {worker_id}, {name!r:.200}, is not on this machine.")
+        raise WorkerMissing(
+            f"The code of this run of {worker_id}, {name!r:.200}, is not on this machine. Copy the snapshots here, or start a new run."
+        )
 
 
 def _declared(source: bytes, where: str, *, needs_worker: bool = True) -> Declarations:
@@ -273,8 +275,8 @@ class PackagedWorker:
             await self._jailed.close()
 
     def _sandbox(self) -> Sandbox:
-        """The one jail of this worker, made at the first call. A request with tighter limits uses the same jail; they hold for its
-        attempts."""
+        """The one jail of this worker, made at the first call. A request with tighter limits uses the same jail; the tighter limits hold
+        only for its attempts."""
         if self._jailed is None:
             self._jailed = Sandbox(self._jail(), self._server_limits)
         return self._jailed

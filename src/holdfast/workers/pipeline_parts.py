@@ -24,7 +24,8 @@ class PipelineParts:
     _served: dict[str, dict[str, Served]]
 
     def contract(self, worker_id: str, version: str | None) -> Contract | None:
-        """The contract of a worker: of the version named, else of the version that was served last. None if that is not served here."""
+        """The contract of a worker: of the version named, else of the version that was served last. None if the worker, or this version of
+        it, is not served here."""
         versions = self._served.get(worker_id)
         served = None if not versions else next(reversed(versions.values())) if version is None else versions.get(version)
         return None if served is None else served.worker.contract
@@ -35,7 +36,7 @@ class PipelineParts:
         return {one.id: one.person for one in found if one.person is not None}
 
     async def earlier_run(self, run_id: str, tenant: str) -> EarlierRun | None:
-        """An earlier run of this tenant; None if the store has removed it."""
+        """An earlier run of a tenant; None if the store has removed it, if it belongs to another tenant, or if it is not a run."""
         return await in_thread(Purpose.STORE, earlier_run, self._engine.store, run_id, tenant)
 
     async def cancel_child(self, parent: str, operation_id: str) -> None:
@@ -45,6 +46,6 @@ class PipelineParts:
             await self._engine.wake(lambda by: Cancel(child, by), child)
 
     async def withdraw(self, run_id: str, operation_id: str) -> None:
-        """Take back a question of a run. Nothing happens if a person has answered it meanwhile."""
+        """Take back a question of a run. Nothing happens if the question is closed already."""
         with contextlib.suppress(CallbackClosed):
             await self._engine.wake(lambda by: msgspec.structs.replace(withdrawal(run_id, operation_id), by=by), run_id)

@@ -12,7 +12,7 @@ from holdfast.contract.terms import RateLimit
 
 
 class Caps(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tenant may spend in one UTC day, over all workers; None: no cap."""
+    """What a tenant may spend in one UTC day, over all workers. For each amount, None means no cap."""
 
     tokens: int | None = None
     cost_usd: Decimal | None = None
@@ -43,7 +43,7 @@ class RiskRule(msgspec.Struct, frozen=True, kw_only=True):
     """What the operator demands for questions of one risk, in addition to the author's demands."""
 
     votes: int = 1
-    """The least number of persons who must approve. If the author demands more, that holds."""
+    """The least number of persons who must approve. If the author demands more persons, the author's number holds."""
     group: str | None = None
     """At least one of the persons who approve must be a member of this group; None: no group is demanded."""
     batch: bool = True
@@ -65,7 +65,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     approvals: frozenset[str] = frozenset()
     """Tools that need an approval, in addition to those that declare it."""
     approval_seconds: int = 7 * 86_400
-    """How many seconds an approval stays open. Then it expires."""
+    """How many seconds an approval stays open without a decision. After that it expires."""
     approvers: tuple[str, ...] = ()
     """The names of the persons who may decide; empty: every person with the role."""
     groups: Mapping[str, tuple[str, ...]] = {}

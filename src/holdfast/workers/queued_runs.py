@@ -1,8 +1,8 @@
 """Queued runs: what a worker's contract says about the lane of its runs, and what a run reports to its lane when it ends.
 
-The rate of the contract is charged at admission, so accepting a queued run does not charge it. All lanes of a worker share that rate, so
-another key or another queue does not lead around it. At admission a run counts with the tokens that its limits allow. When the run ends, it
-reports how many it used, whether it failed, and how long its lane should cool down.
+The rate limit of the contract is charged when a queued run is admitted, and not when it is accepted. All lanes of a worker share this rate
+limit, so a caller cannot avoid it with another key or another queue. At admission a run is counted with all tokens that its limits allow.
+When the run ends, it reports how many tokens it used, whether it failed, and how long its lane should cool down.
 """
 
 from __future__ import annotations
@@ -38,9 +38,8 @@ _RATE_LIMITED: Final = "rate_limited"
 
 
 def placed(queue: Q, accepted: AcceptedRequest, rate: RateLimit | None) -> Q:
-    """The place that a run asks for in its queue. If the contract has a rate for each user, the rate counts for the user of the run,
-    whatever the key is; and the user is the key if the caller gave none.
-    """
+    """The place that a run asks for in its queue, with the rate limit `rate`. If the rate limit is one for each user, it is counted for the
+    user of the run, whatever the key is; and if the caller gave no key, the user is the key."""
     user = (accepted.request.user or accepted.requested_by) if rate is not None and rate.per == "user" else None
     of_lane = lane_rate(rate)
     rates = () if of_lane is None else (of_lane,)
@@ -82,8 +81,8 @@ def redriven_run(store: RedriveStore, header: Execution, identity: str, now: int
 
 
 def outcome_of(response: Response, now: int, attempts: int | None = None) -> Outcome:
-    """The outcome of the execution of a run that ended with this response. It is parked if the run failed, unless the run was cancelled.
-    `attempts` is how many attempts the contract allows; None if that is not known."""
+    """The outcome of the execution of a run that ended with this response. The outcome says that the run is to be parked if it failed and
+    was not cancelled. `attempts` is how many attempts the contract allows; None if that is not known."""
     tokens, error = response.observability.usage.tokens, response.error
     failed = response.status is not Status.OK and (error is None or error.error_code != _CANCELLED)
     cool_until = None

@@ -77,8 +77,9 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
     attempt: int
     kind: str
-    """`new_call`: a call that the run did not make. `other_arguments`: a call with other arguments. `new_record`: a step or a question that
-    the run did not have. `missing_call`: a call that is not made any more. `outcome`: another end. `outputs`: other outputs."""
+    """`new_call`: a call that the run did not make. `other_arguments`: a call that the run made with other arguments. `new_record`: a step
+    or a question that the run did not have. `missing_call`: a call of the run that the replay does not make. `outcome`: another end.
+    `outputs`: other outputs."""
     message: str
 
 
@@ -94,11 +95,11 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
     """How many calls of the run the code made again, in all attempts."""
     differences: tuple[Difference, ...] = ()
     notes: tuple[str, ...] = ()
-    """What could not be compared, and why: one text for each attempt."""
+    """What could not be compared, and why. Each text names its attempt."""
 
     @property
     def matches(self) -> bool:
-        """Whether the code did the same as in the run."""
+        """Whether the replay found no difference. What could not be compared (`notes`) is no difference."""
         return not self.differences
 
 
@@ -335,7 +336,7 @@ class _Again:
         return await checked_outputs(outcome, self._worker.contract, self._artifacts, tenant, self._policy.inline_artifact_bytes)
 
     def _began(self) -> int:
-        """The first value of `ctx.now()` in the attempt: the run's start, or the end of the wait before a later attempt."""
+        """The first value of `ctx.now()` in the attempt: when the run began, or, for a later attempt, when the wait before it ended."""
         waits = [op for op in self._finished.operations if op.type is Type.WAIT and op.name == f"retry-{self._number - 1}"]
         return (waits[-1].ended_at if waits else None) or self._finished.header.started_at
 

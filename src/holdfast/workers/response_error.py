@@ -20,9 +20,9 @@ def is_day_cap(error: BodyError | None) -> bool:
 
 
 def error_shown(first: BodyError | None, last: BodyError | None, tries: Iterable[Try], attempt: int) -> BodyError | None:
-    """The error that the response shows: `last`, the error of the last attempt. If `last` only says that a budget or a daily cap is spent,
-    and another error came before, then that error with `last` in its details: the error of the first attempt (`first`), or of a failed
-    call."""
+    """The error that the response shows. Usually it is `last`, the error of the last attempt. If `last` only says that a budget or a daily
+    cap is spent, and another error came before, it is that other error, with `last` in its details. The other error is the one of the first
+    attempt (`first`) or, without one, of a failed call (`_lost_call`)."""
     if last is None or not (last.error_code in _NO_BUDGET or is_day_cap(last)):
         return last
     cause = first or _lost_call(tries, attempt)

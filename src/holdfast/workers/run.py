@@ -51,7 +51,7 @@ from holdfast.workers.run_reporters import LiveRunReporter
 from holdfast.workers.tools.seam import Effect, Tool
 
 _OPENING = {at: started(at) for at in (CANCEL_AT, EFFECTS_AT)}
-"""The updates that a run writes before all others."""
+"""The updates that a run writes first: they begin the callback for a cancellation, and the context of all effects."""
 _SECONDS_AFTER_WAIT = 5.0
 """After an attempt has waited for a person, it has at least this many seconds (or its whole time limit, if that is shorter) to repeat its
 calls and to make the call that was decided."""
@@ -99,7 +99,7 @@ class RunEnvironment(Protocol):
         ...
 
     def operations(self, run_id: str, tenant: str) -> Iterable[Operation] | None:
-        """The operations of a run of this tenant: nothing for a run of another tenant, None for a run that the store has removed."""
+        """The operations of a run of this tenant: empty for a run of another tenant, None for a run that the store has removed."""
         ...
 
     def waits(self, run_id: str) -> None:
@@ -278,8 +278,8 @@ class Run:
     # --- the response
 
     def _delay(self, number: int, retry_after: float | None) -> int:
-        """The seconds until the next attempt: `retry_after` (at most a day), or the contract's backoff with jitter if that is longer; at
-        least 1."""
+        """The seconds until the next attempt: the longer of `retry_after` (at most a day) and the contract's backoff with jitter. Never
+        below 1."""
         wanted = max(min(retry_after or 0.0, _LONGEST_DELAY), backoff(self._contract.retries, number, self._chance()))
         return max(1, round(wanted))
 

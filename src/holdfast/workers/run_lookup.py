@@ -40,7 +40,7 @@ _RUNS = frozenset({Kind.WORKER, Kind.PIPELINE})
 
 
 class Asker(msgspec.Struct, frozen=True, kw_only=True):
-    """The caller, as the login names it. A name inside a request is never used."""
+    """The caller, as the login names it. A name that the caller writes into a request is never used instead."""
 
     tenant: str = "default"
     principal: str = "local"
@@ -59,8 +59,8 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
         return () if self.actor is None else self.actor.did(what, on, outcome, now)
 
     def may_see(self, header: Execution) -> bool:
-        """Whether the caller may see this execution: it belongs to the caller's tenant, or the caller belongs to no tenant, or callers do
-        not log in here."""
+        """Whether the caller may see this execution: the caller belongs to its tenant or to no tenant, or did not log in (on a server
+        without logins)."""
         return not self.logged_in or self.everywhere or header.tenant == self.tenant
 
 
@@ -73,7 +73,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     """queued, running, waiting or done (`state_of`)."""
     response: Response
     calls: tuple[Try, ...] = ()
-    """Every call that the run has made. Lists do not have it."""
+    """Every call that the run has made; always empty in lists."""
     occurrence: Occurrence | None = None
     """The occurrence of a schedule that started the run; None for other runs, and in lists."""
 
@@ -259,7 +259,7 @@ def _log_left_out(header: Execution, unreadable: HoldfastError) -> None:
 
 
 def _is_worker(store: Store, function: str) -> bool:
-    """Whether a worker of that name was ever served. Then some of its executions may be runs."""
+    """Whether the store knows a worker or a pipeline of that name. If not, none of the function's executions is a run."""
     return any(hosted.kind in _RUNS for hosted in store.hosted(function))
 
 
@@ -267,7 +267,7 @@ def _is_worker(store: Store, function: str) -> bool:
 
 
 def open_approvals(store: Store, header: Execution) -> list[Approval]:
-    """The open approvals of a run: its own, then those of the runs below it. The search ends when a hundred are found."""
+    """The open approvals of a run: its own, then those of the runs below it. The search ends when a hundred or more are found."""
     found: list[Approval] = []
     below = [header]
     while below and len(found) < _PAGE:

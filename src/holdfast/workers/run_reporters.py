@@ -315,7 +315,8 @@ class RunReporters:
         engine.endings.heard = self._heard
 
     def on(self, header: Execution, accepted: AcceptedRequest, contract: Contract, clock: Clock) -> LiveRunReporter:
-        """The reporter of a run. If there are observers, it is the same object each time, as long as this process remembers it."""
+        """The reporter of a run. If there are observers, it is the same object each time, until the run has ended or too many later runs
+        have begun."""
         found = self._reporters.get(header.id)
         if found is None:
             seen, store = seen_of(header, accepted), self._engine.store

@@ -33,8 +33,8 @@ class Spending:
         self._above: dict[str, tuple[SpentBy, ...]] = {}
 
     def with_spent(self, approval: Approval) -> Approval:
-        """The approval, with what its run has used so far, and each run above it. If one of these runs cannot be read, it and the runs
-        above it are left out."""
+        """The approval, with what its run has used so far, and what each run above it has used. If one of these runs cannot be read, it and
+        the runs above it are left out."""
         if approval.run_id not in self._above:
             self._above[approval.run_id] = tuple(self._upwards(approval.run_id))
         return msgspec.structs.replace(approval, spent=self._above[approval.run_id])

@@ -181,9 +181,8 @@ class WorkerService(PipelineParts):
     async def accept(
         self, request: WorkerRequest, asker: Asker, *, sampled: bool | None = None, queue: Enqueue | None = None
     ) -> tuple[Execution, AcceptedRequest]:
-        """The run of a request: the existing run of its idempotency key, else a new one, in `queue` if that is given. Raises InvalidRequest
-        or LimitReached if the request is refused, QueueFull if the queue is full; then nothing is written.
-        """
+        """The run of a request: the run that its idempotency key has, unless that run freed the key (`_FREES_ITS_KEY`); else a new run, in
+        `queue` if that is given. Raises InvalidRequest or LimitReached if the request is refused, and QueueFull if the queue is full."""
         served = accept.served_version(self._served.get(request.worker_id), request, self._served)
         contract, limits = served.worker.contract, accept.limits_of(request, served.worker.contract)
         inputs = await accept.checked_inputs(request, contract, asker.tenant, self.artifacts)
@@ -227,7 +226,7 @@ class WorkerService(PipelineParts):
             accepted = run_again(accepted, header.id) if again else accept.next_run(accepted, header.id)
 
     async def enqueue(self, request: WorkerRequest, asker: Asker, queue: Enqueue, *, sampled: bool | None = None) -> Execution:
-        """Enqueue the run of a request. Raises for a refused request (InvalidRequest, LimitReached) and for a full queue (QueueFull)."""
+        """Enqueue the run of a request. Raises InvalidRequest or LimitReached if it is refused, and QueueFull if the queue is full."""
         header, _ = await self.accept(accept.traced(request), asker, sampled=sampled, queue=queue)
         return header
 
@@ -300,7 +299,7 @@ class WorkerService(PipelineParts):
 
     async def accept_occurrence(self, asked: OccurrenceAsked) -> Ordered | Failure:
         """Accept the run of a schedule's occurrence. Returns its order, or the refusal. Starts and charges nothing: the write that starts
-        the run does both, and moves the schedule on."""
+        the run does both, and sets the schedule's next time."""
         request = WorkerRequest(worker_id=asked.worker_id, version=asked.version, inputs=asked.inputs, idempotency_key=asked.key)
         request, began_at = accept.traced(request), self._engine.clock.now()
         asker = Asker(tenant=asked.tenant, principal=asked.requested_by)
@@ -320,8 +319,8 @@ class WorkerService(PipelineParts):
         return Ordered(order=order, name=accept.name_of(accepted) or "", same=inputs)
 
     def _with_wrong_inputs(self, name: str | None, conflict: InvalidRequest, accepted: AcceptedRequest) -> Execution:
-        """The run that used the key with other inputs, if it ended with `invalid_request`: then the caller may send better inputs under the
-        same key. Otherwise raises the conflict."""
+        """The run that used the key with other inputs, if it ended with `invalid_request`: such a key may be used again, with better
+        inputs. Otherwise raises `conflict`."""
         if name is not None and conflict.error_code == "idempotency_conflict":
             for taken in self._engine.store.list(Filter(function=accepted.request.worker_id, name=name, limit=1)):
                 if self._end_of(taken, accepted) is Status.INVALID_REQUEST:
@@ -345,8 +344,8 @@ class WorkerService(PipelineParts):
         return await self._waiters.response(self._engine, header, accepted, wait)
 
     def follow(self, run_id: str, asker: Asker, *, after: int | str = 0) -> AsyncGenerator[RunEvent | None, None]:
-        """The events of a run after the event `after`, then new events as they happen, until the run has ended. Yields None when nothing
-        has happened for a while."""
+        """The events of a run after the event `after`, then new events as they happen, until the run has ended, or is quarantined: then the
+        last event is `quarantined`. Yields None when nothing has happened for a while. Raises ExecutionNotFound if there is no such run."""
         header, accepted = find_run(self._engine.store, run_id, asker)
         return self.followed_runs.follow(self._engine.store, header, accepted, position_of(after))
 
@@ -357,14 +356,14 @@ class WorkerService(PipelineParts):
         return undecided(self._engine.store, asker)
 
     async def decide(self, approval_id: str, decision: Decision, asker: Asker, *, in_batch: bool = False) -> Approval:
-        """Write the decision of a person, or a vote, and return the approval as it is then. The run continues when the approval is
-        closed."""
+        """Write the decision of a person, or a vote, and return the approval as it is then. The run continues when the approval is closed.
+        Raises the errors of `decision_write`."""
         write = await in_thread(Purpose.STORE, decision_write, self._engine.store, approval_id, decision, asker, in_batch=in_batch)
         await self._engine.wake(lambda by: msgspec.structs.replace(write, by=by), write.execution)
         return await in_thread(Purpose.STORE, find_approval, self._engine.store, approval_id, asker, spent=not in_batch)
 
     async def cancel(self, run_id: str, asker: Asker) -> Response:
-        """Cancel a run, and wait for its response for some seconds. A call in flight may still record its outcome."""
+        """Cancel a run, and wait some seconds for its response. If the run has not ended by then, the response says so."""
         write = cancel_write(self._engine.store, run_id, asker, self._engine.clock.now())
         if write is not None:
             await self._engine.wake(lambda by: msgspec.structs.replace(write, by=by), run_id)
@@ -389,7 +388,7 @@ class WorkerService(PipelineParts):
         return self._reporters.on(header, accepted, contract, self._engine.clock)
 
     def operations(self, run_id: str, tenant: str) -> Iterable[Operation] | None:
-        """The operations of a run of this tenant: nothing for a run of another tenant, None for a run that the store has removed."""
+        """The operations of a run of this tenant: empty for a run of another tenant, None for a run that the store has removed."""
         header = self._engine.store.find(run_id)
         if header is None:
             return None

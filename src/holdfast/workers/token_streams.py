@@ -112,7 +112,7 @@ class TokenStream:
         return redactor
 
     async def _tell_next(self, *, is_last: bool) -> None:
-        """Send the text, but hold back an end that may be the beginning of a secret."""
+        """Send the text. Unless `is_last`, hold back an end that may be the beginning of a secret."""
         if not self._has_redactor:
             self._redactor, self._has_redactor = await in_thread(Purpose.WORK, self._prepared), True
         redactor, text = self._redactor, self._text

@@ -31,8 +31,8 @@ from holdfast.workers.ballots import NO_BALLOT, Vote, ballots_in, vote_at
 
 REJECT: Final = "reject"
 _MOST: Final = 100
-"""The most votes on one question. There may be more votes than needed, as long as no member of the demanded group has voted. A member may
-vote even if there are this many votes."""
+"""The most votes on one question. More votes than needed are possible until a member of the demanded group has approved. A member may vote
+even if there are this many votes."""
 _MOST_TEXT: Final = 4096
 
 
@@ -100,7 +100,7 @@ class Voting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def closing(request: Requested, decision: Decision, votes: Sequence[Vote]) -> Decision | None:
-    """The decision that these votes make together; `decision` is the last of them. None while the question stays open."""
+    """The decision that these votes make together; None if the question stays open. `decision` is that of the last vote."""
     if decision.verdict == REJECT:
         return decision
     if len(votes) < request.votes or (request.group is not None and not any(vote.member for vote in votes)):

@@ -110,7 +110,7 @@ class Waiters:
         self._poll_later(looked)
 
     def waits(self, run_id: str) -> None:
-        """Let the callers that wait for this run look at the store in some milliseconds: the run begins to wait for a person now, and is
-        suspended by then."""
+        """Let the callers that wait for this run look at the store after some milliseconds: the run begins to wait for a person now, and
+        will be suspended then."""
         for waiter in self._waiters.get(run_id, ()):
             asyncio.get_running_loop().call_later(_SOON_SECONDS, waiter.look)

@@ -48,7 +48,7 @@ class ApprovalsPages:
     # --- looking
 
     def list(self, request: PageRequest) -> Reply:
-        """The whole page."""
+        """The whole page with the list of approvals."""
         done = request.text("done")
         told = request.source.approvals.card(done) if done else None
         return self._page(request, "approvals.html", told=told, **self._values(request))
@@ -94,7 +94,8 @@ class ApprovalsPages:
     # --- deciding
 
     def decide(self, request: PageRequest) -> Reply:
-        """Approve, with the arguments that are shown or with edited ones, reject, or answer."""
+        """Record the decision of the person: approve with the arguments that are shown or with edited ones, reject with a reason, or answer
+        the question. If the decision is refused, show the form again with what is wrong."""
         verdict = request.field("verdict")
         try:
             card = request.source.approvals.card(request.label)
@@ -111,7 +112,8 @@ class ApprovalsPages:
         return self._decided(request)
 
     def settle(self, request: PageRequest) -> Reply:
-        """Record whether a call of unknown outcome happened, or stop the run."""
+        """For a call of a tool whose outcome is unknown: record whether the call happened, or stop the run. If this is refused, show the
+        form again with what is wrong."""
         verdict, text = request.field("verdict"), request.field("result")
         try:
             check_settles(verdict)
@@ -122,7 +124,8 @@ class ApprovalsPages:
         return self._decided(request)
 
     def _refused(self, request: PageRequest, refused: Rejected) -> Reply:
-        """Show the form again, with what is wrong. If the caller may not see the approval, the page does not say that it exists."""
+        """Show the form again, with what is wrong. Raises ExecutionNotFound if the caller may not see the approval, as if there were
+        none."""
         return self._one(request, request.label, 409 if isinstance(refused, _CONFLICTS) else 422, problem=str(refused))
 
     def _decided(self, request: PageRequest) -> Reply:
@@ -130,8 +133,8 @@ class ApprovalsPages:
         return redirect(request, address("approvals", run=run, state="" if state == "open" else state, done=request.label))
 
     def batch(self, request: PageRequest) -> Reply:
-        """Decide many approvals: the first form shows how many and which; the second one decides them, and the page shows the result of
-        each."""
+        """Decide many approvals, in two steps. A form without the field `confirmed` decides nothing: the page shows which approvals are
+        chosen. A form with it decides them, and the page shows the result for each."""
         ids, verdict = request.chosen.get("id", ()), request.field("verdict")
         if verdict not in ("approve", "reject"):
             raise InvalidParameter("Choose whether to approve or to reject.")
@@ -154,7 +157,7 @@ class ApprovalsPages:
         return self._page(request, "approvals_batch.html", results=results, **values)
 
     def link(self, request: PageRequest) -> Reply:
-        """Make a link by which one person may decide, and show it this once."""
+        """Make a link by which one person may decide this approval, and show the link this one time."""
         valid = request.field("valid")
         seconds = parsed(valid) if valid else DEFAULT_SECONDS
         try:

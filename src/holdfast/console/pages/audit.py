@@ -41,7 +41,7 @@ class AuditPages:
         return [site.page("audit", self.list, "ListAuditPage", **who), site.page("audit.csv", self.file, "DownloadAudit", **who)]
 
     def list(self, request: PageRequest) -> Reply:
-        """A page of notes."""
+        """The page with the lines of the audit log that match the filter, newest first."""
         problem = ""
         found: Sequence[Noted] = ()
         following: int | None = None
@@ -79,7 +79,7 @@ class AuditPages:
         return shown(self._site.rendering, request, page, 422 if problem else 200)
 
     def file(self, request: PageRequest) -> Reply:
-        """The notes that match, as CSV: the newest, at most 10,000."""
+        """The lines that match the filter, as CSV: the newest, at most 10,000."""
         return csv_reply("audit", _COLUMNS, map(_line, request.source.audit.lines(_wanted(request))))
 
 
@@ -98,7 +98,7 @@ def _wanted(request: PageRequest) -> NoteFilter:
     if not before:
         return wanted
     if not before.isascii() or not before.isdecimal() or len(before) > 18:
-        raise InvalidParameter(f"before: {before!r:.50} is not the number of a line.")
+        raise InvalidParameter(f"before: {before!r:.50} is not the number of a line of the audit log. Write at most 18 digits.")
     return msgspec.structs.replace(wanted, before=int(before))
 
 
@@ -125,7 +125,7 @@ def _row(noted: Noted) -> tuple[Cell, ...]:
 
 
 def _subject(on: str) -> Cell:
-    """What the note is about; for an execution it is a link to its page."""
+    """What a line of the audit log is about. If this looks like the id of an execution, it is a link to the page of the execution."""
     if not on:
         return NOTHING
     return Link(on, f"runs/{on}", mono=True) if len(on) == _ID and on.count("-") == 4 else Text(on, mono=True)

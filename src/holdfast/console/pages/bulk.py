@@ -1,5 +1,5 @@
-"""Actions on all runs that match the question of a list. The first page counts the runs and asks for a reason and for their number; the
-next one shows the progress."""
+"""Actions on all runs that match the question of a person in the list of runs. The first page counts the runs, and the person gives a
+reason and types their number. The next page shows the progress."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class BulkPages:
         ]
 
     def ask(self, request: PageRequest) -> Reply:
-        """The page that says what the action would do with all runs that match, with the form that starts it."""
+        """The page that says what the action would do with the runs that match the question, with the form that starts it."""
         return self._ask(request, request.text("q"), request.text("verb"))
 
     def start(self, request: PageRequest) -> Reply:

@@ -46,7 +46,7 @@ class CatalogPages:
         ]
 
     def list(self, request: PageRequest) -> Reply:
-        """The list, with a tab for each kind."""
+        """The list of workers, pipelines and functions, with a tab for each kind."""
         kind, text = _KINDS.get(request.text("kind")), request.text("q")[:200].strip()
         asked = request.text("page")
         number = min(int(asked), _MOST_PAGES) if asked.isdecimal() and len(asked) < 6 and int(asked) else 1
@@ -78,8 +78,8 @@ class CatalogPages:
         )
 
     def start(self, request: PageRequest) -> Reply:
-        """Start a run with the form that a person filled in. If the inputs do not fit the contract, the form is shown again, with each
-        problem at its field."""
+        """Start a run of a worker or a pipeline, or an execution of a function, with the form that a person filled in. If the request is
+        refused, the form is shown again with what is wrong; a problem with one input is shown at its field."""
         subject = request.source.catalog.find(request.label)
         if subject.kind is Kind.FUNCTION:
             return self._start_function(request, subject)

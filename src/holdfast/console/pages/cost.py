@@ -37,7 +37,8 @@ class CostPages:
         return [site.page("cost", self.table, "ShowCostPage"), site.page("cost.csv", self.file, "DownloadCost")]
 
     def table(self, request: PageRequest) -> Reply:
-        """The page with the sums. If a field of the question is wrong, the page shows the form again with what is wrong."""
+        """The page with the sums. If a time or a filter of the form is wrong, the page shows the form again with what is wrong. Raises
+        InvalidParameter if `?by=` is not one of DIMENSIONS."""
         by = self._by(request)
         problem, report = "", None
         try:

@@ -20,9 +20,9 @@ from holdfast.web.routing import Route
 
 _FRESH_SECONDS: Final = 4.0
 _PAST_SECONDS: Final = 60.0
-"""How long the counts of a past slice of time are kept, if some of its runs have not ended."""
+"""How long the counts of a past slice of time are kept in memory and shown again, if some of its runs have not ended."""
 _OVER_SECONDS: Final = 600.0
-"""How long the counts of a past slice of time are kept, if all its runs have ended."""
+"""How long the counts of a past slice of time are kept in memory and shown again, if all its runs have ended."""
 _MOST_KEPT: Final = 100
 _MOST_PARTS: Final = 5_000
 
@@ -53,7 +53,7 @@ class HomePages:
         return self._site.rendering.page(request, "home.html", needs=request.source.home.needs(), **self._values(request))
 
     def needs(self, request: PageRequest) -> Reply:
-        """Only the part that says what needs a person. An open page asks for it again at every tick."""
+        """Only the part that says what needs a person. An open page asks for it again each time the store has changed (ticks.py)."""
         return self._site.rendering.page(request, "home_needs.html", needs=request.source.home.needs())
 
     def runs(self, request: PageRequest) -> Reply:

@@ -1,4 +1,4 @@
-"""Keys: the credentials of the server's callers. The page that answers the form shows a new token once. A token is never part of an
+"""Keys: the credentials of the server's callers. A new token is shown once, on the page that follows the form. A token is never part of an
 address."""
 
 from __future__ import annotations

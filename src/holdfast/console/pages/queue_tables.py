@@ -92,7 +92,7 @@ def _turns(mode: Mode, here: str) -> tuple[Button, ...]:
 
 
 def _limits(row: QueueRow) -> Cell:
-    """The first three settings that code or an operator has set. A value of an operator is marked."""
+    """The first three settings that code or an operator has set. A value that an operator set is marked with `operator`."""
     told = [one for one in settings_of(row) if one.setter != "default"]
     if not told:
         return Text("none set", muted=True)

@@ -93,12 +93,13 @@ class QueuesPages:
 
     @missing_is_no_page(QueueNotFound)
     def ask_redrive(self, request: PageRequest) -> Reply:
-        """Ask the person before all parked runs start again: the page says how many there are."""
+        """The page on which a person confirms that all parked runs start again. It says how many there are."""
         return self._ask_redrive(request)
 
     @missing_is_no_page(QueueNotFound)
     def redrive(self, request: PageRequest) -> Reply:
-        """Start one parked run again (the form's field `run`), or all of them, if the caller typed their number."""
+        """Start one parked run again (the form's field `run`). Without this field, start all of them, if the person typed their number.
+        Raises the error of the run if the one run cannot be started. Raises InvalidParameter if some of all runs cannot be started."""
         source, here = request.source.queues, f"queues/{part_of_path(request.label)}"
         if request.field("run"):
             done = source.redrive(request.label, request.field("run"))

@@ -33,19 +33,20 @@ class RestartPages:
         ]
 
     def show(self, request: PageRequest) -> Reply:
-        """The page: `?from=` chooses a node or an operation."""
+        """The page of a restart. `?from=` names the node or the operation at which the restart begins."""
         place = request.text("from")[:1000]
         return self._shown(request, request.source.restarts.view(request.label, Choice(place=place) if place else None))
 
     def plan(self, request: PageRequest) -> Reply:
-        """What the restart in the form would do. Nothing is started."""
+        """Show what a restart as the form describes it would do. Nothing is started."""
         view = request.source.restarts.view(request.label, _choice(request))
         if request.is_fragment:
             return self._site.rendering.page(request, "restart_plan.html", view=view, planned=_mark(view), notice="")
         return self._shown(request, view)
 
     def start(self, request: PageRequest) -> Reply:
-        """Start the restart whose plan the person has read. If the plan is another one now, show it, and start nothing."""
+        """Start the restart whose plan the person has read. If the form or the plan has changed since then, show the present plan, and
+        start nothing."""
         choice = _choice(request)
         view = request.source.restarts.view(request.label, choice)
         if not view.is_ready:

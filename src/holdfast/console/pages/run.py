@@ -38,7 +38,7 @@ _JSON: Final[Header] = (b"content-type", b"application/json")
 
 
 class RunPages:
-    """The pages of one run. They keep the trees of the timelines that people look at now."""
+    """The pages of one run. They keep in memory the trees of the timelines that people look at now."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -105,14 +105,14 @@ class RunPages:
         return {"panel": request.source.operations.detail(header, self._trees, operation, _number(request, "items"))}
 
     def timeline(self, request: PageRequest) -> Reply:
-        """A slice of the rows, as JSON."""
+        """A slice of the timeline's rows, as JSON."""
         header = request.source.run.find(request.label)
         wanted = request.text("op") or None
         found = request.source.timeline.slice(header, self._trees, _choice(request), _number(request, "from"), wanted)
         return Reply(200, slice_json(found), (_JSON, *_PLAIN))
 
     def raw(self, request: PageRequest) -> Reply:
-        """One operation as a JSON file."""
+        """One operation and its events, as a JSON file."""
         execution, operation = request.labels
         header = request.source.run.find(execution)
         body = request.source.operations.raw(header, self._trees, operation)
@@ -124,7 +124,7 @@ class RunPages:
         return Reply(200, request.source.run.export(header), (_JSON, *_PLAIN, _saved(f"{header.id}.json")))
 
     def artifact(self, request: PageRequest) -> Reply:
-        """The bytes of an artifact. The browser shows a small picture (`?view=1`), and saves everything else as a file."""
+        """The bytes of an artifact. The browser shows a small picture if the address has `?view=1`, and saves everything else as a file."""
         execution, artifact = request.labels
         header = request.source.run.find(execution)
         ref, descriptor = request.source.operations.artifact(header, artifact)
@@ -147,13 +147,13 @@ class RunPages:
         return redirect(request, f"runs/{header.id}")
 
     def release(self, request: PageRequest) -> Reply:
-        """Release the run from quarantine."""
+        """Let a run continue that is quarantined, or that waits for another try after its runners died."""
         header = request.source.run.find(request.label)
         request.source.run.release(header)
         return redirect(request, f"runs/{header.id}")
 
     def redrive(self, request: PageRequest) -> Reply:
-        """Start the parked run again, and show the new one."""
+        """Start the parked run again, and show the page of the new run."""
         header = request.source.run.find(request.label)
         return redirect(request, f"runs/{request.source.run.redrive(header)}")
 

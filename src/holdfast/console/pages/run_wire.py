@@ -53,7 +53,8 @@ def _row(row: Row) -> dict[str, Any]:
 
 
 def spent(row: Row) -> str | None:
-    """The tokens and the money of a row, in words: what was settled; while the call is open, what is reserved. None if there is neither."""
+    """The tokens and the money of a row, in words: what was used; for a call that has not ended, what it has reserved at most. None if
+    there is neither."""
     if row.held or row.held_tokens:
         return " · ".join([f"≤ {row.held_tokens:,} tok"] * bool(row.held_tokens) + [f"≤ {usd(row.held)}"] * bool(row.held))
     parts = [f"{row.tokens:,} tok"] if row.tokens else []
@@ -62,8 +63,8 @@ def spent(row: Row) -> str | None:
 
 
 def marks(ticks: Sequence[tuple[int, int]]) -> list[tuple[int, str]]:
-    """The marks of the axis, each as (position, label). If a mark would have the same label as an earlier one, its label is the time since
-    that one."""
+    """The marks of the axis, each as (position, label). The label is the time since the start. If this text would be the same as for an
+    earlier mark, the label is `+` and the time since that earlier mark."""
     found: list[tuple[int, str]] = []
     first = 0
     for place, passed in ticks:
@@ -89,7 +90,7 @@ def since(ms: int) -> str:
 
 
 def idle(ms: int) -> str:
-    """The length of a fold, as a number and a unit."""
+    """The length of a fold (a long idle time that the axis shows short), as a number and a unit."""
     for size, unit in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m")):
         if ms >= 0.95 * size:
             return f"{ms / size:.2g} {unit}" if ms < 10 * size else f"{ms / size:.0f} {unit}"

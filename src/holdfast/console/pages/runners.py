@@ -1,4 +1,5 @@
-"""The page of runners: who is alive, what each holds, and which functions, workers and pipelines were published."""
+"""The page of runners: which runners are alive, how many executions each holds, and which functions, workers and pipelines were
+published."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ class RunnersPages:
         return [self._site.page("runners", self.list, "ListRunnersPage", reach=Reach.NONE)]
 
     def list(self, request: PageRequest) -> Reply:
-        """The runners and what they host."""
+        """The registered runners, and the functions, workers and pipelines that runners have published."""
         view = request.source.runners.all()
         sections = (_runners(view, request.now), _hosted(view))
         return shown(self._site.rendering, request, Page(title="Runners", path="runners", lead=_LEAD, sections=sections))

@@ -37,7 +37,7 @@ class RunsPages:
         ]
 
     def list(self, request: PageRequest) -> Reply:
-        """The whole page. A question that cannot be read is shown again, with what is wrong."""
+        """The whole page. If the question cannot be read, the page shows what is wrong, and the runs of an empty question."""
         problem, asked = "", Query()
         try:
             asked = query_from(request.text("q"))

@@ -1,4 +1,5 @@
-"""Schedules: in words, with their next times and the outcomes of the last ones. The actions are pause, resume, run now and backfill."""
+"""Schedules: each in words, with its next times and the outcomes of its last occurrences. The actions are pause, resume, run now and
+backfill."""
 
 from __future__ import annotations
 
@@ -113,19 +114,21 @@ class SchedulesPages:
 
     @missing_is_no_page(ScheduleNotFound)
     def pause(self, request: PageRequest) -> Reply:
-        """Pause the schedule: it starts nothing until a person resumes it."""
+        """Pause the schedule: nothing that is due is started until a person resumes it. `run_now` and `backfill` still start
+        occurrences."""
         request.source.schedules.pause(request.label)
         return redirect(request, f"schedules/{part_of_path(request.label)}")
 
     @missing_is_no_page(ScheduleNotFound)
     def resume(self, request: PageRequest) -> Reply:
-        """Resume the schedule. It does not start what was due during the pause."""
+        """Resume the schedule. Occurrences that were due during the pause, or that waited for an earlier one, are not started."""
         request.source.schedules.resume(request.label)
         return redirect(request, f"schedules/{part_of_path(request.label)}")
 
     @missing_is_no_page(ScheduleNotFound)
     def run_now(self, request: PageRequest) -> Reply:
-        """Ask for one occurrence now."""
+        """Ask for one occurrence now, also if another one still runs or the schedule is paused. A runner that hosts the function starts
+        it."""
         request.source.schedules.run_now(request.label)
         return redirect(request, f"schedules/{part_of_path(request.label)}")
 
@@ -133,13 +136,14 @@ class SchedulesPages:
 
     @missing_is_no_page(ScheduleNotFound)
     def ask_backfill(self, request: PageRequest) -> Reply:
-        """The form of a backfill. If its times are given, the page also says how many occurrences would start."""
+        """The form of a backfill. If its times are given, the page also says how many occurrences were due in this time."""
         begin, end = request.text("begin"), request.text("end")
         return self._backfill(request, begin, end)
 
     @missing_is_no_page(ScheduleNotFound)
     def backfill(self, request: PageRequest) -> Reply:
-        """Start the occurrences that were due, if the caller typed the right number of them."""
+        """Ask for the occurrences that were due in the times of the form, if the person typed the right number of them. A runner that hosts
+        the function starts them."""
         begin, end = request.field("begin"), request.field("end")
         plan = request.source.schedules.backfill_plan(request.label, _moment(begin), _moment(end))
         if request.field("confirm") != str(plan.count):

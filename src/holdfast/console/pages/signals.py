@@ -51,7 +51,7 @@ class SignalsPages:
         """Subscribers and signals."""
         text = request.text("before")
         if text and (not text.isascii() or not text.isdecimal() or len(text) > 18):
-            raise InvalidParameter(f"before: {text!r:.50} is not the number of a signal.")
+            raise InvalidParameter(f"before: {text!r:.50} is not the number of a signal. Write at most 18 digits.")
         view = request.source.signals.page(int(text) if text else None)
         page = Page(
             title="Signals",

@@ -1,4 +1,4 @@
-"""How a page of tables becomes a reply: the whole page, one part of it that a script asks for again, or a file for spreadsheets."""
+"""Makes the reply for a page of tables: the whole page, one section that a script of the open page loads anew, or a CSV file."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def missing_is_no_page(*kinds: type[Exception]) -> Iterator[None]:
 
 
 def runs_of(key: str, value: str) -> str:
-    """The address of the list of runs, asked for one value of a qualifier."""
+    """The address of the list of runs, with a question that has this one qualifier and value."""
     return address("runs", q=Query(values=((key, value),)))
 
 

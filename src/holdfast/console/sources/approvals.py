@@ -31,9 +31,11 @@ MOST_DECIDED: Final = 50
 MOST_NOTES: Final = 1_000
 """The page finds decisions in at most this many of the newest lines of the audit log."""
 MOST_RUNS: Final = 200
-"""The page looks for decided approvals in at most this many runs that one run asked for."""
+"""For one run, the page looks for decided approvals in at most this many runs: the run itself, and the runs that it asked for, itself or
+through others."""
 MOST_OPERATIONS: Final = 50_000
-"""The page reads at most this many operations to find decided approvals."""
+"""The page reads at most this many operations to find decided approvals. A run with long payloads counts as more operations than it has
+(`_size`)."""
 MOST_COUNTED: Final = 1_000
 _DECIDED: Final = frozenset({"approve", "reject", "answer", "settle"})
 
@@ -43,9 +45,9 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
 
     approval: Approval
     refusal: str = ""
-    """Why the caller may not decide it; empty if the caller may, and if it is not open."""
+    """Why the caller may not decide the approval; empty if the caller may decide it, and if the approval is not open."""
     rest: str = ""
-    """What the rest of the run may cost, in words; empty if that is not known."""
+    """What the rest of the run may cost after this approval, in words; empty if that is not known."""
 
     @property
     def id(self) -> str:
@@ -54,7 +56,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_open(self) -> bool:
-        """Whether it waits for a decision."""
+        """Whether the approval waits for a decision."""
         return self.approval.state == "open"
 
     @property
@@ -75,7 +77,7 @@ class Inbox(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decided(msgspec.Struct, frozen=True, kw_only=True):
-    """Approvals that wait no more, the latest decision first."""
+    """Approvals that do not wait any more: they were decided, or their time is over. The latest is first."""
 
     cards: tuple[Card, ...]
     bounded: bool
@@ -113,8 +115,8 @@ class ApprovalsSource:
         return len(found), len(found) >= MOST_COUNTED
 
     def decided(self, run: str | None = None) -> Decided:
-        """Approvals that were decided. For all runs they are found in the audit log; for one run, in its history and in those of the runs
-        that it asked for."""
+        """Approvals that do not wait any more. Without `run` they are found in the newest lines of the audit log; with `run`, in the
+        histories of this run and of the runs that it asked for, itself or through others."""
         return self._decided_lately() if run is None else self._decided_below(run)
 
     def card(self, approval_id: str) -> Card:
@@ -194,8 +196,8 @@ class ApprovalsSource:
         return known if isinstance(known, Estimates) and known.store is not None else without_workers(self._viewer.store)
 
     def _refusal(self, approval: Approval) -> str:
-        """Why the caller may not decide; empty if the caller may, and if the approval is not open. The write of the decision checks this
-        again."""
+        """Why the caller may not decide the approval; empty if the caller may, and if the approval is not open. The write of the decision
+        checks this again."""
         if approval.state != "open":
             return ""
         asker = self._viewer.asker
@@ -233,7 +235,8 @@ class ApprovalsSource:
         return decided
 
     def decide_many(self, verdict: BatchVerdict, approvals: Sequence[str], comment: str | None) -> list[Told]:
-        """Decide many approvals, one by one. If one is refused, the others are still decided."""
+        """Decide many approvals, one by one. If one is refused, the others are still decided. Approvals that the caller may not see are
+        left out of the result."""
         titles = {card.id: card for card in self.chosen(approvals)}
         results = self._approvals.decide_many(verdict, list(titles), comment=comment) if titles else ()
         self._look()

@@ -12,7 +12,7 @@ from holdfast.model.audit import Noted, NoteFilter
 
 PAGE: Final = 100
 MOST_LINES: Final = 10_000
-"""The file with the audit log has at most this many notes."""
+"""The file with the audit log has at most this many lines."""
 
 
 class AuditSource:
@@ -22,11 +22,11 @@ class AuditSource:
         self._viewer = viewer
 
     def page(self, wanted: NoteFilter) -> tuple[Sequence[Noted], int | None]:
-        """A page of notes, newest first; and the number of the last note, before which the next page begins. The number is None on the last
-        page."""
+        """A page of the lines that match, newest first; and the number of its last line, before which the next page begins. The number is
+        None on the last page."""
         found = list(self._viewer.client.audit(msgspec.structs.replace(wanted, limit=PAGE + 1)))
         return found[:PAGE], found[PAGE - 1].number if len(found) > PAGE else None
 
     def lines(self, wanted: NoteFilter) -> Iterator[Noted]:
-        """The newest notes, at most `MOST_LINES`."""
+        """The newest lines that match, at most `MOST_LINES`."""
         return self._viewer.client.audit(msgspec.structs.replace(wanted, limit=MOST_LINES))

@@ -94,12 +94,13 @@ class BulkSource:
         return self._viewer.owner
 
     def likely(self, query: Query) -> Verb:
-        """The first verb that fits a status in the question; STOP if none fits, or if the question has no status."""
+        """The first verb of `Verb` that fits a status in the question; STOP if none fits, or if the question has no status."""
         chosen = {ShownStatus(value) for value in query.of("status")}
         return next((verb for verb in Verb if chosen.intersection(_STATUSES[verb])), Verb.STOP)
 
     def plan(self, query: Query, verb: Verb, newest: str = "") -> Plan:
-        """The runs on which the action will act, at most `MOST`. With `newest`, runs that began after that one are left out."""
+        """The runs on which the action will act, at most `MOST`. With `newest`, the id of a run, runs that began after that run are left
+        out."""
         chosen = {ShownStatus(value) for value in query.of("status")}
         statuses = tuple(one for one in _STATUSES[verb] if not chosen or one in chosen)
         if not statuses:

@@ -57,7 +57,7 @@ class CatalogPage(msgspec.Struct, frozen=True, kw_only=True):
     number: int = 1
     more: bool = False
     bounded: bool = False
-    """Whether there were more runs in the last day than the figures count."""
+    """Whether there may have been more runs in the last day than the figures count."""
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,7 +180,8 @@ class CatalogSource:
         return [found[name] for name in sorted(found)]
 
     def _day(self, names: Sequence[str]) -> Browsed | None:
-        """The runs of the last day, the newest first; None if they cannot be read."""
+        """The newest runs of these functions that began in the last day, at most MOST_ROWS, the newest first; None if they cannot be
+        read."""
         if not names:
             return Browsed((), False, None)
         since = self._viewer.now - DAY_MS
@@ -191,8 +192,8 @@ class CatalogSource:
             return None
 
     def _graph(self, name: str, kind: Kind) -> Graph | None:
-        """The graph in the newest run that the caller may see, for a pipeline that this server does not serve; None if there is none.
-        Shards have no graph, and are skipped."""
+        """For a pipeline that this server does not serve: the graph of its newest run that the caller may see, shards left out. None if
+        there is no such run, or if `kind` is another kind."""
         if kind is not Kind.PIPELINE:
             return None
         for row in self._viewer.store.browse(Browse(functions=(name,), tenant=self._viewer.tenant, limit=_NEWEST), READ_SECONDS).rows:

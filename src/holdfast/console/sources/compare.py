@@ -156,8 +156,8 @@ class CompareSource:
     # --- executions
 
     def _values(self, header: Execution) -> tuple[Any, Any]:
-        """The input and the result of an execution, without secrets. If it is a run that is compared with an execution, the input is its
-        inputs."""
+        """The input and the result of an execution, without secrets. For a run of a worker or a pipeline, the input is the inputs of its
+        request."""
         store, veil = self._viewer.store, Veil(self._viewer, header)
         accepted = accepted_in(store, header)
         given = _value(store.history(header.id, 0, 1)[0].event.payload) if accepted is None else veil.inputs(accepted.request.inputs)

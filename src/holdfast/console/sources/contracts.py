@@ -24,9 +24,10 @@ from holdfast.workers.input_secrets import secrets_in
 
 _MOST_DEPTH: Final = 100
 _PREFIX: Final = 60
-"""A text that has this many first characters of a longer secret is taken out as a whole."""
+"""A text that contains this many first characters of a longer secret is replaced as a whole."""
 _SHORT: Final = 4
-"""Shorter texts are not looked for, if the contract is not known or if a secret was cut: the same letters occur in too many other texts."""
+"""If the contract is not known, shorter texts of the inputs are not treated as secrets. In a text that was cut, a shorter beginning of a
+secret is not looked for. The reason: so few letters occur in too many other texts."""
 _MOST_LEAVES: Final = 100
 _MOST_CHARACTERS: Final = 64 * 1024
 _MOST_TOGETHER: Final = 200

@@ -45,7 +45,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
         return ", ".join(f"{count:,} {word}" for word, count in self.ended.items()) or "none ended"
 
     def bars(self, width: int) -> list[tuple[str, float, float]]:
-        """The parts of a bar, one for each status: the word, where the part begins, and how wide it is."""
+        """The parts of a bar, one for each status with which runs ended: the status, where the part begins, and how wide it is."""
         parts, at = [], 0.0
         for word, count in self.ended.items():
             wide = width * count / self.over

@@ -20,13 +20,13 @@ VERDICTS: Final = ("allow", "revise", "block")
 DECISIONS: Final = ("approved", "edited", "answered", "rejected", "undecided", "no person asked")
 _WORDS: Final = {"approve": "approved", "reject": "rejected", "answer": "answered"}
 _MOST_OPERATIONS: Final = 5_000
-"""A run with more operations is left out."""
+"""The verdicts in a run with more operations are not counted."""
 _MOST_TOGETHER: Final = 20_000
 _MOST_CHARACTERS: Final = 32 * 1024 * 1024
 
 
 class GateVerdicts(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdicts of one gate."""
+    """How often one gate gave each verdict, in the runs that were read."""
 
     gate: str
     shadow: bool

@@ -56,7 +56,7 @@ class PersonNeeds(msgspec.Struct, frozen=True, kw_only=True):
     quarantined: Count
     parked: Count
     failed: Count
-    """Runs that were started in the last hour and failed."""
+    """Runs that were started in the last hour and failed. Runs that other runs started are not counted."""
 
 
 class Failing(msgspec.Struct, frozen=True):
@@ -76,7 +76,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     function: str
     """The function of one execution that waits for this reason."""
     missing: bool = False
-    """Whether no runner hosts the function: an operator must start one."""
+    """Whether no runner has published this version of the function: an operator must start one that has it."""
 
 
 class Coming(msgspec.Struct, frozen=True):
@@ -89,7 +89,7 @@ class Coming(msgspec.Struct, frozen=True):
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """The runs that were started in one slice of time, counted by their status now."""
+    """The runs that were started in one slice of time, counted by their status now. Runs that other runs started are not counted."""
 
     since: int
     until: int
@@ -127,7 +127,8 @@ class HomeView(msgspec.Struct, frozen=True, kw_only=True):
     bounded: bool
     queues: tuple[QueueView, ...]
     more_queues: int
-    """How many more queues hold waiting runs or are paused or draining, but are not shown."""
+    """How many more queues have waiting runs or are paused or draining, but are not shown. Only the first 100 queues of the store are
+    looked at."""
     reasons: tuple[Reason, ...]
     looked_at: int
     spent: Spent
@@ -162,7 +163,7 @@ class HomeSource:
         return where if "://" in where else os.path.abspath(where)
 
     def needs(self) -> PersonNeeds:
-        """What needs a person now: a few indexed counts."""
+        """What needs a person now. Each number is counted up to a bound."""
         asked = self._viewer.store.undecided("", MOST_COUNTED, self._viewer.tenant)
         quarantined = self._counts(Browse(statuses=(ShownStatus.QUARANTINED,)), MOST_COUNTED)
         failed = self._counts(Browse(statuses=(ShownStatus.FAILED,), since=self._viewer.now - HOUR_MS, roots=True), MOST_COUNTED)
@@ -220,8 +221,8 @@ class HomeSource:
     # --- what waits
 
     def _queues(self) -> list[QueueView]:
-        """The queues in which runs wait, or that are paused or draining. Paused and draining queues are first, then the queue with the most
-        waiting runs."""
+        """The queues in which runs wait, or that are paused or draining, among the first 100 queues of the store. Paused and draining
+        queues are first, then the queue with the most waiting runs."""
         viewer = self._viewer
         queues = StoreQueues(viewer.store, viewer.clock, viewer.ids, viewer.actor)
         names = [row.name for row in viewer.store.queues()[:_MOST_QUEUES]]
@@ -248,8 +249,8 @@ class HomeSource:
         return len(rows), tuple(lines)
 
     def _reason(self, header: Execution, most: int) -> tuple[str, bool]:
-        """Why an execution waits, as a sentence without names and times, so that equal reasons are counted together; and whether a runner
-        is missing."""
+        """Why an execution waits, as a sentence; and whether a runner is missing. Times and quoted names are taken out of the sentence, so
+        that equal reasons are counted together."""
         if header.state is State.READY and header.failures == 0:
             hosted = self._viewer.store.hosted(header.function)
             if not any(one.version == header.version for one in hosted):
@@ -269,8 +270,8 @@ class HomeSource:
         return Part(since=since, until=until, ok=ok, failed=failed, stopped=stopped, going_on=going_on, bounded=told.bounded)
 
     def _spent(self, now: int) -> Spent:
-        """What was spent. The ledger has only sums of whole UTC days, so the cost of the last hour is the sum of the runs that started in
-        it and have ended."""
+        """What was spent. The ledger has only sums of whole UTC days, so the cost of the last hour is the sum of the costs, as far as they
+        are known, of the runs that were started in this hour."""
         asked = CostQuestion(by="day", since=f"{_COST_DAYS}d", tenant=self._viewer.tenant)
         by_day = {line.group[0]: line.nanos for line in cost_report(self._viewer.store, asked, now).lines}
         days = [day_text(now // DAY_MS - back) for back in reversed(range(_COST_DAYS))]

@@ -49,7 +49,8 @@ class KeysSource:
         return found
 
     def make(self, asked: TokenAsked) -> Issued:
-        """Make a token, and write its credential to the store. The result has the secret, which cannot be read again later."""
+        """Make a token, and write its credential to the store. The result has the secret, which cannot be read again later. Raises
+        InvalidParameter if a field is wrong."""
         issued = new_token(
             roles=checked_roles(asked.roles),
             now=self._viewer.now,
@@ -72,7 +73,8 @@ class KeysSource:
         self._viewer.store.remove_sessions(credential)
 
     def assign(self, credential: str, person: str) -> None:
-        """Write to a credential which person holds it. Raises KeyNotFound if there is no such credential."""
+        """Write to a credential which person holds it. Raises KeyNotFound if there is no such credential. Raises InvalidParameter if the
+        name is not valid."""
         found = next((one for one in self._viewer.store.credentials() if one.id == credential), None)
         if found is None:
             raise KeyNotFound(f"There is no credential {credential!r:.100}.")

@@ -87,7 +87,8 @@ class QueuesSource:
         return ParkedPage(runs=tuple(found[:PARKED]), beyond=found[PARKED - 1].header.id if len(found) > PARKED else None)
 
     def count_parked(self, queue: str) -> int:
-        """How many runs of the queue are parked, counted up to `MOST_REDRIVEN`. Raises QueueNotFound if there is no such queue."""
+        """How many parked runs of the queue the caller may see, counted up to `MOST_REDRIVEN`. Raises QueueNotFound if there is no such
+        queue."""
         self.show(queue)  # raises QueueNotFound if there is no such queue
         return len(self._parked_headers(queue))
 
@@ -99,7 +100,7 @@ class QueuesSource:
 
     def set(self, queue: str, said: Mapping[str, str]) -> bool:
         """Set the operator's values, given as texts by name. With an empty text the code's value is in force again. Returns False, and
-        writes nothing, if nothing changes."""
+        writes nothing, if nothing changes. Raises InvalidParameter if a value is wrong."""
         before = {one.name: one.operator for one in settings_of(self.show(queue).row)}
         reset = [name for name, text in said.items() if not text and before.get(name) is not None]
         new = {name: text for name, text in said.items() if text and text != before.get(name)}
@@ -109,8 +110,8 @@ class QueuesSource:
         return bool(given or reset)
 
     def redrive(self, queue: str, run: str) -> Redriven:
-        """Start one parked run of the queue again. Raises InvalidParameter if the run is of another queue. The result has an error if the
-        start is not possible."""
+        """Start one parked run of the queue again. Raises InvalidParameter if the run does not come from this queue. The result has an
+        error if the start is not possible."""
         header = self._viewer.find(run)
         if header.place is None or header.place.queue != queue:
             raise InvalidParameter(f"Run {run!r:.100} is not a run of queue {queue!r:.100}.")
@@ -118,7 +119,7 @@ class QueuesSource:
         return done
 
     def redrive_all(self, queue: str) -> Sequence[Redriven]:
-        """Start all parked runs of the queue again, at most `MOST_REDRIVEN`."""
+        """Start all parked runs of the queue again that the caller may see, at most `MOST_REDRIVEN`."""
         return self._queues.redrive(self._parked_headers(queue))
 
     def _parked_headers(self, queue: str) -> Sequence[Execution]:

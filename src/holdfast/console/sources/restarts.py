@@ -1,8 +1,9 @@
-"""Restarts for one caller: restarts and retries of runs, and restarts of executions. The plan of a restart is shown before it is started.
+"""Restarts for one caller: restarts and retries of runs, and restarts of executions. The page shows the plan of a restart before it is
+started.
 
-A restart of a run uses the code that the console's server serves. A console without a server keeps the graph of the earlier run.
-A durable function can restart from an operation only in a process that has its code, because the code is replayed on the part of the
-history that is kept.
+If the console's server serves the worker or the pipeline, a restart of its run uses the code that is served now. If not, or without a
+server, the restart keeps the graph of the earlier run. A durable function can restart from an operation only in a process that has its
+code, because the code is replayed on the part of the history that is kept.
 """
 
 from __future__ import annotations
@@ -56,14 +57,15 @@ class RestartPlace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MadeWrite(msgspec.Struct, frozen=True, kw_only=True):
-    """A write that an earlier run made. The new run does not make it again; if the arguments have changed, a person is asked."""
+    """A write that an earlier run made, in a part that runs again. The new run does not make it again, unless its node is in
+    `Choice.resend`; if the arguments have changed, a person is asked."""
 
     node: str
     run: str
     tool: str
     arguments: Any
     known: bool
-    """Whether it is known that the write happened."""
+    """Whether it is known that the write happened; False if its outcome is unknown."""
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +74,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     place: str = ""
     """The key of a `RestartPlace`. Empty: a run repeats only what failed, and an execution begins from its start."""
     text: str | None = None
-    """The input as the person edited it; None if the person did not edit it."""
+    """The input as the form has it, edited or not; None means the old input."""
     resend: tuple[str, ...] = ()
 
 
@@ -104,7 +106,8 @@ class RestartView(msgspec.Struct, frozen=True, kw_only=True):
     """Operations of an execution that run again."""
     writes: tuple[MadeWrite, ...] = ()
     last_cost: int | None = None
-    """What the parts that run again have cost in the earlier run, in billionths of a dollar."""
+    """What the parts that run again have cost in the earlier run, in billionths of a dollar. Without a plan of nodes it is the cost of the
+    whole earlier run. None if the cost is not known."""
     may_cost: int | None = None
     """The most that the new run may cost, in billionths of a dollar; None if that is not known."""
     may_use: int | None = None
@@ -124,7 +127,9 @@ class RestartSource:
         self._viewer = viewer
 
     def view(self, execution: str, choice: Choice | None = None) -> RestartView:
-        """What a restart would do. Without a choice, the restart begins where the run failed; if nothing failed, at the beginning."""
+        """What a restart would do. Without a choice, the restart begins where the run failed. It begins at the beginning if nothing failed,
+        and for a function whose code is not in this process. Raises ExecutionNotFound if there is no such run, or if the caller may not see
+        it."""
         header = self._viewer.find(execution)
         accepted = accepted_in(self._viewer.store, header)
         blank = RestartView(header=header, status=self._viewer.status(header), is_run=accepted is not None)
@@ -314,7 +319,7 @@ def _read(text: str) -> Any:
 
 
 def _input(choice: Choice) -> str | None:
-    """The input that a person edited; None if the person did not edit it. Raises InvalidRequest if it is not JSON."""
+    """The input of the form; None means the old input. Raises InvalidRequest if it is not JSON."""
     if choice.text is None:
         return None
     _read(choice.text)

@@ -257,8 +257,8 @@ class RunSource:
     # --- payloads
 
     def payloads(self, header: Execution) -> dict[str, str | None]:
-        """The texts of the tab with the data, by name: `input`, `result` and `logs`; for a run also `request`, `response` and `note`. All
-        but `note` are JSON. A result may be an error."""
+        """The texts of the tab with the data, by name: `input`, `result` and `logs`; for a run also `request`, `response` and `note`.
+        `response` is there only if the run has ended with one. All but `note` are JSON. A result may be an error."""
         store = self._viewer.store
         accepted, given, result = accepted_in(store, header), store.input(header.id), store.result(header)
         veil = Veil(self._viewer, header)
@@ -307,8 +307,8 @@ class RunSource:
     # --- actions
 
     def stop(self, header: Execution, reason: str) -> None:
-        """Stop an execution, or cancel a run. A reason is written to the audit log. Raises InvalidParameter if the run has ended
-        already."""
+        """Stop an execution, or cancel a run of a worker or a pipeline. A reason that is not empty is written to the audit log. Raises
+        InvalidParameter if the reason is too long, or if the run that is cancelled has ended already."""
         viewer, reason = self._viewer, _bounded(reason)
         if accepted_in(viewer.store, header) is None:
             viewer.client.stop(header.id, reason or None, "StoppedByOperator")
@@ -318,11 +318,13 @@ class RunSource:
             viewer.store.note(viewer.actor.did("reason", header.id, reason, viewer.now))
 
     def release(self, header: Execution) -> None:
-        """Let a quarantined execution run again."""
+        """Let an execution run again that is quarantined, or that waits for another try after its runners died. Raises InvalidParameter if
+        it is neither."""
         self._viewer.client.release(header.id)
 
     def redrive(self, header: Execution) -> str:
-        """Start a parked execution again, and return the id of the new execution. Raises the error if that is not possible."""
+        """Start a parked execution again, and return the id of the new execution. If this is not possible, raises the error that says
+        why."""
         (done,) = self._viewer.client.queues.redrive([header])
         if done.error is not None:
             raise done.error
@@ -330,7 +332,7 @@ class RunSource:
 
     def succeed(self, header: Execution, operation: Operation, result: str) -> None:
         """Answer an open callback with a JSON text; an empty text is an answer without a result. Raises InvalidParameter if the callback is
-        not open, or the text is too long."""
+        not open, or if the text is too long. Raises PayloadNotJson if the text is not JSON."""
         if len(result) > _MOST_RESULT:
             raise InvalidParameter(f"A result has at most {_MOST_RESULT:,} characters.")
         if result:
@@ -338,7 +340,7 @@ class RunSource:
         self._viewer.client.succeed_callback(_callback(operation), result or None)
 
     def fail(self, header: Execution, operation: Operation, kind: str, message: str) -> None:
-        """Answer an open callback with an error. Raises InvalidParameter if the callback is not open."""
+        """Answer an open callback with an error. Raises InvalidParameter if the callback is not open, or if a text is too long."""
         self._viewer.client.fail_callback(_callback(operation), _bounded(message) or None, _bounded(kind) or None)
 
     def heartbeat(self, header: Execution, operation: Operation) -> None:

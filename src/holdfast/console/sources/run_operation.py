@@ -133,11 +133,11 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
     artifacts: tuple[Shown, ...] = ()
     approval: str | None = None
     asked: Requested | None = None
-    """The question to a person, if the operation is one; else None."""
+    """The question to a person, if the operation is an approval; else None."""
 
     @property
     def may_answer(self) -> bool:
-        """Whether it is a callback that waits for an answer from outside."""
+        """Whether the operation is a callback, but no approval, that waits for an answer from outside."""
         op = self.op
         return op.type is Type.CALLBACK and op.status is Status.STARTED and op.sub_type not in KEPT and op.callback_id is not None
 
@@ -264,7 +264,7 @@ class OperationSource:
         return Items(rows=tuple(rows), total=len(below), at=start)
 
     def _runs_of_map(self, tree: Tree, at: int, children: Mapping[str, Execution], start: int) -> Items:
-        """The runs that a map of a pipeline asked for: by itself, or through its shards."""
+        """The runs, as far as the caller may see them, that a map of a pipeline asked for: by itself, or through its shards."""
         entry, found = tree.entries[at], list[Execution]()
         for one in tree.entries[at + 1 : entry.end]:
             child = children.get(one.op.id)
@@ -308,8 +308,9 @@ class OperationSource:
         return self.artifacts(header) if is_last else []
 
     def artifact(self, header: Execution, artifact: str) -> tuple[ArtifactRef, int]:
-        """An artifact of the run's tenant, and a file descriptor from which its bytes can be read. Raises an error if there is no such
-        artifact."""
+        """An artifact of the run's tenant, and a file descriptor from which its bytes can be read. Raises ArtifactMissing if the tenant has
+        no such artifact. Raises ExecutionNotFound if the execution is no run of a worker or a pipeline, or if this console has no
+        artifacts."""
         accepted, kept = accepted_in(self._viewer.store, header), self._kept()
         if accepted is None or kept is None:
             raise ExecutionNotFound(f"This console has no artifact {artifact!r:.100} of this run.")
@@ -365,7 +366,7 @@ def _with_frames(error: Failure, event: Event | None) -> Failure:
 
 
 def attempts_of(lines: Sequence[HistoryEntry], veil: Veil) -> list[Attempted]:
-    """The first attempts of an operation, in order, as its events show them."""
+    """The first attempts of an operation, at most 50, in order, as its events show them."""
     found: list[Attempted] = []
     for line in lines:
         event = line.event

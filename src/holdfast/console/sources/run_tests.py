@@ -1,8 +1,9 @@
 """A run as a test, for one caller: what was asked and answered, without what is secret.
 
 Places that a contract marks as secret are replaced, and so is every other occurrence of their texts. If this console does not know the
-contract of the run, the test has no value of the run; if it does not know the contract of a child run, the texts and numbers of the child's
-inputs are replaced. A durable function has no contract: texts under names such as `password` are replaced.
+contract of the run, the test has placeholders in place of the inputs, and no outputs, answers and decisions. If it does not know the
+contract of a child run, the texts and numbers of the child's inputs are replaced. A durable function has no contract: texts under names
+such as `password` are replaced.
 """
 
 from __future__ import annotations
@@ -47,10 +48,11 @@ class RunTestSource:
         self._viewer = viewer
 
     def recorded(self, execution: str) -> RecordedRun:
-        """The run as a test needs it. Raises InvalidParameter if the run has not ended."""
+        """The run as a test needs it. Raises InvalidParameter if the run has not ended. Raises ExecutionNotFound if there is no such run,
+        or if the caller may not see it."""
         header = self._viewer.find(execution)
         if header.status is ExecutionStatus.RUNNING:
-            raise InvalidParameter("The run is not over yet: a test needs its result.")
+            raise InvalidParameter("The run is not over yet: a test needs its result. Wait until the run has ended.")
         accepted = accepted_in(self._viewer.store, header)
         day = datetime.fromtimestamp(header.started_at / 1000, UTC).date().isoformat()
         blank = RecordedRun(kind="function", function=header.function, run=header.id, day=day)
@@ -193,8 +195,8 @@ class RunTestSource:
                 yield Called(name=op.name, text=text, error=error)
 
     def _invoked(self, header: Execution, veil: Veil) -> tuple[dict[str, list[Gave]], dict[str, list[Gave]]]:
-        """The answers of the workers, and of the functions, that the execution called, by name. A child execution whose status is not
-        SUCCEEDED is left out."""
+        """The answers of the workers, and of the functions, that the execution called, by name. Left out are child executions whose status
+        is not SUCCEEDED, and those after the first MOST_CHILDREN."""
         workers: dict[str, list[Gave]] = {}
         functions: dict[str, list[Gave]] = {}
         store = self._viewer.store

@@ -17,7 +17,8 @@ class RunnersView(msgspec.Struct, frozen=True, kw_only=True):
     runners: tuple[RunnerStatus, ...]
     hosted: tuple[Hosted, ...]
     newest_code: int | None
-    """The highest schema number among the code of the runners; None if no runner has published its number."""
+    """The highest schema number among the code of the registered runners; None if there is no runner, or if all run code of release
+    0.1.0."""
 
 
 class RunnersSource:
@@ -27,7 +28,7 @@ class RunnersSource:
         self._viewer = viewer
 
     def all(self) -> RunnersView:
-        """The runners that have a lease, and every function that a runner has published."""
+        """The registered runners, also those whose lease is over, and every function, worker and pipeline that a runner has published."""
         runners: Sequence[RunnerStatus] = self._viewer.store.runners()
         codes = [one.code for one in runners if one.code is not None]
         return RunnersView(runners=tuple(runners), hosted=tuple(self._viewer.store.all_hosted()), newest_code=max(codes, default=None))

@@ -19,7 +19,7 @@ PAGE: Final = 50
 
 
 class Backfill(msgspec.Struct, frozen=True, kw_only=True):
-    """What a backfill would start: the times that were due from `begin` up to `end`, in milliseconds."""
+    """What a backfill asks for: the times (`due`, in milliseconds) that were due from `begin` on and before `end`."""
 
     begin: int
     end: int
@@ -27,7 +27,7 @@ class Backfill(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def count(self) -> int:
-        """How many occurrences."""
+        """How many occurrences were due."""
         return len(self.due)
 
 
@@ -57,30 +57,31 @@ class SchedulesSource:
         return found
 
     def backfill_plan(self, name: str, begin: int, end: int) -> Backfill:
-        """What was due from `begin` up to `end`, but not later than now. Nothing is written. Raises ScheduleInvalid if `end` is not after
-        `begin`, or if too many occurrences were due."""
+        """What was due from `begin` on and before `end` (milliseconds), but not later than now. Nothing is written. Raises ScheduleInvalid
+        if `end` is not after `begin`, or if too many occurrences were due."""
         if end <= begin:
             raise ScheduleInvalid("The end of a backfill must be after its beginning.")
         due = due_between(self.get(name).history, begin, min(end, self._viewer.now + 1), MAX_ASKED)
         if len(due) > MAX_ASKED:
-            raise ScheduleInvalid(f"More than {MAX_ASKED:,} occurrences were due in that time. Choose a shorter one.")
+            raise ScheduleInvalid(f"More than {MAX_ASKED:,} occurrences were due in that time. Choose a shorter time.")
         return Backfill(begin=begin, end=end, due=tuple(due))
 
     # --- changing
 
     def pause(self, name: str) -> None:
-        """Pause a schedule: it starts nothing until a person resumes it."""
+        """Pause a schedule: nothing that is due is started until a person resumes it. `run_now` and `backfill` still start occurrences."""
         self._verbs.pause(name)
 
     def resume(self, name: str) -> None:
-        """Resume a schedule. It does not start what was due during the pause."""
+        """Resume a schedule. Occurrences that were due during the pause, or that waited for an earlier one, are not started."""
         self._verbs.resume(name)
 
     def run_now(self, name: str) -> None:
-        """Ask for one occurrence now."""
+        """Ask for one occurrence now, also if another one still runs or the schedule is paused. A runner that hosts the function starts
+        it."""
         self._verbs.run_now(name)
 
     def backfill(self, name: str, begin: int, end: int) -> int:
-        """Ask for all occurrences that were due from `begin` up to `end`, and return how many there are. Raises ScheduleInvalid if there
-        are too many."""
+        """Ask for the occurrences that were due from `begin` on and before `end` (milliseconds), and return how many were due. A runner
+        that hosts the function starts them. Raises ScheduleInvalid if there are too many, or if `end` is not after `begin`."""
         return self._verbs.backfill(name, begin, end)[1]

@@ -70,14 +70,14 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True):
 
     revision: int
     total: int
-    """How many rows the choice has in all slices together."""
+    """How many rows a person sees with this choice (`Choice`), in all slices together."""
     operations: int
     counts: dict[str, int]
     at: int
     rows: tuple[Row, ...]
     ticks: tuple[tuple[int, int], ...]
     folds: tuple[tuple[int, int, int], ...]
-    """Where each fold begins and ends on the axis, and how long it is."""
+    """Where each fold begins and ends on the axis, and how many milliseconds it is long."""
     idle: int
     span: int
     now: int
@@ -259,7 +259,7 @@ def _line(entry: Entry) -> Row:
 
 
 def _waited(op: Operation) -> str:
-    """How long the author's wait was set to last."""
+    """How long the author's wait was set to last, as a text such as `30 s`; empty if that is not known."""
     until = op.due_at or op.ended_at
     if until is None:
         return ""

@@ -66,8 +66,8 @@ class Entry(msgspec.Struct, kw_only=True, gc=False):
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """Which rows a person wants to see: with `errors`, only those that failed, stopped or are retried; with `text`, only those that contain
-    it."""
+    """Which rows a person wants to see. With `errors`: those that failed, stopped, were blocked or quarantined, or are retried. With
+    `text`: those whose verb, name or result contains it, or whose id begins with it. The rows above these are shown too."""
 
     errors: bool = False
     text: str = ""
@@ -260,8 +260,8 @@ class Tree:
         return Scale(header.started_at, end, self._busy(end))
 
     def _busy(self, end: int) -> Iterator[tuple[int, int]]:
-        """The spans of time in which something ran, in order. A row with rows under it, a wait, a callback and an operation with several
-        attempts have only two moments here: their start and their end."""
+        """The spans of time in which something ran, in order. Some rows have only two moments here, their start and their end: a row with
+        rows under it, a wait, a callback, an operation with several attempts, and one that has not ended although the execution has."""
         spans = []
         for entry in self.entries:
             op = entry.op

@@ -1,8 +1,8 @@
 """aggregator-worker: several results become one, under an explicit policy.
 
-The tool `merge_rules` makes the merge. A model is asked only if there are conflicts and the caller gives instructions or passes the
-conflicts, as a pipeline's merge does. The model only chooses: for each conflict it names a source, and the value of that source is used. So
-no value in the result comes from the model.
+The tool `merge_rules` merges the parts. A model is asked only if the merge has conflicts, and only if the caller wants a decision: the
+caller gives `instructions` (and the policy is not `strict`), or passes `conflicts`, as a pipeline's merge does. The model only chooses: for
+each conflict it names a source, and the value of that source is used. So no merged value comes from the model.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ Conflict = dict[str, Any]
 
 @worker("worker.md")
 async def aggregate(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
-    """Are the sources distinct? → merge → ask about conflicts, if the caller wants that → merge with the choices → is it accepted?"""
+    """Merge the parts. If there are conflicts and the caller wants a decision, let the model choose a source for each, and merge again.
+    Raises WorkerError if two parts have the same source, or if the policy `strict` refuses the result."""
     _check_sources(inputs["parts"])
     how = {"parts": inputs["parts"], "policy": inputs["merge_policy"], "key": inputs.get("key")}
     told = await ctx.tools.merge_rules(**how)
@@ -61,16 +62,16 @@ def _check_sources(parts: list[dict[str, Any]]) -> None:
 
 
 def _instructions(inputs: dict[str, Any]) -> str | None:
-    """The instructions for the model; None if no model is asked. Under `strict` a conflict is a failure, unless the caller asks for a
-    decision."""
+    """The instructions for the model; None if no model is asked. Under the policy `strict` a model is asked only if the caller passes
+    `conflicts`."""
     if inputs.get("conflicts"):
         return str(inputs.get("instructions", _DECIDE))
     return inputs.get("instructions") if inputs["merge_policy"] != "strict" else None
 
 
 async def _resolved(conflicts: list[Conflict], instructions: str, ctx: WorkerContext) -> list[dict[str, str]]:
-    """The choices of the model, at most one for each conflict. A choice is left out if there is no such conflict, or if its source has no
-    value there."""
+    """The choices of the model: for each conflict, at most the first one. A choice is left out if there is no such conflict, or if the
+    chosen source has no value for it."""
     shown = [
         {"conflict": at, "path": found["path"], "values": {said["source"]: _shown(said["value"]) for said in found["values"]}}
         for at, found in enumerate(conflicts)

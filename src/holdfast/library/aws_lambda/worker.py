@@ -1,8 +1,8 @@
 """aws-lambda-worker: answers a request of the worker protocol that is inside its inputs. The response to that inner request is its output.
 
 The run enforces time, budget, retries and isolation. The inner request may only tighten them, and asks for one thing: what a model answers
-to `inputs.prompt`, as text or as JSON by `inputs.schema`. A temporary failure fails the run, so that the run makes another attempt. Every
-other failure is reported in the inner response, and the run itself is `ok`.
+to `inputs.prompt`, as text or as JSON by `inputs.schema`. If a tool fails temporarily, the attempt fails too, and the run makes another
+one. Every other failure is reported in the inner response, and the run itself is `ok`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ _UNIT: Final = {
     "properties": {"prompt": {"type": "string", "minLength": 1}, "schema": {"type": "object"}},
 }
 _KEPT: Final = ("timeout_seconds", "max_tokens", "tools_allowed")
-"""The constraints that an inner request may have: this worker enforces them. All others belong into the outer request."""
+"""The constraints that an inner request may have; this worker enforces them. An inner request with any other constraint is refused: only
+the outer request may have it."""
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class _Refused(Exception):
-    """The inner request failed with this code. The run itself succeeds, and reports it."""
+    """The inner request failed with the error code `code`. The run itself succeeds: its output is an inner response with this error."""
 
     def __init__(self, code: str, message: str, details: Any = None) -> None:
         super().__init__(message)
@@ -43,7 +44,8 @@ class _Refused(Exception):
 
 @worker("worker.md")
 async def answer(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
-    """Read the inner request → what may it use? → ask the model → the inner response."""
+    """Ask the model what the inner request asks for, and return the inner response. If a tool fails temporarily, raises its WorkerError, so
+    that the run makes another attempt. Every other failure is an error in the inner response."""
     envelope = _Envelope(ctx)
     try:
         request = request_from(inputs["request"])
@@ -62,8 +64,8 @@ async def answer(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
 
 
 def _limits(request: WorkerRequest, limits: Limits) -> Limits:
-    """The limits of the inner request: those of the contract, tightened by its constraints. Raises InvalidRequest if the request is not
-    valid."""
+    """The limits of the inner request: those of the contract, tightened by the constraints of the request. Raises InvalidRequest if the
+    request is not valid, or if a constraint is wider than the contract."""
     problems = list(checker_of(_UNIT).problems(request.inputs))
     told = [Mismatch(f"/inputs{problem.path}", problem.reason, problem.value) for problem in problems]
     if not _ID.fullmatch(request.worker_id):
@@ -75,25 +77,32 @@ def _limits(request: WorkerRequest, limits: Limits) -> Limits:
     ]
     if told:
         shown = "; ".join(f"{problem.path}: {problem.reason}" for problem in told)
-        raise InvalidRequest(f"The request does not fit: {shown}.", details=told)
+        raise InvalidRequest(f"The inner request is not valid: {shown}.", details=told)
     return tighten(limits, request.constraints)
 
 
 async def _asked(request: WorkerRequest, limits: Limits, ctx: WorkerContext) -> dict[str, Any]:
     allowed = {tool.name for tool in limits.tools}
     if "language_model" not in allowed:
-        raise _Refused("tool_not_allowed", "The request does not allow language_model, which is needed for an answer.")
+        raise _Refused(
+            "tool_not_allowed", "The inner request does not allow the tool language_model, which the answer needs. Add it to tools_allowed."
+        )
     try:
         async with asyncio.timeout(limits.timeout_seconds):
             system = await _instructions(request.worker_id, ctx) if "parameter_store" in allowed else None
             arguments = {**request.inputs, **({} if system is None else {"system": system})}
             return {"answer": await ctx.tools.language_model(**arguments, **_cap(arguments, request.constraints.max_tokens))}
     except TimeoutError:
-        raise _Refused("timeout", f"There was no answer within {limits.timeout_seconds:g} seconds.") from None
+        raise _Refused(
+            "timeout",
+            f"The model did not answer within {limits.timeout_seconds:g} seconds, which include reading its instructions (timeout_seconds)."
+            " Allow more seconds, or ask for less.",
+        ) from None
 
 
 async def _instructions(worker_id: str, ctx: WorkerContext) -> str | None:
-    """The operator's instructions for the model, from the parameter store; None if it has none for this worker."""
+    """The operator's instructions for the model, from the parameter store; None if it has none for the `worker_id` of the inner request, or
+    if the contract does not allow this worker to read it."""
     try:
         return str(await ctx.tools.parameter_store(name=f"/{worker_id}/instructions"))
     except WorkerError as failed:
@@ -104,8 +113,8 @@ async def _instructions(worker_id: str, ctx: WorkerContext) -> str | None:
 
 
 def _cap(arguments: dict[str, Any], tokens: int | None) -> dict[str, int]:
-    """The argument that limits the answer to the tokens that the input leaves of the request's `tokens`, by the same estimate that the run
-    uses. Empty if the request has no limit. Raises _Refused if nothing is left."""
+    """The argument `max_output_tokens` for the model's tool: what is left of `tokens`, the inner request's limit, after the estimated
+    tokens of the input. Empty if the inner request has no limit. Raises _Refused if nothing is left."""
     if tokens is None:
         return {}
     messages = [{"content": arguments[name]} for name in ("system", "prompt") if name in arguments]
@@ -113,7 +122,7 @@ def _cap(arguments: dict[str, Any], tokens: int | None) -> dict[str, int]:
     if left < 1:
         raise _Refused(
             "budget_exceeded",
-            f"The input has about {tokens - left} tokens, and the request allows {tokens} for input and answer (max_tokens).",
+            f"The input has about {tokens - left} tokens, and the inner request allows {tokens} for input and answer (max_tokens).",
         )
     return {"max_output_tokens": left}
 

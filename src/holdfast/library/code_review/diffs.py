@@ -30,11 +30,11 @@ class Hunk:
     """One changed place of a file."""
 
     first: int
-    """The number of its first line in the new file, from 1."""
+    """The number of the hunk's first line in the new file, from 1; 0 if the new file is empty."""
     count: int = 0
-    """How many lines of the new file it has."""
+    """How many lines of the new file the hunk shows."""
     lines: list[tuple[str, int, str]] = field(default_factory=list)
-    """Each line as its sign (` `, `+`, `-`), its number in the new file (0 for a removed line) and its text."""
+    """The lines of the hunk. Each has its sign (` `, `+` or `-`), its number in the new file (0 for a removed line) and its text."""
 
 
 @dataclass
@@ -94,7 +94,7 @@ def _hunk(lines: list[str], at: int) -> tuple[Hunk, int]:
             at += 1
             continue
         if sign not in " +-" or (sign != "+" and not old_left) or (sign != "-" and not new_left):
-            raise DiffIncomplete(at + 1, "a line does not belong to the hunk that its head announces")
+            raise DiffIncomplete(at + 1, "the line does not begin with a space, + or -, or the hunk has more lines than its head says")
         hunk.lines.append((sign, 0 if sign == "-" else number, text[1:]))
         old_left -= sign != "+"
         new_left -= sign != "-"

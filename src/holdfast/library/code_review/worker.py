@@ -1,8 +1,8 @@
 """code-review-worker: a model reads a diff and names issues. An issue is kept only if its file and line are in the diff.
 
 The diff is read first, and a diff that is not complete is refused. The model sees the diff in parts of a limited size, each line with its
-number in the new file. If the caller names a repository that the operator opened, the model also sees the lines around each change, as long
-as the repository has the new version of the file. The worker has no tool that writes.
+number in the new file. If the caller names a repository that the operator opened, the model also sees the lines around the first changes,
+if the repository has the new version of the file. The worker has no tool that writes.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from holdfast import WorkerContext, WorkerError, worker
 from holdfast.library.code_review.diffs import DiffIncomplete, File, Hunk, read_diff
 
 _MOST_IN_PART: Final = 16_000
-"""The model sees at most this many characters of the diff in one call."""
+"""The model sees at most this many characters in one call: of the diff, and of the lines around its hunks."""
 _MOST_PARTS: Final = 4
 _MOST_LINE: Final = 500
 _AROUND: Final = 10
-"""The model sees this many lines of the repository before and after each hunk."""
+"""The model sees at most this many lines of the repository before a hunk, and as many after it."""
 _MOST_READS: Final = 40
 _RISKS: Final = ("low", "medium", "high")
 _INSTRUCTIONS: Final = (
@@ -37,7 +37,8 @@ Issue = dict[str, Any]
 
 @worker("worker.md")
 async def review(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
-    """Is the diff complete? → parts → ask the model about each part → keep the issues that are in the diff."""
+    """Read the diff, ask the model about each part of it, and return the issues whose file and line are in the diff. Raises WorkerError
+    (`missing_diff_context`) if the diff is not complete, or has no hunk."""
     files = _read(inputs["diff"])
     parts = [*islice(_parts(files, await _around(files, inputs["repo_context"], ctx)), _MOST_PARTS)]
     answers = await _answers(parts, inputs, ctx)
@@ -93,7 +94,8 @@ class _Part:
 
 
 def _parts(files: Sequence[File], around: dict[int, tuple[list[str], list[str]]]) -> Iterator[_Part]:
-    """The hunks in parts of at most `_MOST_IN_PART` characters. A hunk that is too large for a part is cut, and counts as left out."""
+    """The hunks in parts of at most `_MOST_IN_PART` characters. A hunk that is too large for a part is cut, and is not counted in the
+    part's `hunks`."""
     part = _Part()
     for file in files:
         for hunk in file.hunks:
@@ -125,8 +127,8 @@ def _prompt(part: str, number: int, inputs: dict[str, Any]) -> str:
 
 
 async def _around(files: Sequence[File], context: dict[str, Any], ctx: WorkerContext) -> dict[int, tuple[list[str], list[str]]]:
-    """The lines before and after each hunk, from the repository that the caller names, by the `id` of the hunk. A hunk is not in the result
-    if the repository cannot be read, or has other lines there than the diff."""
+    """The lines before and after the first `_MOST_READS` hunks, from the repository that the caller names. The key is Python's `id` of the
+    hunk. A hunk is left out if its file cannot be read, or has other lines at this place than the diff."""
     found: dict[int, tuple[list[str], list[str]]] = {}
     repo = context.get("repo")
     changes = [(file.path, hunk) for file in files for hunk in file.hunks] if repo is not None else []

@@ -21,11 +21,16 @@ Problem = dict[str, Any]
 
 @worker("worker.md")
 async def validate(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
-    """Schema and rules by name → each record: normalize, schema, rules → errors, and the records if all are good."""
+    """Normalize each record, and check it against the schema and the rules that the operator stores under these names. Returns the errors,
+    and the normalized records if no record is invalid. Raises WorkerError if the schema or the ruleset is missing or cannot be used."""
     schema = await _kept("schemas", inputs["schema_name"], "schema_unknown", ctx)
     rules = await _kept("rulesets", inputs["ruleset_id"], "ruleset_unknown", ctx)
     if not isinstance(schema, dict) or not isinstance(rules, list):
-        raise WorkerError("ruleset_unusable", "A schema must be an object, and a ruleset must be a list of rules.", retryable=False)
+        raise WorkerError(
+            "ruleset_unusable",
+            "The stored schema must be a JSON object, and the stored ruleset must be a JSON list of rules.",
+            retryable=False,
+        )
     records = [normalized(record, schema) for record in inputs["records"]]
     errors: list[Problem] = []
     not_listed = invalid = 0
@@ -43,7 +48,7 @@ async def validate(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]
 
 async def _kept(kind: str, name: str, code: str, ctx: WorkerContext) -> Any:
     """The schema or the ruleset that the operator stores under a name. A parameter that is a text is read as JSON, because some stores keep
-    only texts. Raises WorkerError with `code` if there is none."""
+    only texts. Raises WorkerError with `code` if there is none, and with `ruleset_unusable` if the text is not JSON."""
     try:
         found = await ctx.tools.parameter_store(name=f"/data-validation-worker/{kind}/{name}")
     except WorkerError as failed:
@@ -54,7 +59,9 @@ async def _kept(kind: str, name: str, code: str, ctx: WorkerContext) -> Any:
     try:
         return json.loads(found) if isinstance(found, str) else found
     except ValueError:
-        raise WorkerError("ruleset_unusable", f"The {kind[:-1]} {name!r} is not JSON.", retryable=False) from None
+        raise WorkerError(
+            "ruleset_unusable", f"The {kind[:-1]} {name!r} that the operator has stored is not JSON.", retryable=False
+        ) from None
 
 
 async def _by_schema(record: Any, schema: dict[str, Any], ctx: WorkerContext) -> list[Problem]:

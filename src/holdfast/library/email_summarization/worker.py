@@ -34,7 +34,8 @@ _READERS: Final = {
 
 @worker("worker.md")
 async def summarize(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
-    """Redact → cut → ask the model → is there personal data in the answer? → put the values back, for readers inside the company."""
+    """Replace personal data in the thread by placeholders, let the model summarize it, and remove personal data from the answer. For
+    readers inside the company, put the values back in place of the placeholders."""
     context = "\n".join(_lines(inputs.get("customer_context", {})))[: 10 * _MOST_CONTEXT]
     persons = persons_in(inputs["thread_text"], inputs.get("customer_context", {}))
     redacted = await ctx.tools.redact_pii(texts=[inputs["thread_text"], context], names=persons)
@@ -63,8 +64,8 @@ def _shown(thread: str) -> tuple[str, int]:
 async def _cleaned(
     answer: dict[str, Any], persons: list[list[str]], values: Mapping[str, str], ctx: WorkerContext
 ) -> tuple[dict[str, Any], list[dict[str, str]]]:
-    """The answer with `[removed]` in place of personal data, and warnings. The model saw placeholders, so what looks like personal data in
-    its answer is invented, or was not found in the thread."""
+    """The answer with `[removed]` in place of personal data, and warnings. The model saw placeholders, so personal data in its answer was
+    invented by the model, or was not recognized in the thread."""
     texts = [*_texts(answer)]
     found = await ctx.tools.redact_pii(texts=texts, names=persons)
     cleaned = iter(found["texts"])

@@ -22,7 +22,8 @@ _INSTRUCTIONS: Final = (
 
 @worker("worker.md")
 async def route(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
-    """Ask the model → is the label one of those offered? → is it sure enough? → the label, or the fallback."""
+    """Let the model choose a label for the item, and return the label with its reason. Returns the fallback if the model names a label that
+    was not offered, or is not sure enough. Raises WorkerError if the fallback is the only label."""
     labels, fallback = inputs["labels"], inputs["fallback"]
     if len(labels) == 1 and fallback in labels:
         raise WorkerError(

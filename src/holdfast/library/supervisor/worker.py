@@ -32,7 +32,8 @@ _INSTRUCTIONS: Final = (
 
 @worker("worker.md")
 async def choose(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
-    """Ask the model → is it one of the choices? → may it still choose? → the choice and its reason."""
+    """Let the model choose what runs next, or finish, and return the choice with its reason. Raises WorkerError with `schema_mismatch` if
+    the given choices are not valid, and with `choice_invalid` if the model's choice is not allowed."""
     labels = [choice["label"] for choice in inputs["choices"]]
     if (flaw := _flaw_of(labels)) is not None:
         raise WorkerError("schema_mismatch", flaw, details={"path": "/choices"})
@@ -43,15 +44,15 @@ async def choose(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
     if choice == _FINISH and answer["outputs"] is None:
         raise _no_answer("finished without outputs")
     if choice != _FINISH and inputs.get("turns_left") == 1:
-        raise _no_answer(f"chose {choice!r} in its last turn, and must finish")
+        raise _no_answer(f"chose {choice!r} in its last turn, in which it must finish")
     ctx.log("chose", choice=choice)
     given = {"outputs": answer["outputs"]} if choice == _FINISH else {"inputs": answer["inputs"]}
     return {"choice": choice, "reason": answer["reason"], **{name: value for name, value in given.items() if value is not None}}
 
 
 def _flaw_of(labels: list[str]) -> str | None:
-    """Why no choice among these labels is possible; None if it is possible. The page's schema does not check this, so that every
-    `supervise` node fits the schema."""
+    """What is wrong with these labels; None if nothing is wrong. The page's schema does not check this, so that every `supervise` node fits
+    the schema."""
     if not 1 <= len(labels) <= _MOST_CHOICES:
         return f"There are {len(labels)} choices; there must be 1 to {_MOST_CHOICES}."
     if len(set(labels)) < len(labels):

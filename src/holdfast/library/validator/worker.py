@@ -2,7 +2,7 @@
 
 The schema and the rules are checked first, because they are exact and cost nothing. A model is asked only about criteria, and only if the
 schema and the rules found no error. So a model can make a verdict worse, never better. If its answer contradicts itself, the verdict is
-`block`; if its answer does not fit the schema, the run fails.
+`block`; if its answer does not fit the schema, the attempt fails.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ Reason = dict[str, str]
 
 @worker("worker.md")
 async def validate(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
-    """Schema → rules → is there an error? → else the model, about the criteria → the verdict."""
+    """Judge the candidate by the schema and by the rules; if they find no error and there are criteria, also by the model. Returns the
+    verdict, its reasons, and what was checked. Raises WorkerError if the schema or a rule cannot be used."""
     reasons = [*await _by_schema(inputs, ctx), *await _by_rules(inputs, ctx)]
     checked = {"schema": "schema" in inputs, "rules": len(inputs.get("rules", [])), "criteria": False}
     if _has_error(reasons):

@@ -61,7 +61,8 @@ class Path(Struct, frozen=True):
     take: str = ""
 
     def find(self, root: LexborNode, scope: LexborNode) -> list[LexborNode]:
-        """The elements that the path leads to, each once. An absolute path begins at `root`, any other at `scope`. Raises PathTooCostly."""
+        """The elements that the path leads to, each once. An absolute path begins at `root`, any other at `scope`. Raises PathTooCostly if
+        the search visits too many nodes."""
         walk = _Walk()
         found = [root] if self.absolute else [scope]
         for at, step in enumerate(self.steps):
@@ -125,7 +126,9 @@ def _test(text: str) -> Test:
     if hit := _COMPARE.fullmatch(text) or _CALL.fullmatch(text):
         value = hit.group("single") if hit.group("single") is not None else hit.group("double")
         return Test(hit.group("how"), hit.group("what").lower(), value)
-    raise PathInvalid(f"the predicate [{text[:40]}] is not known")
+    raise PathInvalid(
+        f"the predicate [{text[:40]}] is not known; use a number, last(), @a, @a='v', contains(x, 'v'), starts-with(x, 'v') or not(…)"
+    )
 
 
 class _Walk:

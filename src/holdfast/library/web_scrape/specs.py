@@ -1,8 +1,10 @@
 """Reads extraction specs: what must be found on a page. A spec is checked before any page is fetched. All problems are reported at once.
 
-"title": "h1" the text of what the CSS selector finds "price": {"css": ".price", "type": "price", "required": true} "image": {"css":
-"img.main", "attribute": "src", "type": "url"} "sku": {"any": [{"json_ld": "Product.sku"}, {"meta": "product:sku"}, {"regex": "SKU:
-([0-9]+)"}]} "rows": {"path": "//table[@id='t']//tr", "list": true, "fields": {"name": "td", "size": {"path": "./td[2]", "type": "number"}}}
+"title": "h1"                                                    (the text of what this CSS selector finds)
+"price": {"css": ".price", "type": "price", "required": true}
+"image": {"css": "img.main", "attribute": "src", "type": "url"}
+"sku":   {"any": [{"json_ld": "Product.sku"}, {"meta": "product:sku"}, {"regex": "SKU: ([0-9]+)"}]}
+"rows":  {"path": "//table[@id='t']//tr", "list": true, "fields": {"name": "td", "size": {"path": "./td[2]", "type": "number"}}}
 """
 
 from __future__ import annotations
@@ -68,7 +70,7 @@ class _Where(NamedTuple):
     path: str = ""
 
     def inner(self, name: str) -> _Where:
-        """The place of a field of this record."""
+        """The place of the field `name` of this record."""
         return _Where(f"{self.field}.{name}" if self.field else name, f"{self.path}/{name.replace('~', '~0').replace('/', '~1')}")
 
     def below(self, part: str) -> _Where:
@@ -77,8 +79,8 @@ class _Where(NamedTuple):
 
 
 def fields_of(spec: Mapping[str, Any]) -> tuple[Field, ...]:
-    """The fields of an `extraction_spec`: those in its member `fields`, or, without that member, the spec itself. Raises SpecInvalid if the
-    spec cannot be used."""
+    """The fields of an `extraction_spec`: those in its member `fields` if that is an object, else the members of the spec itself. Raises
+    SpecInvalid if the spec cannot be used."""
     reader = _Reader()
     inner = spec.get("fields")
     fields = reader.fields(inner, _Where().below("fields"), 0) if isinstance(inner, Mapping) else reader.fields(spec, _Where(), 0)

@@ -168,7 +168,7 @@ def currency_of(text: str) -> str | None:
 def _boolean(raw: Any, field: Field, page: Setting) -> bool:
     word = _text(raw).strip().lower()
     if word not in _YES | _NO:
-        raise Unfit("not_a_boolean", f"{_shown(raw)} is neither yes nor no")
+        raise Unfit("not_a_boolean", f"{_shown(raw)} is not a truth value such as yes, no, true, false, 1 or 0")
     return word in _YES
 
 
@@ -183,7 +183,7 @@ def _url(raw: Any, field: Field, page: Setting) -> str:
     except ValueError:
         raise Unfit("not_a_url", f"{_shown(raw)} is not a valid address") from None
     if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise Unfit("not_a_url", f"{_shown(raw)} is not a web address")
+        raise Unfit("not_a_url", f"{_shown(raw)} is not an http or https address")
     return url
 
 

@@ -16,7 +16,8 @@ _MOST_NAMED = 10
 
 @worker("worker.md")
 async def scrape(inputs: dict[str, Any], ctx: WorkerContext) -> dict[str, Any]:
-    """Read the spec → fetch → is it a page? → extract → are the required fields there?"""
+    """Fetch the page, and return the fields that the spec asks for. Raises WorkerError with `schema_mismatch` if the spec cannot be used,
+    with `page_not_found` if the server sends no page, and with `page_changed` if a required field is missing."""
     fields = _fields(inputs["extraction_spec"])  # before the first request to the site
     page = await ctx.tools.fetch_url(**{name: inputs[name] for name in ("url", "user_agent") if name in inputs})
     source = {name: page[name] for name in ("url", "status", "fetched_at", "sha256", "size_bytes", "redirects")}
@@ -42,7 +43,7 @@ def _fields(spec: dict[str, Any]) -> tuple[Field, ...]:
 
 
 def _about(page: dict[str, Any]) -> list[dict[str, str]]:
-    """Warnings about the page as a whole."""
+    """Warnings about the page as a whole: one if it is not HTML, else none."""
     kind = page["headers"].get("content-type", "").partition(";")[0].strip().lower()
     if kind in ("", "text/html", "application/xhtml+xml"):
         return []

@@ -38,9 +38,10 @@ log = logging.getLogger("holdfast.server")
 
 MAX_BODY: Final = 16 * 1024 * 1024
 MAX_CODE: Final = 80 * 1024 * 1024
-"""The most bytes of a signed body that has the code of a function. The code is in base64, so the limit is larger than MAX_BODY."""
+"""The most bytes of a signed body that the gate reads on a route that deploys code. It is larger than MAX_BODY because a function's code
+may have 50 MB, which are 67 MB in base64. The routes have lower limits of their own."""
 _REFUSED: Final = frozenset({401, 403, 429})
-"""The statuses with which a handler refuses a caller who has no permission or asks too often."""
+"""The statuses with which a handler refuses a caller who has no valid credential, has no permission, or sends too many requests."""
 
 
 def open_gate(
@@ -60,11 +61,13 @@ def open_gate(
 ) -> Gate:
     """The gate of a server that listens on `host`.
 
-    If the store has credentials, requests need one, except on routes that need nothing. If it has none, only this machine may connect:
-    raises CredentialsNeeded if other machines could reach `host`. `hosts` are further names of the server. `origins` are the origins of web
-    pages that may use it, like `https://console.example`. `operator_secret` opens the secrets of access keys; without it, the gate looks
-    for the secret where secret.py says. If `secrets` is given, it decides where the gate looks and whether a key file may be made, and
-    `operator_secret` is ignored. Raises KeysSecretNeeded if an access key of the store cannot be opened.
+    If the store has credentials, a request needs one of them, except on a route with Needs.NOTHING. If the store has no credentials,
+    requests need none. Raises CredentialsNeeded if the store has no credentials and other machines could reach `host`. `hosts` are further
+    names of the server. `origins` are the origins of other web pages that may use the server, like `https://console.example`.
+
+    `operator_secret` opens the secrets of access keys; without it, the gate looks for the secret where secret.py says. If `secrets` is
+    given, it decides where the gate looks and whether a key file may be made, and `operator_secret` is ignored. Raises KeysSecretNeeded if
+    an access key of the store cannot be opened. Raises InvalidParameter if a secret is too short.
     """
     credentials = store.credentials()
     known = len(credentials)
@@ -76,8 +79,7 @@ def open_gate(
         )
     secrets = secrets or KeysSecrets(os.environ, given=operator_secret)
     sealing = sealing_of(store, secrets, chance)
-    # If other machines can reach the server, every Host is allowed unless the operator names hosts: there a request needs a credential, and
-    # a
+    # If other machines can reach the server, every Host is allowed unless the operator names hosts: such a server needs credentials, and a
     # page of another site cannot make a browser send one.
     names = frozenset(name.lower() for name in hosts)
     return Gate(
@@ -142,8 +144,8 @@ class Gate:
         await self._refusals.close()
 
     async def admit(self, request: Request) -> None:
-        """Recognise the caller, and set `request.caller`. Raises Refused if the caller may not make this request. A change of code is
-        written into the audit log before it is done."""
+        """Recognise the caller, and set `request.caller`. Raises Refused if the caller may not make this request, or if the gate cannot
+        check it. A request that changes code or settings gets a line in the audit log before it is served."""
         signed = _signed(request)
         operation = request.policy.operation
         try:
@@ -156,19 +158,24 @@ class Gate:
             raise
         except HoldfastError as trouble:
             log.error("%s could not be checked: %s", operation, trouble)
-            raise Denied(Denial.TROUBLE, "The server could not check the credentials of this request.") from None
+            raise Denied(
+                Denial.TROUBLE,
+                "The server could not check this request, or could not write it to the audit log. Try again. The server's log has the "
+                "cause.",
+            ) from None
 
     async def _note_change(self, request: Request, path: str) -> None:
-        """Write a change of code into the audit log before it is done. If this cannot be written, the change is refused. If the change
-        fails later, the log also gets a line about that failure (`note_reply`)."""
+        """Write to the audit log that a request is about to change code or settings. Raises an error if the line cannot be written: then
+        the request is refused. If the change fails later, the log also gets a line about that failure (`note_reply`)."""
         actor = request.actor
         if actor is not None:
             notes = actor.did(request.policy.operation, self._subject(request, path), "accepted", self._clock.now())
             await in_thread(Purpose.STORE, self._store.note, notes)
 
     def note_reply(self, request: Request, reply: Response) -> None:
-        """Note in the audit log a request that the gate admitted and a handler refused: for lack of permission, for asking too often, a
-        change of code that failed, or something of another tenant that was hidden as 404."""
+        """Note in the audit log that a request which the gate admitted got an error reply. Noted are: 401, 403 and 429; every error of a
+        request that changes code or settings; and a 404 for a caller of one tenant if the handler hides what belongs to other tenants
+        (`Reach.HANDLER`). Nothing is noted for a route that needs no permission."""
         policy, status = request.policy, reply.status_code
         if status < 400 or policy.needs is Needs.NOTHING:
             return
@@ -187,8 +194,9 @@ class Gate:
         return actor.refused(request.policy.operation, self._subject(request, signed.path), why.shape, self._clock.now())
 
     def _subject(self, request: Request, path: str) -> str:
-        """What a request is about, for the audit log: the id of an execution, or the path. A caller who knows the id of a callback can
-        answer it, so the log has the id of its execution instead. A path with a secret is cut."""
+        """What a request is about, for the audit log: the id of an execution, or the path. For a callback it is the id of its execution,
+        because a caller who reads the callback's id in the log could answer the callback. It is `unknown` if the id in the path cannot be
+        read. Of a path with a secret, and of a path without a route, it is only the first two parts."""
         try:
             if request.policy.reach is Reach.CALLBACK:
                 return self._store.seal.callback_target(request.label)[0]
@@ -227,8 +235,8 @@ class Gate:
         return identity
 
     async def _identify(self, keys: Keys, request: Request, signed: sigv4.SignedRequest) -> Identity:
-        """The caller, recognised by its signature, its token, or the cookie of a session. Raises Denied if there is none, or if it is
-        wrong."""
+        """The caller, recognised by its signature, its token, or the cookie of a session. Raises Denied if the request has none of these,
+        or one that is not valid. Raises Refused if the body of a signed request cannot be read."""
         if keys.is_stale():
             async with self._refreshing:  # all requests that arrive during this read wait for it, and none reads again
                 if keys.is_stale():
@@ -246,7 +254,8 @@ class Gate:
         return Identity.of(keys.token(token.strip()))
 
     async def _of_session(self, keys: Keys, request: Request) -> Identity:
-        """The caller whose browser sent the cookie of a session. Raises Denied if the session has ended."""
+        """The caller whose browser sent the cookie of a session. Raises Denied if the request has no such cookie, or if its session has
+        ended."""
         found = await in_thread(Purpose.KEYS, self.sessions.find, cookie_in(request.header(b"cookie")), self._clock.now())
         if found is None:
             raise Denied(Denial.MISSING, "Log in first.")
@@ -270,8 +279,9 @@ class Gate:
             raise
 
     async def _verify(self, keys: Keys, request: Request, signed: sigv4.SignedRequest) -> Identity:
-        """The holder of the access key that signed the request. Raises Denied if the signature is wrong. The gate reads the body to compare
-        it with the signature, and puts it back for the handler."""
+        """The holder of the access key that signed the request. The gate reads the body to compare it with the signature, and puts it back
+        for the handler. Raises Denied if the key is unknown or has expired, or if the signature is wrong. Raises Refused if the body is too
+        large or too late."""
         claim = sigv4.claim_of(signed)
         if signed.values("x-amz-security-token") or "X-Amz-Security-Token=" in signed.query:
             raise Denied(Denial.UNKNOWN, NO_SUCH_TOKEN)  # a temporary credential of AWS, which means nothing here
@@ -292,8 +302,8 @@ class Gate:
         return Identity.of(credential)
 
     async def _confine(self, request: Request, signed: sigv4.SignedRequest, identity: Identity, tenant: str) -> None:
-        """Raises Denied if a request would reach another tenant than that of its caller. For an execution of another tenant, the error says
-        that it does not exist."""
+        """Raises Denied if the request could reach another tenant than the caller's. For an execution or a callback of another tenant, the
+        error says that it does not exist."""
         reach = request.policy.reach
         if reach is Reach.NONE:
             raise Denied(

@@ -1,13 +1,13 @@
 """Sealing the secrets of access keys: the server needs them to verify signatures, so they cannot be kept as hashes.
 
-They are encrypted with AES-256-GCM. The key is made from two parts that are never stored together: the seal of the store, and a secret of
-the operator that is outside of the store (secret.py). Each sealed text begins with the name of its key:
+They are encrypted with AES-256-GCM. The encryption key is made from two parts that are kept in different places: the seal of the store, and
+a secret of the operator that is outside of the store (secret.py). Each sealed text begins with the name of its encryption key:
 
     v2.FINGERPRINT:…    both parts
     operator:…          of an older release, sealed with the operator's secret alone
     store:…             of an older release, sealed with the seal of the store alone: any reader of a copy of the store could open it
 
-When a server or `holdfast keys` finds one of the last two, it opens the secret, seals it anew and replaces the text.
+When a server or `holdfast keys` finds one of the last two and can open it, it seals the secret anew and replaces the text.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from holdfast.web.auth.secret import SECRET_VARIABLE, KeysSecret
 Chance = Callable[[int], bytes]
 """Makes random bytes, as `os.urandom` does."""
 Find = Callable[[], Sequence[KeysSecret]]
-"""Finds the operator's secrets of this process: the first one seals, and all of them are tried to open."""
+"""Finds the operator's secrets of this process. The first one seals. To open an access key, each of them is tried."""
 
 _BY_STORE: Final = "store"
 _BY_OPERATOR: Final = "operator"
@@ -42,8 +42,8 @@ class Sealing:
         self._codecs: list[tuple[str, AesGcm]] | None = None
 
     def _known(self, *, again: bool = False) -> list[tuple[str, AesGcm]]:
-        """The codecs, each with its name. They are made when a key is first sealed or opened: a store that has only tokens needs no secret
-        and no package for encryption. `again`: look for the secrets again."""
+        """The codecs, each with its name. They are made when an access key is first sealed or opened: a store that has only tokens needs no
+        secret of the operator and no package for encryption. `again`: look for the operator's secrets again."""
         if self._codecs is None or again:
             self._codecs = [self._codec(secret.value) for secret in self._find()]
         return self._codecs
@@ -55,15 +55,18 @@ class Sealing:
         return name, AesGcm(keys, name, chance=self._chance)
 
     def sealed(self, key_id: str, secret: str) -> str:
-        """A secret in the form that the store keeps. It can only be opened for the same id of a key. Raises KeysSecretNeeded if there is no
-        secret of the operator."""
+        """The secret of an access key in the form that the store keeps. It can be opened only together with the same `key_id`. Raises
+        KeysSecretNeeded if this process has no secret of the operator."""
         known = self._known()
         if not known:
-            raise KeysSecretNeeded(f"An access key needs a secret that seals it: set {SECRET_VARIABLE}.")
+            raise KeysSecretNeeded(
+                f"An access key needs a secret of the operator that seals it. Set {SECRET_VARIABLE}: 32 random characters or more."
+            )
         return known[0][1].encode(secret, _about(key_id))
 
     def is_current(self, credential: Credential) -> bool:
-        """Whether the current secret of the operator has sealed this key. Also True if there is no secret that could seal it again."""
+        """Whether the current secret of the operator has sealed this access key. Also True if this process has no secret of the
+        operator."""
         known = self._known()
         return not known or credential.secret.startswith(f"{known[0][0]}:")
 
@@ -78,12 +81,13 @@ class Sealing:
                     except CodecFailed:
                         continue
         raise KeysSecretNeeded(
-            f"The access key {credential.id} cannot be opened: the secret that sealed it is not here, or the row is damaged. "
-            f"Give that secret ({SECRET_VARIABLE}), or make a new key: `holdfast keys rotate --lost` revokes all that cannot be opened."
+            f"The access key {credential.id} cannot be opened: this process does not have the secret that sealed it, or the row is "
+            f"damaged. Give that secret ({SECRET_VARIABLE}). If it is lost, `holdfast keys rotate --lost` revokes all keys that cannot be "
+            "opened; then make new keys."
         )
 
     def opens(self, credential: Credential) -> bool:
-        """Whether this process can open the secret of a key."""
+        """Whether this process can open the secret of an access key."""
         try:
             self.opened(credential)
         except KeysSecretNeeded:

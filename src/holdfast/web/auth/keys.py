@@ -26,7 +26,7 @@ TOKEN_PREFIX: Final = "hf_"
 KEY_PREFIX: Final = "HFKA"
 _NAMED: Final = 5
 _FRESH_SECONDS: Final = 1.0
-"""The server uses the credentials that it has read for this many seconds. A revoked credential is refused after that time."""
+"""The server uses the credentials that it has read for this many seconds. A revoked credential is refused after that time at the latest."""
 
 
 class Issued(NamedTuple):
@@ -48,8 +48,8 @@ def new_access_key(
     person: str | None = None,
 ) -> Issued:
     """A new access key, for clients that sign their requests as for AWS. `tenant`: the only tenant that it reaches; None: all. `days`: how
-    long it is valid; None: without end. Raises KeysSecretNeeded if there is no secret to seal it, and InvalidParameter for a wrong
-    value."""
+    long it is valid; None: without end. Raises KeysSecretNeeded if there is no secret to seal it. Raises InvalidParameter if `tenant`,
+    `note`, `days` or `person` is not valid."""
     key_id = KEY_PREFIX + base64.b32encode(chance(10)).decode()
     secret = base64.b64encode(chance(30)).decode()
     sealed = sealing.sealed(key_id, secret)
@@ -66,8 +66,8 @@ def new_token(
     days: int | None = None,
     person: str | None = None,
 ) -> Issued:
-    """A new bearer token, for all other clients. `tenant` and `days` are as for an access key. Raises InvalidParameter for a wrong
-    value."""
+    """A new bearer token, for all other clients. `tenant` and `days` are as for an access key. Raises InvalidParameter if `tenant`, `note`,
+    `days` or `person` is not valid."""
     secret = TOKEN_PREFIX + base64.urlsafe_b64encode(chance(32)).decode().rstrip("=")
     token_id = "hft-" + base64.b32encode(chance(10)).decode().lower()
     return Issued(_credential(token_id, CredentialKind.TOKEN, hashed(secret), roles, tenant, note, now, days, person), secret)
@@ -112,8 +112,8 @@ class Keeper(Protocol):
 
 
 def seal_anew(keeper: Keeper, sealing: Sealing) -> list[str]:
-    """Seal again, with the current secret, all access keys that another secret has sealed. Returns the ids of those that cannot be opened;
-    they are not changed."""
+    """Seal again, with the current secret, all access keys that another secret has sealed. Returns the ids of the keys that cannot be
+    opened; these keys are not changed."""
     lost, renewed = [], 0
     for credential in access_keys(keeper.credentials()):
         if not sealing.is_current(credential):
@@ -129,11 +129,12 @@ def seal_anew(keeper: Keeper, sealing: Sealing) -> list[str]:
 
 
 def sealing_of(store: Store, secrets: KeysSecrets, chance: Chance, *, wanted: bool = False) -> Sealing:
-    """The sealing of a store's access keys. If the store has access keys, or one will be made (`wanted`), all keys are opened once and, if
-    another secret has sealed them, sealed again. Raises KeysSecretNeeded if one cannot be opened.
+    """The sealing of a store's access keys. If the store has no access key, and none will be made (`wanted` is False), no secret is
+    looked for.
 
-    If there is no secret, a key file is made; but not if keys were sealed with a secret that is missing, because a new secret could not
-    open them.
+    Else, if there is no secret that seals, a key file is made; but not if a key was sealed with a secret that is missing, because a new
+    secret could not open that key. Keys that another secret has sealed are sealed again with the current one. Raises KeysSecretNeeded if a
+    key cannot be opened, or if a key file is needed and cannot be made.
     """
     sealing = Sealing(store.seal, secrets, chance=chance)
     known = access_keys(store.credentials())
@@ -147,15 +148,16 @@ def sealing_of(store: Store, secrets: KeysSecrets, chance: Chance, *, wanted: bo
     lost = [credential.id for credential in access_keys(store.credentials()) if not sealing.opens(credential)]
     if lost:
         raise KeysSecretNeeded(
-            f"The secret that sealed the access keys {', '.join(lost[:_NAMED])} is not here. Give it: {SECRET_VARIABLE}, "
-            f"{KEYS_FILE_VARIABLE}, or the key file with which they were made. "
+            f"The secret that sealed the access keys {', '.join(lost[:_NAMED])} is missing. Give it in {SECRET_VARIABLE}, in the file that "
+            f"{KEYS_FILE_VARIABLE} names, or put the key file back with which they were made. "
             "If it is lost, `holdfast keys rotate --lost` revokes these keys; then make new ones."
         )
     return sealing
 
 
 class Keys:
-    """The credentials of a store, for a server. They count as stale after a second; then the server calls `refresh`."""
+    """The credentials of a store, for a server. They are stale one second after they were read: then the server calls `refresh` before it
+    uses them."""
 
     def __init__(self, keeper: Keeper, sealing: Sealing, clock: Clock) -> None:
         self._keeper = keeper
@@ -172,7 +174,8 @@ class Keys:
         return self._read_at is None or monotonic() - self._read_at >= _FRESH_SECONDS
 
     def refresh(self) -> None:
-        """Read the credentials again. Blocks. Access keys that another secret has sealed are sealed with the current one."""
+        """Read the credentials again. Blocks. Access keys that another secret has sealed are sealed with the current one, if they can be
+        opened."""
         found = self._keeper.credentials()
         if not all(map(self._sealing.is_current, access_keys(found))):
             seal_anew(self._keeper, self._sealing)
@@ -185,7 +188,8 @@ class Keys:
         self._read_at = monotonic()
 
     def access_key(self, key_id: str) -> tuple[Credential, str]:
-        """An access key and its secret. Raises Denied if it is unknown or has expired."""
+        """An access key and its secret. Raises Denied if the key is unknown or has expired. Raises KeysSecretNeeded if its secret cannot be
+        opened."""
         found = self._good(self._by_id.get(key_id))
         place = (found.id, found.secret)
         secret = self._secrets.get(place)

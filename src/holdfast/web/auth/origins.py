@@ -1,8 +1,8 @@
 """Web pages of other sites must not use the server. Such a page can make a browser send requests to a server on the user's own machine, but
 it cannot choose the headers Host and Origin. Pure.
 
-Host: if the DNS name of a page is changed to 127.0.0.1 (DNS rebinding), the browser sends the page's name as Host. Origin: requests that a
-page of another origin makes have that origin, or `null` if it is hidden.
+Host: if the DNS name of a page is made to point to 127.0.0.1 (DNS rebinding), the browser sends that name as Host. Origin: if a page of
+another origin makes a request, the browser sends that origin in it, or `null` if the origin is hidden.
 """
 
 from __future__ import annotations
@@ -31,25 +31,26 @@ def is_loopback(host: str) -> bool:
 
 
 def check_host(hosts: Sequence[str], allowed: Collection[str] | None) -> None:
-    """Raises Denied if the Host header is missing, is given twice, or is neither an allowed name nor a loopback name. `allowed` None allows
-    every name."""
+    """Raises Denied if the Host header is missing, is given twice, cannot be read, or is neither an allowed name nor a loopback name. If
+    `allowed` is None, nothing is checked."""
     if allowed is None:
         return
     found = _HOST.fullmatch(hosts[0]) if len(hosts) == 1 else None
     if found is None:
-        raise Denied(Denial.DENIED, "A request must have one Host header.")
+        raise Denied(Denial.DENIED, "A request must have exactly one Host header: a name or an address, and a port if there is one.")
     name = found["name"].lower()
     if not is_loopback(name) and name not in allowed:
         raise Denied(
-            Denial.DENIED, f"{name} is not a known name of this server. If it is its name, start the server with --allow-host {name}."
+            Denial.DENIED, f"{name} is not a known name of this server. If this name is right, start the server with --allow-host {name}."
         )
 
 
 def check_origin(origins: Sequence[str], hosts: Sequence[str], fetch_site: Sequence[str], fetch_mode: Sequence[str], *,
                  method: str, scheme: str, allowed: Collection[str]) -> None:  # fmt: skip
-    """Raises Denied for a request of a web page of another origin that is not in `allowed`. A link that a user follows is allowed.
+    """Raises Denied for a request that a web page of another origin makes, if that origin is not in `allowed`. A link to this server that a
+    user follows in a browser is allowed.
 
-    Programs that are not browsers send no Origin, and are allowed here.
+    Programs that are not browsers send neither Origin nor Sec-Fetch-Site. Their requests are allowed here.
     """
     if not origins:
         if "cross-site" in fetch_site and ("navigate" not in fetch_mode or method not in ("GET", "HEAD")):

@@ -1,10 +1,10 @@
 """The log of refusals, a part of the audit log. No reply waits for it, and its size is limited, also with very many refusals.
 
-The first refusal of its kind in a minute is written within about a second. Further ones of the same kind (who, what, from where, outcome,
-tenant) are counted, and written as one line after the minute. Above a number of kinds in a minute, and of lines in a day, only the number
-of further refusals is written, so that a client which is refused all day does not fill the disk. One address may use at most half of both
-numbers, so that it cannot keep the refusals of others out of the log. A line that cannot be written is tried again; lines that must be
-dropped are counted, and the server's log shows the count.
+The first refusal of its kind in a minute is written within about a second. Further refusals of the same kind (who, what, from where,
+outcome, tenant) are counted, and written as one line after the minute. If a minute has more than `per_minute` kinds, or a day more than
+`per_day`, a further kind gets no line of its own: one line after the minute has the number of all such refusals. So a client which is
+refused all day does not fill the disk. One address may use at most half of both numbers, so that it cannot keep the refusals of others out
+of the log. If the store cannot write lines, this is tried again. Lines that are dropped are counted, and the server's log shows the count.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Book(Protocol):
 
 
 class RefusalLog:
-    """Counts refusals on the loop, and writes them in a thread."""
+    """Counts refusals on the event loop, and writes them in a thread."""
 
     def __init__(self, book: Book, now: Callable[[], int], *, per_minute: int = 60, per_day: int = 5_000) -> None:
         self._book = book
@@ -60,7 +60,8 @@ class RefusalLog:
         self._writing: asyncio.Task[None] | None = None
 
     def add(self, note: Note) -> None:
-        """Count a refusal, and let it be written soon. Does not block. The cost does not grow with the number of refusals."""
+        """Count a refusal; a timer writes it soon. Does not block. The time that this call needs does not grow with the number of
+        refusals."""
         self._turn(note.at)
         kind = (note.who, note.what, note.origin, note.outcome, note.tenant)
         if kind in self._seen:
@@ -75,7 +76,7 @@ class RefusalLog:
         self._hurry(_SOON_SECONDS)
 
     def _has_room(self, origin: str) -> bool:
-        """Whether one more kind from this address may get a line of its own."""
+        """Whether one more kind of refusal from this address may get a line of its own."""
         now = sum(note.origin == origin for note in self._seen.values())
         if max(2 * now, len(self._seen)) >= self._per_minute:
             return False

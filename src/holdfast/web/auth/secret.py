@@ -1,9 +1,9 @@
-"""The operator's secret that seals access keys, and where this process finds it. It is never kept beside the keys that it seals.
+"""The operator's secret that seals access keys, and where this process finds it. It is kept outside of the store.
 
 It is looked for in this order: `HOLDFAST_KEYS_SECRET`; the file that `HOLDFAST_KEYS_FILE` names; and, for a store in a file, `keys.secret`
-in the user's configuration folder, which is made with the first access key. A database server is used by several machines, so that one of
-the first two is required for it. `HOLDFAST_KEYS_SECRET_BEFORE` opens what an earlier secret sealed, until `holdfast keys rotate` has sealed
-it again with the new one.
+in the user's configuration folder, which is made with the first access key. Several machines may use a database server, so for a store
+there one of the first two is required. `HOLDFAST_KEYS_SECRET_BEFORE` opens what an earlier secret sealed, until a server or `holdfast keys`
+has sealed it again with the new one.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class KeysSecrets:
 
     def __init__(self, environment: Mapping[str, str], store: str | None = None, given: str | None = None) -> None:
         """`store` is the path or the address of the store; None: no key file is made. `given` is a secret that the program itself gives; it
-        is used first."""
+        is used in place of `HOLDFAST_KEYS_SECRET`. Raises InvalidParameter if a secret is too short."""
         self._first = _secret(given, "operator_secret") or _secret(environment.get(SECRET_VARIABLE), SECRET_VARIABLE)
         self._before = _secret(environment.get(KEYS_SECRET_BEFORE_VARIABLE), KEYS_SECRET_BEFORE_VARIABLE)
         self._warned = False
@@ -60,19 +60,19 @@ class KeysSecrets:
         self._own = None if self._is_shared else configuration_folder(environment) / _FILE
 
     def __call__(self) -> list[KeysSecret]:
-        """All secrets that exist now; the first one seals. Raises KeysSecretNeeded if the file that HOLDFAST_KEYS_FILE names cannot be
-        read."""
+        """All secrets that exist now; the first one seals. Raises KeysSecretNeeded if the file that HOLDFAST_KEYS_FILE names cannot be read
+        or is too large. Raises InvalidParameter if a secret is too short."""
         found = [self._first, self._from_named(), self._from_own(), self._before]
         return [secret for secret in found if secret is not None]
 
     @property
     def is_there(self) -> bool:
-        """Whether there is a secret other than that of HOLDFAST_KEYS_SECRET_BEFORE, which only opens."""
+        """Whether there is a secret that can seal: any secret except that of HOLDFAST_KEYS_SECRET_BEFORE, which is only used to open."""
         return any(secret.source != KEYS_SECRET_BEFORE_VARIABLE for secret in self())
 
     def make(self, chance: Callable[[int], bytes]) -> str:
-        """Make the key file, unless another process has made it, and return its path. Raises KeysSecretNeeded if the operator must give a
-        secret, or if the file cannot be made."""
+        """Make the key file, unless another process has made it, and return its path. Raises KeysSecretNeeded if the file cannot be made,
+        or if the store is a database or is not known: then the operator must give a secret."""
         if not self._may_make or self._own is None:
             raise KeysSecretNeeded(
                 f"The store is a database, so every server of it needs the same secret for access keys. Set {SECRET_VARIABLE} (32 random"

@@ -60,11 +60,11 @@ class Sessions:
         return None if found is None or found.expires_at <= now or found.seen_at + IDLE_MS <= now else found
 
     def rotate(self, session: ConsoleSession, now: int) -> NewSession | None:
-        """The same session with a new value for its cookie; None if the value is not old enough. The CSRF token stays, so that open forms
-        still work.
+        """The same session with a new value for its cookie; None if the present value is not old enough (ROTATE_MS). The CSRF token stays,
+        so that open forms still work.
 
-        The old value is marked as used now. So a later request with it does not get a third value, which would expire as early as the old
-        one.
+        The old value is valid for one more minute. It is marked as used now, so that a later request with the old value does not get a
+        third value, which would expire as early as the old one.
         """
         if now - session.seen_at < ROTATE_MS:
             return None

@@ -1,7 +1,8 @@
 """AWS Signature Version 4: the server builds the signed text from the request again, signs it, and compares. Pure.
 
 The signature is in the `Authorization` header or in the query (a presigned address). Each part that changes the meaning of a request must
-be signed: the method, the path, the query, the host, every `x-amz-` header, the header `Idempotency-Key`, and the body.
+be signed: the method, the path, the query, the host, every `x-amz-` header except `x-amz-user-agent`, the header `Idempotency-Key`, and the
+body. Over TLS or from the same machine, a request may leave its body unsigned (`UNSIGNED-PAYLOAD`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from holdfast.web.auth.denials import Denial, Denied
 
 ALGORITHM: Final = "AWS4-HMAC-SHA256"
 SKEW_MS: Final = 5 * 60_000
-"""The largest allowed difference between the clocks of the signer and of the server, in milliseconds."""
+"""How many milliseconds the time of a signature may be after the server's time; for a signature in a header, also how many before it."""
 MAX_EXPIRES_SECONDS: Final = 7 * 86_400
 """The longest validity of a presigned address, as on AWS."""
 UNSIGNED: Final = "UNSIGNED-PAYLOAD"
@@ -191,7 +192,8 @@ def _checked_stamp(text: str) -> str:
 
 
 def check_time(claim: Claim, now: int) -> None:
-    """Raises Denied if the time of a signature is more than SKEW_MS after `now`, or if the signature has expired."""
+    """Raises Denied if the time of a signature is more than SKEW_MS after `now`, or if the signature has expired: SKEW_MS after its time,
+    or, for a presigned address, after the seconds that it names."""
     signed_at = _moment(claim.stamp)
     if signed_at > now + SKEW_MS:
         raise Denied(
@@ -217,7 +219,8 @@ def _moment(stamp: str) -> int:
 
 def body_hash(request: SignedRequest) -> str | None:
     """The hash of the signed body (or UNSIGNED), from the header or the query member X-Amz-Content-Sha256. None if it is not given: then
-    the body itself must be hashed. Raises Denied if it is wrong or not allowed."""
+    the body itself must be hashed. Raises Denied if it has two different values, if it is neither a SHA-256 nor UNSIGNED, or if it is
+    UNSIGNED and the request is not `private`."""
     given = [*request.values("x-amz-content-sha256")]
     given += [unquote(pair.partition("=")[2]) for pair in request.query.split("&") if pair.lower().startswith("x-amz-content-sha256=")]
     if not given:
@@ -275,7 +278,8 @@ def signing_key(secret: str, day: str, region: str, service: str) -> bytes:
 
 @lru_cache(maxsize=512)
 def _canonical_path(path: str) -> str:
-    """The path as the client sent it, without empty and dotted segments, encoded once more, as all services except S3 do."""
+    """The path as the client sent it, without empty segments, with `.` and `..` resolved, and percent-encoded once more, as all services
+    except S3 do."""
     kept: list[str] = []
     for segment in path.split("/"):
         if segment == "..":
@@ -288,7 +292,8 @@ def _canonical_path(path: str) -> str:
 
 
 def _canonical_queries(query: str) -> Iterable[str]:
-    """The query in the two forms that signers use: as the client sent it, and encoded again, for signers that encode more or less.
+    """The forms of the query that a signer may have signed, sorted and without the signature: as the client sent it; and, if this differs,
+    encoded again, for signers that encode more or fewer characters.
 
     Two queries that the server reads differently never have a form in common. The server reads a plus sign as a space (requests.py), so it
     is encoded again as `%20`; only `%2B` is a plus.

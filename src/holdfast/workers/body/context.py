@@ -31,8 +31,8 @@ class Tools(Protocol):
     """The tools that the contract allows. Call one by its name, with keyword arguments: `ctx.tools.fetch_url(url=...)`.
 
     A call of a tool that the contract does not allow raises WorkerError with the code `tool_not_allowed`. A replay finds a call by its
-    number among the calls of its tool. If the order of these calls may change, give each a `key=`: then a replay finds it by its key. Two
-    calls of one tool with the same key are one call.
+    number among the calls of its tool without a key. If the order of these calls may change, give each a `key=`: then a replay finds it by
+    its key. Two calls of one tool with the same key are one call.
     """
 
     def __getattr__(self, name: str) -> Callable[..., Any]: ...
@@ -122,9 +122,9 @@ class WorkerContext:
     def ask(self, question: str, *, schema: Mapping[str, Any] | None = None) -> Any:
         """Ask a person a question, and return the answer. `schema` is a JSON Schema for the answer; None accepts any JSON value.
 
-        While the run waits, the body is ended. After the answer the body runs again from its start; calls that are recorded return their
-        recorded results. Raises ToolError with the code `approval_rejected` if the person refuses to answer, and with `approval_expired` if
-        no answer comes in time.
+        While the run waits, the body is ended. When the question is decided or has expired, the body runs again from its start; calls that
+        are recorded return their recorded results. Raises ToolError with the code `approval_rejected` if the person refuses to answer, and
+        with `approval_expired` if no answer comes in time.
         """
         return self._value({"op": "ask", "question": question, "schema": schema})
 
@@ -145,8 +145,8 @@ class WorkerContext:
         raise NotImplementedError
 
     def _local(self, name: str, arguments: dict[str, Any]) -> Any:
-        """Call a pure tool here, inside the sandbox. Raises WorkerError if the contract does not allow the tool. For all other tools the
-        runner checks that."""
+        """Call a pure tool here, inside the sandbox. Raises WorkerError if the contract does not allow the tool, and ToolError if the call
+        fails. (For all other tools the runner checks what the contract allows.)"""
         if all(grant.name != name for grant in self.contract.tools):
             raise WorkerError("tool_not_allowed", f"The contract does not allow the tool {name!r}.", retryable=False)
         try:

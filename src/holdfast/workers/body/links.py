@@ -40,7 +40,7 @@ class Link(Protocol):
 
     def send(self, frame: Frame, fd: int | None = None) -> None: ...
     def receive(self) -> Received:
-        """Wait for the next frame. Returns the frame and the file descriptor that it carried, or None. Blocks."""
+        """Wait for the next frame; blocks the thread. Returns the frame, and the file descriptor that it carried or None."""
         ...
 
 

@@ -24,11 +24,11 @@ _CHUNK: Final = 5 << 20  # the smallest part that S3 accepts
 _AT_ONCE: Final = 2
 """At most this many parts of one upload are in memory."""
 _RETRIES: Final = 7
-"""How often a request is repeated. With the pauses this takes about fifteen seconds, so that a service that fails for a few seconds does
-not end a worker's attempt."""
+"""How often a failed request is repeated at most. With the pauses this takes about fifteen seconds, so that a service that fails for a few
+seconds does not end a worker's attempt."""
 _RETRIES_OF_CHECK: Final = 3
-"""How often a request of the check at the start is repeated. With the pauses this takes about a second, so that a wrong setting is reported
-soon."""
+"""How often a failed request of the check at the start is repeated at most. With the pauses this takes about a second, so that a wrong
+setting is reported soon."""
 _MARK: Final = "holdfast-artifacts"
 """The name of the object that the check at every start writes and reads."""
 _NO_CREDENTIALS: Final = ("/latest/api/token", "/latest/meta-data", "/computeMetadata/", "/metadata/identity/")
@@ -90,8 +90,8 @@ class Bucket:
                 return None
 
     def open(self, home: str, identity: str, size: int) -> int | None:
-        """The descriptor of a read-only copy of the bytes; None if there are none. The copy is deleted when its descriptors are closed. Of
-        more than `size` bytes only a part is copied, which is also larger than `size`."""
+        """The descriptor of a read-only copy of the bytes; None if there are none. The copy is deleted when its descriptors are closed. If
+        there are more than `size` bytes, only a part is copied. That part is longer than `size`, so its hash is wrong."""
         with self._answering():
             try:
                 stream = obstore.get(self._store, f"{home}/{identity}").stream(min_chunk_size=1 << 20)

@@ -26,7 +26,8 @@ class ArtifactsUnreachable(Retryable):
 
 
 class Storage(Protocol):
-    """A place for artifacts. Except for `check`, a method raises ArtifactsUnreachable if the place does not answer."""
+    """A place for artifacts. Except for `check`, the methods of a bucket raise ArtifactsUnreachable if the bucket does not answer, and
+    those of a folder raise OSError."""
 
     def check(self) -> None:
         """Write something to the storage, so that a wrong setting is known at the start. Raises ArtifactsUnusable if that fails."""
@@ -41,8 +42,8 @@ class Storage(Protocol):
         """The note of an artifact; None if there is none."""
 
     def open(self, home: str, identity: str, size: int) -> int | None:
-        """A descriptor for reading the bytes; None if there are none. If there are more than `size`, it may have only a part of them, which
-        is also larger than `size`."""
+        """A descriptor for reading the bytes; None if there are none. If there are more than `size` bytes, the descriptor may have only a
+        part of them. That part is longer than `size`, so its hash is wrong."""
 
     def forget(self, home: str) -> None:
         """Remove everything under a home."""

@@ -1,8 +1,8 @@
 """An author's tool: declared in a worker's file, and run by the tool host.
 
-the function returned                                → its result, with secrets replaced the function raised
- → its error; the outcome is unknown if a connection broke after sending the process was killed at the deadline, or crashed   → an error;
-the outcome is unknown if the call had been sent to the process
+- If the function returned, the call has its result, with secrets replaced.
+- If the function raised, the call has its error. The outcome is unknown if a connection broke after something was sent.
+- If the process was killed at the deadline or crashed, the call fails. The outcome is unknown if the call had been sent to the process.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class AuthorTool:
         return self.declared.approval
 
     def reserve(self, arguments: Mapping[str, Any], remaining: Remaining) -> Reservation:
-        """Nothing: an author's tool uses no tokens of the run. Raises ToolFailed if the arguments do not fit, before the intent is
-        written."""
+        """An empty reservation: an author's tool uses no tokens of the run. Raises ToolFailed if the arguments do not fit the tool's
+        signature, before the intent is written."""
         problems = problems_of(dict(arguments), self.declared.arguments_schema)
         if problems:
             at = "; ".join(f"{problem.path or 'arguments'}: {problem.reason}" for problem in problems[:5])

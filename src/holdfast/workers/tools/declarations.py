@@ -44,7 +44,7 @@ class Declared(Struct, frozen=True, kw_only=True):
     approval: bool
     """Whether a person must approve each call."""
     timeout_seconds: float | None
-    """When a call is ended; None: at the deadline of the attempt."""
+    """After how many seconds a call is ended; None: only the deadline of the attempt ends it."""
     is_async: bool
     reconciles: bool
     """Whether it has a reconcile function, which finds out the outcome of a lost call."""
@@ -235,7 +235,9 @@ def _options(decorator: ast.expr, known: tuple[str, ...], what: str, positional:
     if not isinstance(decorator, ast.Call):
         return options
     if len(decorator.args) > (1 if positional else 0):
-        raise Flaw(decorator, f"{what} accepts its arguments only by name: {', '.join(name + '=' for name in known)}.")
+        raise Flaw(
+            decorator, f"{what} has too many arguments without a name. Pass them by name: {', '.join(name + '=' for name in known)}."
+        )
     given = [(positional or "", argument) for argument in decorator.args] + [(word.arg or "**", word.value) for word in decorator.keywords]
     for name, value in given:
         if name not in known:
@@ -254,7 +256,11 @@ def _typed(options: _Options, name: str, kind: Any, default: Any) -> Any:
     if value is default:
         return default
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise Flaw(options.node, f"{options.what}: {name} is {value!r}, which has the wrong type.")
+        raise Flaw(
+            options.node,
+            f"{options.what}: {name} is {value!r}, which has the wrong type. Write a text for name, effect and page, a number for "
+            "timeout_seconds, and True or False for approval.",
+        )
     return value
 
 

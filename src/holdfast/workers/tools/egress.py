@@ -211,7 +211,9 @@ def _private(entry: str) -> Private:
     except ValueError:
         host = host_of(name)
         if not host or "/" in name:
-            raise InvalidParameter(f"allow_private contains {entry!r}, which is not a valid host, address or range.") from None
+            raise InvalidParameter(
+                f"allow_private contains {entry!r}, which is not a valid host, address or range, with or without :port."
+            ) from None
         return Private(host, None, port)
 
 

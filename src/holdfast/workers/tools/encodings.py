@@ -34,7 +34,7 @@ _MAY_BE_ESCAPED: Final = re.compile(r"[%\\&]")
 
 Span = tuple[int, int]
 Place = Callable[[int, int], Span]
-"""Maps the start and the end of a part of the view to their places in the original text."""
+"""Maps the start and the end of a part of a view to their places in the text from which the view was made."""
 
 
 class View(NamedTuple):
@@ -45,8 +45,8 @@ class View(NamedTuple):
 
 
 def undone(text: str, layers: int) -> Iterator[View]:
-    """The text with one layer undone, then with two, up to `layers`. The total length of all views is limited to about 16 times the length
-    of the text: then no further view follows."""
+    """The text with one layer of encoding undone, then with two, up to `layers`. The views end earlier when all views together have about
+    16 times as many characters as the text."""
     budget = _TIMES * len(text) + _FREE
     waiting: deque[tuple[View, int]] = deque([(View(text, _here), 0)])
     met = {text}

@@ -60,7 +60,7 @@ class FetchSettings(Struct, frozen=True, kw_only=True):
     silence_seconds: float = 10.0
     """The time limit of one connect, of one read or of one write."""
     max_bytes: int = 4 * 1024 * 1024
-    """The most bytes of a page, after decompression."""
+    """The most bytes of a page, before and after decompression."""
     max_redirects: int = 10
     content_types: tuple[str, ...] = ("text/*", "application/json", "application/xml", "application/xhtml+xml", "*+json", "*+xml")
     """The media types that may be fetched: `text/*` covers every type of text, `*+json` every type that ends with `+json`."""
@@ -92,7 +92,7 @@ class FetchUrl:
         self._closed: dict[tuple[str, str], float] = {}
 
     def reserve(self, arguments: Mapping[str, Any], remaining: Remaining) -> Reservation:
-        """Nothing: fetching a page costs no tokens and no money."""
+        """An empty reservation: fetching a page costs no tokens and no money."""
         return Reservation()
 
     def cool_down_keys(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
@@ -103,7 +103,8 @@ class FetchUrl:
             return ()  # the call itself reports what is wrong
 
     async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
-        """Fetch one page: its text, headers, hash, and the redirects that led to it. Raises ToolFailed if there is no page."""
+        """Fetch one page: its status, text, headers, hash, and the redirects that led to it. Raises ToolFailed if the page cannot be
+        fetched. A page with a status such as 404 is returned."""
         limit = min(self._settings.timeout_seconds, float(arguments.get("timeout_seconds", self._settings.timeout_seconds)))
         seconds = max(min(limit, call.deadline - monotonic()), 0.0)
         fetch = _Fetch(self, call, arguments, self._settings)
@@ -136,12 +137,12 @@ class FetchUrl:
 
     @property
     def robots(self) -> robots.Robots:
-        """The robots.txt rules of the sites asked lately."""
+        """The robots.txt rules of the sites that were asked lately."""
         return self._robots
 
     def cool(self, tenant: str, host: str, seconds: float) -> None:
-        """For some seconds, let no call of this tenant ask this host. This also holds for a host to which a redirect leads: the gateway
-        knows only the host of the first URL."""
+        """Let no call of this tenant ask this host for some seconds. The tool remembers this itself, because a redirect may lead to the
+        host, and the gateway knows only the host of the first URL."""
         now = monotonic()
         self._closed = {key: until for key, until in self._closed.items() if until > now}
         self._closed[tenant, host] = now + seconds
@@ -245,8 +246,8 @@ class _Fetch:
             raise ToolFailed("tool_unavailable", f"{target.host} broke off its answer: {str(error) or type(error).__name__}") from None
 
     def _judge(self, target: Target, response: httpx.Response) -> None:
-        """Raise ToolFailed if the status means that there is no page. After a 429, or a 503 with Retry-After, the host is not asked for a
-        while."""
+        """Raise ToolFailed if the status says that the server refuses or fails; another status, such as 404, is not an error here. After a
+        429, or a 503 with Retry-After, the host is not asked for a while."""
         status = response.status_code
         wait = retry_after(response.headers.get("retry-after"), self._call.now)
         if status == 429 or (status == 503 and wait is not None):

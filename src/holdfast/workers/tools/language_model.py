@@ -1,8 +1,8 @@
 """language_model: asks any server that speaks the OpenAI protocol, with a limit on the length of its answer and a count of its cost.
 
-reserve estimate the tokens of the input, give the rest of the budget to the output, compute the price of both call send the limit to the
-server; read the answer while the server writes it; check it against its schema; charge what the server counted or, without a complete
-answer, an estimate of what was sent and received
+- `reserve` estimates the tokens of the input, gives the rest of the budget to the output, and computes the price of both.
+- `call` sends the limit to the server, reads the answer while the server writes it, and checks it against its schema. It charges what the
+  server counted or, without a complete answer, an estimate of what was sent and received.
 
 With a `schema` the result is the JSON value of the answer; without one it is the text.
 """
@@ -35,7 +35,7 @@ from holdfast.workers.tools.secrets import Redactor
 from holdfast.workers.tools.token_estimate import estimated_input
 
 _LEAST_OUTPUT: Final = 16
-"""If fewer tokens than this are left for an answer, the call is refused, unless it asked for less."""
+"""If fewer tokens than this are left for an answer, the call is refused. If the call itself asks for fewer, that number counts instead."""
 _LAST_SECONDS: Final = 0.5
 """How many seconds the server may take to end a stream after its last event."""
 
@@ -189,7 +189,7 @@ class LanguageModel:
         client, exchange = await self._connected(), Exchange()
         seconds = min(self._settings.timeout_seconds, call.deadline - monotonic())
         if seconds <= 0:
-            raise ToolFailed("tool_timeout", "There is no time left to ask the model.")
+            raise ToolFailed("tool_timeout", "The attempt has no time left to ask the model.")
         try:
             request = {**self._request(model, arguments, reservation), "extra_headers": _traced(call), "timeout": seconds}
             async with asyncio.timeout(seconds):  # the client's own timeout is for one read, and an answer may arrive byte by byte

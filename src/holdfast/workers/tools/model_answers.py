@@ -32,7 +32,11 @@ def answered(data: Mapping[str, Any], cap: int | None) -> str:
         why = message.get("refusal") or "its content filter stopped the answer"
         raise ToolFailed("tool_failed", f"The model refused: {str(why)[:_SHOWN]}", details={"reason": "refusal"})
     if reason == "length":
-        raise ToolFailed("budget_exceeded", f"The answer was cut off at its limit of {cap} output tokens.", details={"reason": "truncated"})
+        raise ToolFailed(
+            "budget_exceeded",
+            f"The answer was cut off at its limit of {cap} output tokens. Allow more tokens, or ask for a shorter answer.",
+            details={"reason": "truncated"},
+        )
     if not isinstance(text, str):
         raise ToolFailed("tool_failed", f"The model gave no text (finish_reason {reason!r}).", details={"reason": "empty"})
     return text
@@ -77,8 +81,8 @@ def _mismatch(problems: list[dict[str, str]]) -> ToolFailed:
 
 
 def failed(error: Exception, exchange: Exchange, now: int, seconds: float) -> ToolFailed:
-    """The ToolFailed for an exception of the `openai` package, of its HTTP client or of the timeout of `seconds`. `exchange` says how far
-    the request came."""
+    """The ToolFailed for an exception of the `openai` package, of its HTTP client or of the timeout of `seconds`. `exchange` says whether
+    the request was sent and answered."""
     import openai
 
     status, known = exchange.status, not exchange.billed

@@ -1,6 +1,7 @@
 """The progress of one request to a model's server. It decides what a failed call is charged.
 
-not sent, or answered with a status other than 2xx → nothing sent, and no complete answer → the estimated input, and the text that arrived
+- If the request was not sent, or was answered with a status other than 2xx, nothing is charged.
+- If it was sent and has no complete answer, the estimated input and the text that arrived are charged.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Exchange:
         return self.sent and (self.status is None or 200 <= self.status < 300)
 
     async def note(self, event: str, info: Mapping[str, Any]) -> None:
-        """Take a trace event of the HTTP client, which shows how far the request came."""
+        """Take a trace event of the HTTP client, and note whether the request was sent and which status came back."""
         if event.endswith(".send_request_headers.started"):
             self.sent = True
         elif event == "http11.receive_response_headers.complete":

@@ -33,7 +33,7 @@ class Answer(Protocol):
 
     @property
     def is_complete(self) -> bool:
-        """Whether the server has said that nothing more follows."""
+        """Whether the server has said that nothing more follows. Always False for an answer in one document."""
         ...
 
     @property
@@ -42,7 +42,8 @@ class Answer(Protocol):
         ...
 
     def take(self, piece: bytes) -> str:
-        """Take the next bytes of the answer. Returns the text that became known with them, which may be empty. Raises AnswerInvalid."""
+        """Take the next bytes of the answer. Returns the text that became known with them, which may be empty. Raises AnswerInvalid if the
+        answer is too large, or if the server reports an error."""
         ...
 
     def document(self) -> Mapping[str, Any]:
@@ -71,7 +72,8 @@ class WholeAnswer:
         return "" if found is None else found[1]
 
     def take(self, piece: bytes) -> str:
-        """Take the next bytes of the answer. Returns an empty text, because the text is known only at the end."""
+        """Take the next bytes of the answer. Returns an empty text, because the text is known only at the end. Raises AnswerInvalid if the
+        answer is too large."""
         self._body += piece
         if len(self._body) > MOST_TEXT * 2:
             raise AnswerInvalid(f"sent an answer of more than {MOST_TEXT * 2:,} bytes")

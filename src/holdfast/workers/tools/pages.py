@@ -93,8 +93,8 @@ def parsed(html: str) -> LexborHTMLParser:
 
 
 def tamed(html: str) -> str:
-    """The page without tags that are nested too deep, and without the attributes that a tag has beyond the limit. Ordinary pages have
-    neither.
+    """The page without tags that are nested too deep, and without the attributes that a tag has beyond the limit. Ordinary pages are not
+    changed.
 
     The time to parse nested tags and attributes grows with the square of their number.
     """
@@ -176,7 +176,8 @@ def meta_of(tree: LexborHTMLParser) -> dict[str, str]:
 
 
 def json_ld_of(tree: LexborHTMLParser) -> list[Any]:
-    """Every JSON-LD object of the page in one list, those inside lists and `@graph` included. Blocks that are not JSON are left out."""
+    """The JSON-LD objects of the page in one list, at most MAX_FOUND, those inside lists and `@graph` included. Blocks that are not JSON
+    are left out."""
     found: list[Any] = []
     for node in tree.css("script[type]")[:MAX_FOUND]:
         if (attribute(node, "type") or "").partition(";")[0].strip().lower() == "application/ld+json":

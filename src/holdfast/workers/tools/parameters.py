@@ -90,8 +90,8 @@ class Ssm:
         return found["Value"].split(",") if found["Type"] == "StringList" else found["Value"]
 
     def secret(self, name: str) -> str | None:
-        """The decrypted value of any parameter, with or without the prefix; None if there is none. Raises ToolFailed if SSM refuses or
-        cannot be reached."""
+        """The decrypted value of any parameter, whether its name begins with the prefix or not; None if there is none. Raises ToolFailed if
+        SSM refuses or cannot be reached."""
         found = self._get(name, decrypt=True)
         return None if found is None else str(found["Value"])
 
@@ -155,7 +155,7 @@ class ParameterStore:
         self._source = source
 
     def reserve(self, arguments: Mapping[str, Any], remaining: Remaining) -> Reservation:
-        """Nothing: reading a parameter costs no tokens and no money."""
+        """An empty reservation: reading a parameter costs no tokens and no money."""
         return Reservation()
 
     async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:

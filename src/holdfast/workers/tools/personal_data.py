@@ -1,7 +1,7 @@
 """Finds personal data in a text: e-mail addresses, IBANs, IP addresses, card numbers, phone numbers, and names that the caller gives.
 
 Every search reads the text once, from left to right, so the cost is proportional to the length of the text, whatever the text contains. If
-a kind of data has a checksum, a text that does not pass it is not personal data: a card number must pass Luhn's check, and an IBAN its own.
+a kind of data has a checksum, a text that does not pass it is not reported: a card number must pass Luhn's check, and an IBAN its own.
 """
 
 from __future__ import annotations

@@ -69,8 +69,8 @@ class PinnedBackend(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Resolve the name, check its addresses, and connect to the first allowed address that answers. Raises ToolFailed if no address is
-        allowed."""
+        """Resolve the name, check its addresses, and connect to the first allowed address that answers; at most four are tried. Raises
+        ToolFailed if no address is allowed."""
         try:
             addresses = await asyncio.wait_for(self._resolver(host, port), timeout)
         except TimeoutError:

@@ -54,8 +54,8 @@ def parse_html(html: str, base_url: str = "", select: Mapping[str, str | Mapping
 
 
 def json_schema_validate(value: Any, schema: Mapping[str, Any] | bool) -> dict[str, Any]:
-    """Whether a value fits a JSON Schema (draft 2020-12), and every place where it does not. Raises ToolFailed if the schema is not
-    valid."""
+    """Whether a value fits a JSON Schema (draft 2020-12), and the places where it does not, at most 50. Raises ToolFailed if the schema is
+    not valid."""
     try:
         problems = checker_of(schema).problems(value)
     except SchemaInvalid as error:
@@ -64,8 +64,8 @@ def json_schema_validate(value: Any, schema: Mapping[str, Any] | bool) -> dict[s
 
 
 def rules_engine(value: Any, rules: list[dict[str, Any]]) -> dict[str, Any]:
-    """Whether a value keeps these rules, and every place where it does not. Broken rules of a lower severity than `error` are listed, but
-    `holds` stays true. Raises ToolFailed for a rule that cannot be checked."""
+    """Whether a value keeps these rules, and the places where it does not, up to a limit (contract.rules). Broken rules of a lower severity
+    than `error` are listed, but `holds` stays true. Raises ToolFailed for a rule that cannot be checked."""
     read = [json_structs.converted(rule, Rule) for rule in rules]
     for at, rule in enumerate(read):
         if (flaw := flaw_of(rule)) is not None:
@@ -125,5 +125,5 @@ def call_pure(tool: str, arguments: Mapping[str, Any]) -> Any:
     problems = problems_of(dict(arguments), arguments_schema(tool))
     if problems:
         at = "; ".join(f"{problem.path or 'arguments'}: {problem.reason}" for problem in problems[:5])
-        raise ToolFailed("tool_failed", f"The arguments of {tool} do not fit: {at}", details={"reason": "arguments"})
+        raise ToolFailed("tool_failed", f"The arguments of {tool} do not fit its schema: {at}", details={"reason": "arguments"})
     return PURE[tool](**arguments)

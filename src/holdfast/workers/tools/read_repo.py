@@ -50,7 +50,7 @@ class RepoSettings(Struct, frozen=True, kw_only=True):
 
     folder: str
     tenants: tuple[str, ...] = ()
-    """The tenants whose runs may read it; empty: all."""
+    """The tenants whose runs may read the folder; empty: all tenants."""
     max_file_bytes: int = 1024 * 1024
     """A call for a larger file fails."""
     max_bytes: int = 256 * 1024
@@ -70,11 +70,11 @@ class ReadRepo:
         self._repos = repos
 
     def reserve(self, arguments: Mapping[str, Any], remaining: Remaining) -> Reservation:
-        """Nothing: reading a file costs no tokens and no money."""
+        """An empty reservation: reading a file costs no tokens and no money."""
         return Reservation()
 
     async def call(self, call: Call, arguments: Mapping[str, Any], reservation: Reservation) -> Called:
-        """Some lines of one file, the number of its lines, and its hash. Raises ToolFailed if the file may not be read."""
+        """Some lines of one file, the number of its lines, and its hash. Raises ToolFailed if the file may not or cannot be read."""
         name, path = str(arguments["repo"]), str(arguments["path"])
         repo = self._repos.get(name)
         if repo is None or (repo.tenants and call.tenant not in repo.tenants):
@@ -90,7 +90,9 @@ def _parts(path: str) -> list[str]:
     and for a path with a part that begins with a dot or has a name that files with secrets usually have."""
     parts = path.split("/")
     if len(parts) > _MOST_FOLDERS or any(part in ("", ".", "..") or "\0" in part or "\\" in part for part in parts):
-        raise _denied(f"{path!r:.200} is not a path below the folder. Write names with / between them, without `..`.")
+        raise _denied(
+            f"{path!r:.200} is not a path below the folder. Write at most {_MOST_FOLDERS} names with / between them, without `..`."
+        )
     if any(part.startswith(".") for part in parts):
         raise _denied(f"{path!r:.200} has a part that begins with a dot: this tool does not read such files and folders.")
     if any(_SECRET_NAME.fullmatch(part) for part in parts):

@@ -16,7 +16,7 @@ from holdfast.workers.tools.personal_data import Names, Span, found_in, names_of
 from holdfast.workers.tools.seam import ToolFailed
 
 MOST_CHARACTERS: Final = 1_000_000
-"""All texts of one call have at most this many characters."""
+"""All texts of one call together may have at most this many characters."""
 _NAME: Final[Mapping[str, Any]] = {"type": "string", "minLength": 1, "maxLength": 200}
 ARGUMENTS: Final[Mapping[str, Any]] = {
     "type": "object",

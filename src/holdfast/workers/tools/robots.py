@@ -57,7 +57,8 @@ class Robots:
         self._bytes = 0
 
     async def check(self, target: Target, url: str, user_agent: str, read: Read) -> None:
-        """Raise ToolFailed if the robots.txt of the site does not allow this user agent to fetch this URL. `read` fetches the file."""
+        """Raise ToolFailed if the robots.txt of the site does not allow this user agent to fetch this URL, or cannot be read because the
+        server fails. `read` fetches the file."""
         kept = self._kept.get(target.origin)
         if kept is None or kept.until <= monotonic():
             body = await self._ask(target, read)

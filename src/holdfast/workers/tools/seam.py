@@ -1,8 +1,8 @@
 """The tool seam: what the gateway knows about a tool, and what a tool knows about a call.
 
-If a call was made before, the gateway answers it from its receipt. If the call needs an approval, the gateway waits for it. Then it calls
-two methods of the tool. `reserve` has no effect and returns the most that the call may cost. If the budgets have room for that, the gateway
-writes the intent, and `call` makes the call. The tool only reports what happened; it writes no receipt.
+If a call was made before, the gateway answers it from its receipt. If the call needs an approval, the gateway waits for it. Then the
+gateway calls two methods of the tool. `reserve` has no effect and returns the most that the call may cost. If the budgets have room for
+that, the gateway writes the intent, and `call` makes the call. The tool only reports what happened; it writes no receipt.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Call(Struct, frozen=True, kw_only=True):
     egress: tuple[str, ...] | None = None
     """The domains that the contract lets the worker reach; None: any public address."""
     traceparent: str | None = None
-    """The W3C trace context of this call, for the servers that it calls."""
+    """The W3C trace context of this call, which the tool sends to the servers that it calls; None: it sends none."""
     hears: Hears | None = None
     """Takes the text of the result while it arrives, for followers of the run; None if it is not wanted."""
 
@@ -111,9 +111,9 @@ class ToolFailed(Exception):
     """A call was refused or failed. `code` is an error code, usually one of the table of codes."""
 
     recorded = False
-    """Whether the call was made and has a receipt. If not, the call was refused."""
+    """Whether the call was made and has a receipt. If not, the call was refused, or its outcome is unknown."""
     beyond: Reservation | None = None
-    """What the failed call used beyond its reservation; None if nothing."""
+    """What the failed call used beyond its reservation; None if it stayed within it, reserved nothing, is inherited or has no receipt."""
 
     def __init__(
         self,
@@ -197,8 +197,8 @@ async def verdict_on(tool: Tool, call: Call, arguments: Mapping[str, Any]) -> Ve
 
 
 def cool_down_keys(tool: Tool, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """The keys by which an earlier `Retry-After` may close this call: that of the tool, and others that the tool names, such as a
-    domain."""
+    """The keys that an earlier `Retry-After` may have closed, so that this call is refused: that of the tool, and others that the tool
+    names, such as a domain."""
     own = f"tool:{tool.name}"
     more = getattr(tool, "cool_down_keys", None)
     return (own,) if more is None else (own, *more(arguments))

@@ -34,7 +34,7 @@ class Beginnings:
         return 0 if not self.longest else max(self._begun(text), _coded(text))
 
     def _begun(self, text: str) -> int:
-        """The length of the longest end of the text with which a longer secret form begins."""
+        """The length of the longest end of the text that is the beginning of a longer secret, in one of its forms; 0 if there is none."""
         for at in range(max(0, len(text) - self.longest + 1), len(text)):
             left, head = len(text) - at, text[at : at + _HEAD]
             if left < _HEAD:

@@ -119,7 +119,8 @@ class Secrets:
         if missing:
             where = ", ".join(source.where for source in self._sources) or "nowhere, no source is set"
             raise ToolFailed(
-                "tool_failed", f"The tool {tool!r} needs the secret {', '.join(missing)}, which was found in none of: {where}."
+                "tool_failed",
+                f"The tool {tool!r} needs secrets that were not found: {', '.join(missing)}. These places were searched: {where}.",
             )
         return found
 
@@ -155,7 +156,7 @@ class Redactor:
         return _merged(found)
 
     def and_also(self, secrets: Mapping[str, str]) -> Redactor:
-        """A redactor for these secrets in addition to its own."""
+        """A new redactor, for these secrets and for those of this redactor."""
         return Redactor({**secrets, **self.secrets})
 
     @cached_property
@@ -164,8 +165,8 @@ class Redactor:
         return Beginnings((*self._forms, *self._whole))
 
     def released(self, text: str, *, begin: int = 0, is_first: bool, is_last: bool) -> tuple[str, int]:
-        """What may be shown now of a text that arrives in parts: the beginning of the text, with the secrets replaced, and how many
-        characters of the text that beginning has. The rest must wait for the next part.
+        """What may be shown now of a text that arrives in parts. Returns the beginning of the text, with the secrets replaced, and how many
+        characters of `text` this beginning covers. The rest must wait for the next part.
 
         The first `begin` characters are not shown. `is_first`: nothing was shown before this text. `is_last`: no part follows.
         """
