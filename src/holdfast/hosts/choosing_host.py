@@ -1,4 +1,5 @@
-"""Several hosts as one. An invocation goes to the host that has its function; the other calls go to all hosts."""
+"""Several hosts as one. An invocation goes to the first host that has its function; the other calls of the Host protocol go to all
+hosts."""
 
 from __future__ import annotations
 
@@ -34,16 +35,16 @@ class ChoosingHost:
         raise FunctionNotFound(f"Function {header.function!r} has no version {header.version} here.")
 
     def cancel(self, execution: str) -> None:
-        """End the invocation of an execution, in the host that runs it."""
+        """End the live invocation of an execution, in the host that runs it. If that host cannot end it, nothing happens."""
         for home in self._homes:
             home.cancel(execution)
 
     def nudge(self, execution: str) -> None:
-        """Tell all hosts that something changed for which a live invocation may be waiting. Only the host that runs the execution
-        reacts."""
+        """Tell all hosts that another process or an answer may have changed what the live invocation of this execution waits for. Only the
+        host that runs the invocation may react."""
         for home in self._homes:
             home.nudge(execution)
 
     def idle(self) -> bool:
-        """Whether nothing runs in any of the hosts."""
+        """Whether no invocation runs in any of the hosts."""
         return all(home.idle() for home in self._homes)

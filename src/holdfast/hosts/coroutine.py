@@ -62,8 +62,8 @@ class Coroutines:
         return self._running.get(execution)
 
     def rest(self, coroutine: Coroutine) -> bool:
-        """Keep a waiting coroutine in memory. If there are too many, the one that has rested longest is evicted. Returns False, and keeps
-        nothing, if no coroutine may rest."""
+        """Keep a waiting coroutine in memory, and return True. If more coroutines rest than the host allows, the one that has rested
+        longest is evicted. Returns False, and keeps nothing, if the host allows none."""
         if not self._capacity:
             return False
         self._running.pop(coroutine.execution, None)
@@ -87,14 +87,14 @@ class Coroutines:
                 del known[coroutine.execution]
 
     def cancel(self, execution: str) -> None:
-        """End the coroutine of an execution, without a report."""
+        """Cancel the coroutine of an execution. No outcome is reported."""
         for known in (self._running, self._resting):
             found = known.pop(execution, None)
             if found is not None:
                 found.cancel()
 
     def cancel_all(self) -> None:
-        """End all coroutines, without a report."""
+        """Cancel all coroutines. No outcomes are reported."""
         for execution in [*self._resting, *self._running]:
             self.cancel(execution)
 
@@ -136,8 +136,8 @@ class Coroutine:
             self._task = loop.create_task(self._run(function), name=function.name)
 
     async def _run(self, function: DurableFunction, told: Invocation | None = None) -> None:
-        """Call the handler, and report what it returns or raises as an outcome. Plugins get the start of the invocation first. This runs as
-        a task."""
+        """Call the handler, and report what it returns or raises as an outcome. `told` is the invocation whose start the plugins are told
+        first; None if there are no plugins. This runs as a task."""
         state = self._state
         try:
             if state.hooks is not None and told is not None:
@@ -186,8 +186,8 @@ class Coroutine:
             log.warning("%s went on after its suspension; what it did after that is ignored", self._state.durable_execution_arn)
 
     def _quiet(self) -> None:
-        """Called when every strand rests: the handler, and every branch that it has begun. Then this invocation has nothing more to do,
-        after its last write is on disk.
+        """Called when every strand rests: the handler, and every branch that it has begun. Ends the invocation, after its last write is on
+        disk; unless it stays live, because it waits for an execution that is live in this process.
 
         A handler with plugins does not stay live: plugins are made for each invocation, and must see the same invocations as on AWS.
         """
@@ -213,7 +213,7 @@ class Coroutine:
             self._state.evict()
 
     def _rest(self, outcome: Outcome) -> None:
-        """Report the end of the invocation. The coroutine stays in memory."""
+        """Report that the invocation has ended, with this outcome. The coroutine itself does not end here."""
         if self._state.hooks is not None:
             outcome = self._state.hooks.rest(outcome)
         report, self._report = self._report, None
@@ -238,27 +238,27 @@ class Coroutine:
             self._quiet()
 
     def refresh(self) -> None:
-        """Read what has changed in the store while the invocation is live."""
+        """Begin to read from the store what other writes have changed since this invocation last read it. Returns at once."""
         self._state.refresh()
 
     # --- as a parent of executions that are live here
 
     def waits_for(self, operation_id: str) -> bool:
-        """Whether it rests until this operation changes."""
+        """Whether the handler's code waits until this operation changes."""
         return self._state.waits_for(operation_id)
 
     def awaited(self) -> list[Operation]:
-        """The operations that it rests for."""
+        """The operations that the handler's code waits for."""
         return self._state.awaited()
 
     def learn(self, header: Execution, operations: Collection[Operation]) -> None:
-        """Tell the invocation that another write has changed these operations and left this header. If the invocation has ended, nothing
-        happens: the next one reads the change."""
+        """Tell the invocation that another write has changed these operations, and that the header is now this one. If the invocation has
+        ended, nothing happens: the next invocation reads the change."""
         if self._report is not None and header.epoch == self._state.header.epoch:
             self._state.hear(header.revision, operations)
 
     def look(self) -> None:
-        """End the invocation as PENDING if every strand rests and there is no reason to stay live."""
+        """End the invocation if every strand rests, unless it stays live for an execution that it waits for (`_quiet`)."""
         if self._report is not None and self._state.is_quiet:
             self._quiet()
 
@@ -267,7 +267,7 @@ class Coroutine:
         self._state.evict()
 
     def cancel(self) -> None:
-        """End the handler without a report."""
+        """Cancel the handler's task. No outcome is reported."""
         self._state.cancelled = True
         self._report = None
         self._task.cancel()

@@ -8,8 +8,9 @@ greedy  a tenant that used far more than the average: its new bodies get a highe
 rest    each tenant has an account of CPU seconds. In each second it grows by the tenant's share of the cores. What the tenant uses is
         subtracted. While the account is below zero, new bodies of the tenant wait.
 
-What a body will use is not known at its start. So its tenant is charged with what such bodies used before, and with the difference as soon
-as it is known. While only one tenant is at work, that tenant has the whole machine.
+What a body will use is not known at its start. So the runner first subtracts what a body of this worker usually uses, and later the
+difference to what this body really used. To charge a tenant means to subtract CPU seconds from its account. While only one tenant is at
+work, that tenant has the whole machine.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ _HALF_SECONDS: Final = 1.0
 _SUM_OF_ONE_CORE: Final = _HALF_SECONDS / math.log(2)
 """The CPU seconds that are remembered of a tenant that uses one core all the time."""
 _SCARCE: Final = 0.4
-"""The CPU is scarce when tenants used more than this part of all cores lately."""
+"""The CPU is scarce when the CPU seconds that all tenants used lately (`_Account.used`) are more than this number for each core."""
 _GREEDY: Final = 1.5
 """A tenant is greedy if it used this many times the average of the tenants at work."""
 _AT_WORK_SECONDS: Final = 0.002
-"""A tenant that used less than this lately is not at work. Its account is removed, even if it is below zero: so no tenant waits for more
-than some seconds."""
+"""A tenant whose CPU seconds of late (`_Account.used`) are fewer than this is not at work. Its account is removed, even if it is below
+zero. So a tenant that uses no CPU any more waits only for some seconds."""
 _FILLED: Final = 0.7
 """A tenant may always use its even share of the cores. It may use more while all tenants together use less than this part of all cores. The
 remaining cores stay free, so that a short run of another tenant finds a core at once."""
 _SAVED_SECONDS: Final = 1.0
-"""An account has at most the tenant's share of this many seconds."""
+"""An account contains at most the CPU seconds that the tenant's share of the cores gives in this many seconds."""
 _STEP_SECONDS: Final = 0.01
 """Accounts change in steps of this length, because each step looks at all tenants."""
 _EXPECTED_SECONDS: Final = 0.05
@@ -45,7 +46,7 @@ _LEARNED: Final = 0.25
 
 
 class _Account:
-    """One tenant that is at work."""
+    """The account of one tenant that is at work."""
 
     def __init__(self, share: float) -> None:
         self.used = 0.0
@@ -87,7 +88,7 @@ class CpuShares:
         self.add(tenant, cpu_seconds - charged, now)
 
     def used(self, tenant: str, now: float) -> float:
-        """The CPU seconds that a tenant used lately; 0 for a tenant that is not at work."""
+        """The CPU seconds that a tenant used lately, of which half are forgotten in each second; 0 for a tenant that is not at work."""
         with self._lock:
             self._pay(now)
             account = self._accounts.get(tenant)

@@ -38,12 +38,14 @@ class InlineHost:
         self._coroutines = Coroutines(resting)
 
     def unhurried(self) -> Self:
-        """Make the number of writes independent of how busy the machine is, for tests. Call this before the first invocation."""
+        """For tests: make the number of writes independent of how busy the machine is. Call this before the first invocation. Returns this
+        host."""
         self._loop_stragglers = self._thread_stragglers = Unhurried()
         return self
 
     def invoke(self, invocation: Invocation, port: Port, done: Report) -> None:
-        """Begin an invocation, or continue the coroutine that rests in memory for it. Does not wait for its end: `done` is called then."""
+        """Begin an invocation, or continue the coroutine that rests in memory for it, and return at once. When the invocation ends, `done`
+        is called with the outcome and the last revision that the invocation saw."""
         function = self._functions[invocation.header.function, invocation.header.version]
         if not function.is_async:
             future = self._threads.submit(lambda: self._block(function, invocation, port))
@@ -74,17 +76,19 @@ class InlineHost:
         return (function, version) in self._functions
 
     def cancel(self, execution: str) -> None:
-        """End an invocation that may not write any more. A thread cannot be ended: its next durable call will be refused."""
+        """Cancel the coroutine of an execution, which may not write any more. A handler on a thread cannot be ended: its next durable call
+        is refused."""
         self._coroutines.cancel(execution)
 
     def nudge(self, execution: str) -> None:
-        """Tell a live invocation that something changed for which it may be waiting."""
+        """Tell the live invocation of an execution that another process or an answer may have changed what it waits for. A handler on a
+        thread is not told."""
         running = self._coroutines.running(execution)
         if running is not None:
             running.refresh()
 
     def idle(self) -> bool:
-        """Whether nothing runs here."""
+        """Whether no invocation runs in this host, and no call waits for a thread."""
         return self._coroutines.idle and not self._threads.busy
 
     def close(self) -> None:

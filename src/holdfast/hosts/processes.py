@@ -41,8 +41,8 @@ class Uses(NamedTuple):
 
 
 def give_way(pid: int, nice: int) -> None:
-    """Raise the nice value of a process, so that other processes get the CPU before it. 0 is this process. If the kernel refuses, nothing
-    happens.
+    """Raise the nice value of a process, so that other processes get the CPU before it. The pid 0 means this process. If the kernel
+    refuses, nothing happens.
 
     If the kernel groups processes by session (autogroup), it compares the groups, and compares nice values only inside a group. So the
     group gets the same value.
@@ -177,7 +177,7 @@ def _number(rows: dict[bytes, bytes], name: bytes) -> int:
     try:
         return int(rows[name].split()[0])
     except (KeyError, IndexError, ValueError):
-        raise Unreadable(f"the kernel's table has no {name.decode()} for it") from None
+        raise Unreadable(f"the kernel's table of processes has no row {name.decode()} for this process") from None
 
 
 def _of_a_thread(pid: int) -> dict[bytes, bytes] | None:
@@ -209,8 +209,8 @@ def _scanned(parent: int) -> list[int]:
 
 
 def _stat(pid: int) -> list[int] | None:
-    """The fields after the name, as numbers; the first one, a letter for the state, is 0 here. The name may contain brackets, so it ends at
-    the last one. None if the process has ended."""
+    """The fields after the name, as numbers; the first one, a letter for the state, is 0 here. The name is in brackets and may contain
+    brackets, so it ends at the last closing bracket of the line. None if the process has ended."""
     path = f"/proc/{pid}/stat"
     try:
         words = read(path).rpartition(b")")[2].split()

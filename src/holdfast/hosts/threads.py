@@ -12,7 +12,7 @@ _here = threading.local()
 
 
 def on_engine_thread() -> bool:
-    """Whether the caller is on one of the threads for handlers. A call that waits there for another execution could wait for ever."""
+    """Whether the caller runs on a thread of a `Threads` pool. A call that waits there for another execution could wait for ever."""
     return getattr(_here, "marked", False)
 
 

@@ -78,8 +78,8 @@ class Events:
                     yield text
 
     async def _text(self, signal: StatusSignal, pattern: Pattern | None, tenant: str | None) -> bytes | None:
-        """The bytes to send for a signal; None if it does not match the pattern, or if `tenant` is given and is not the tenant of its
-        execution."""
+        """The bytes to send for a signal. None if the signal does not match the pattern; also None if `tenant` is given, and the execution
+        of the signal belongs to another tenant or is no longer in the store."""
         event = event_of(signal)
         if pattern is not None and not pattern.matches(event):
             return None

@@ -55,7 +55,7 @@ class ScheduleRoutes:
         ]
 
     async def list(self, request: Request) -> Reply:
-        """Schedules in the order of their names; `?after=` a name and `?limit=` make pages."""
+        """A page of schedules in the order of their names: those after the name in `?after=`, at most `?limit=` of them."""
         limit = _number(request, "limit", _PAGE, _MOST)
         found = await in_thread(Purpose.STORE, lambda: [*self._verbs(request).list(limit, request.text("after") or "")])
         now = self._clock.now()
@@ -67,7 +67,7 @@ class ScheduleRoutes:
         return self._told(state)
 
     async def next(self, request: Request) -> Reply:
-        """The next times; `?count=` says how many."""
+        """The next times at which a schedule is due; `?count=` says how many."""
         count = _number(request, "count", 5, _MOST_TIMES)
         state = await in_thread(Purpose.STORE, self._verbs(request).get, request.label)
         return document_reply({"next": [iso(at) for at in next_times(state, self._clock.now(), count)]})
@@ -95,7 +95,8 @@ class ScheduleRoutes:
         return self._told(await self._changed(lambda: self._verbs(request).pause(request.label)))
 
     async def resume(self, request: Request) -> Reply:
-        """Resume a schedule. With `"catch_up": true`, the schedule's catch-up policy decides which occurrences of the pause are started."""
+        """Resume a schedule. With `"catch_up": true`, the schedule's catch-up policy decides which occurrences that were due during the
+        pause are started; else none of them is started."""
         catch_up = _body(request, "catch_up").get("catch_up", False)
         if not isinstance(catch_up, bool):
             raise InvalidRequest("`catch_up` must be true or false.")
@@ -139,7 +140,7 @@ class ScheduleRoutes:
 def _number(request: Request, name: str, usual: int, most: int) -> int:
     found = request.number(name)
     if found is not None and not 1 <= found <= most:
-        raise InvalidRequest(f"`{name}` must be a number from 1 to {most}.")
+        raise InvalidRequest(f"`{name}` must be a whole number from 1 to {most}.")
     return usual if found is None else found
 
 
@@ -152,7 +153,7 @@ def _body(request: Request, *known: str) -> dict[str, Any]:
         raise InvalidRequest("The body must be a JSON object.")
     unknown = [str(key)[:50] for key in body if known and key not in known]
     if unknown:
-        raise InvalidRequest(f"The body has {', '.join(unknown)[:200]}; it may have {', '.join(known)}.")
+        raise InvalidRequest(f"The body has the unknown members {', '.join(unknown)[:200]}; it may have {', '.join(known)}.")
     return body
 
 
@@ -164,5 +165,5 @@ def _nothing(request: Request) -> None:
 def _text(body: dict[str, Any], key: str) -> str:
     found = body.get(key)
     if not isinstance(found, str):
-        raise InvalidRequest(f"`{key}` must be a date, or a time with its zone: 2026-03-01T00:00:00Z.")
+        raise InvalidRequest(f"`{key}` must be a date, or a text with a time and its zone, such as 2026-03-01T00:00:00Z.")
     return found

@@ -72,8 +72,10 @@ class WaitingCallback(NamedTuple):
 
 
 class NotYet(HoldfastError, TimeoutError):
-    """What the test waited for did not happen within the timeout, which is in real time; or it cannot happen, because the execution
-    ended."""
+    """What the test waited for did not happen within the timeout, or it cannot happen, because the execution ended.
+
+    The timeout is in real time.
+    """
 
     code = "test_waited_in_vain"
 

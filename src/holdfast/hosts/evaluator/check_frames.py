@@ -13,7 +13,7 @@ _CHUNK = 1 << 20
 
 
 class Check(msgspec.Struct, frozen=True):
-    """Values to check against a schema. Without a value, only the schema is checked."""
+    """Values to check against a schema. If `values` is empty, only the schema itself is checked."""
 
     schema: msgspec.Raw
     values: tuple[msgspec.Raw, ...] = ()
@@ -28,7 +28,7 @@ class CheckRefused(msgspec.Struct, frozen=True):
 
 
 class CheckResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The result of a check: the places where a value does not fit, or why the schema was refused."""
+    """The result of a check: the places where a value does not fit the schema, or why the schema was refused."""
 
     problems: tuple[Mismatch, ...] = ()
     refused: CheckRefused | None = None

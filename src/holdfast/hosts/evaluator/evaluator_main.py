@@ -1,7 +1,7 @@
 """The program of an evaluator's process: it receives a schema and a value, and returns the places where the value does not fit.
 
-Started as `python -I evaluator_main.py FD ROOT SECONDS`. It has no secret and opens no file. An alarm ends it when a check takes too long,
-also after the runner has died.
+Started as `python -I evaluator_main.py FD ROOT SECONDS`. It has no secret, and a check opens no file. An alarm ends it when a check takes
+too long, also after the runner has died.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The evaluators of a process, shared fairly: each requester has at most one check running; its other checks wait in its own queue.
 
 One thread waits for each evaluator and computes nothing. Threads and processes start when there is work, and end when there is no work for
-a while. A requester is the party whose value is checked, so that a hostile one delays only itself. The CPU of a check is charged to the
-requester's tenant (`cpu_shares.py`).
+a while. A requester is the party whose value is checked. So the many checks of a hostile requester wait for each other, and do not fill the
+queue of other requesters. The CPU of a check is charged to the requester's tenant (`cpu_shares.py`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MOST_WAITING: Final = 64
 IDLE_SECONDS: Final = 60.0
 _SHORT: Final = 0.25
 _RESTS: Final = 3
-"""After a slow check, the requester's next check waits this many times as long as the slow one took."""
+"""After a check that took longer than `_SHORT` seconds, the requester's next check waits this many times as long as that check took."""
 
 
 def requester(tenant: str, worker_id: str) -> str:
@@ -69,7 +69,8 @@ class Evaluators:
     def submit(self, who: str, check: Check) -> Future[CheckResult]:
         """Queue a check for the requester `who`. Raises TooManyChecks if too many wait, or after `close`.
 
-        The future raises EvaluatorLate if the check takes too long, and EvaluatorDied if its process ends without an answer.
+        The future raises EvaluatorLate if the check takes too long. It raises EvaluatorDied if the process of the check cannot be started,
+        or ends without an answer.
         """
         told: Future[CheckResult] = Future()
         with self._changed:
@@ -116,8 +117,8 @@ class Evaluators:
                 self._live.discard(evaluator)
 
     def _next(self) -> _Job | None:
-        """The next check, of the requester that waits longest and has none running. Blocks until there is one; None after a while without
-        work, or after `close`."""
+        """The next check, of the requester that waits longest among those of which a check may start now (`_may`). Blocks until there is
+        such a check. Returns None after a while without work, or after `close`."""
         with self._changed:
             while not self._closed:
                 who = next(filter(self._may, self._waiting), None)
@@ -133,7 +134,7 @@ class Evaluators:
             return None
 
     def _may(self, who: str) -> bool:
-        """Whether a check of this requester may start now."""
+        """Whether a check of this requester may start now: no other check of it runs, and it does not wait because of a slow check."""
         if who in self._busy:
             return False
         if self._resting.get(who, 0.0) > monotonic():

@@ -25,7 +25,7 @@ class EvaluatorLate(Exception):
 
 
 class EvaluatorDied(Exception):
-    """The process ended without an answer, for example because it used too much memory."""
+    """The process could not be started, or ended without an answer, for example because it used too much memory."""
 
 
 class Evaluator:
@@ -37,8 +37,8 @@ class Evaluator:
         self._sock: socket.socket | None = None
 
     def check(self, check: Check) -> CheckResult:
-        """Make one check, and block until it has an answer. Raises EvaluatorLate if it takes too long, and EvaluatorDied if the process
-        ends without an answer. After both errors the process is dead."""
+        """Make one check in the process, and block until the process answers. Raises EvaluatorLate if the check takes too long. Raises
+        EvaluatorDied if the process cannot be started, or ends without an answer. After each of these errors the process is dead."""
         sock = self._started() if self._sock is None else self._sock
         try:
             sock.settimeout(self._seconds)

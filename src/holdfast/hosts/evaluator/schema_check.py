@@ -35,7 +35,7 @@ class CheckTooCostly(Rejected):
 
 async def problems(checker: Checker, value: Any, who: str, pool: Evaluators | None = None) -> tuple[Mismatch, ...]:
     """The places where a value breaks a schema; empty if it fits. `who` is the requester in the evaluators (`evaluator_pool.requester`).
-    Raises CheckTooCostly if the check takes too long, and Overloaded if too many checks of this requester wait."""
+    Raises CheckTooCostly if the check takes too long or its process dies, and Overloaded if too many checks of this requester wait."""
     found = _in_place(checker, value)
     if isinstance(found, tuple):
         return found
@@ -57,7 +57,8 @@ async def problems_in(schema: Schema, value: Any, who: str, pool: Evaluators | N
 
 
 async def examined(schema: Schema, who: str, pool: Evaluators | None = None) -> None:
-    """Check a schema that a worker's body brings: that it is valid and within the limits. Raises SchemaInvalid if it is not."""
+    """Check a schema that a worker's body brings: that it is valid and within the limits. Raises SchemaInvalid if it is not. Also raises
+    CheckTooCostly and Overloaded, as `problems` does."""
     text = msgspec.json.encode(schema)
     if _is_small(text):
         checker_of(schema)
@@ -66,7 +67,8 @@ async def examined(schema: Schema, who: str, pool: Evaluators | None = None) -> 
 
 
 def problems_now(schema: Schema, value: Any, who: str) -> tuple[Mismatch, ...]:
-    """The places where a value breaks a schema, as `problems_in` finds them. Blocks the thread."""
+    """The places where a value breaks a schema that a worker's body brings; empty if it fits. Blocks the thread. Raises the same errors as
+    `problems_in`."""
     text = msgspec.json.encode(schema)
     found = _in_place(checker_of(schema), value) if _is_small(text) else _written(value)
     if isinstance(found, tuple):
@@ -127,8 +129,10 @@ def _refusals() -> Iterator[None]:
     except TooManyChecks:
         raise Overloaded("Too many values wait to be checked against their schemas. Try again later.") from None
     except EvaluatorLate:
-        raise CheckTooCostly(f"Checking the value against its schema took longer than {SECONDS:g} seconds, and was ended.") from None
+        raise CheckTooCostly(
+            f"The check of a schema, or of a value against it, took longer than {SECONDS:g} seconds, and was ended. Use a simpler schema."
+        ) from None
     except EvaluatorDied:
         raise CheckTooCostly(
-            "The process that checked the value against its schema ended without an answer: probably the check took too much memory."
+            "The process that checked a schema, or a value against it, ended without an answer: probably the check took too much memory."
         ) from None

@@ -42,8 +42,9 @@ def refusal_reason(name: str) -> str | None:
 
 
 def check_included(top: Path, path: Path) -> None:
-    """Raises IncludeRefused for a file of `include` that the body must not see: it is outside the worker's folder, `refusal_reason` refuses
-    its name, a part of its path has a name for secrets, or other users may not read it."""
+    """Raises IncludeRefused for a file of `include` that the body must not see: it is a link to a file outside `top`, `refusal_reason`
+    refuses its name, a part of its path is named like secrets (such as `credentials.json`), or other users may not read it or enter its
+    folder."""
     name = path.relative_to(top).as_posix()
     if not path.resolve().is_relative_to(top):
         raise IncludeRefused(f"include: {name} is a link that leaves the worker's folder.")
@@ -56,8 +57,8 @@ def check_included(top: Path, path: Path) -> None:
 
 
 def check_page(module: Path, page: str) -> Path:
-    """The file of a worker's page. Raises IncludeRefused for a page outside the worker's folder, for a name that `refusal_reason` refuses,
-    and for a page that is more private than the worker's own file."""
+    """The path of a worker's page; the file may be missing. Raises IncludeRefused for a page outside the worker's folder, for a name that
+    `refusal_reason` refuses, and for a page that is more private than the worker's own file."""
     folder = module.resolve().parent  # the folder of the real file: a link to a trusted file must not bring another page
     path = folder / page
     if PurePosixPath(page).is_absolute() or ".." in PurePosixPath(page).parts:
@@ -71,7 +72,8 @@ def check_page(module: Path, page: str) -> Path:
 
 
 def reason_not_copied(module: Path, neighbour: Path, name: str) -> str | None:
-    """Why a module beside the worker's own is not copied; None if it is copied."""
+    """Why a module (`neighbour`) that belongs to the worker's own module is not copied for the body; None if it is copied. `name` is its
+    path below the worker's folder."""
     if neighbour == module:
         return None
     hidden = next((part for part in PurePosixPath(name).parts if part.startswith(".")), None)

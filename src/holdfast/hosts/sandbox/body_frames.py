@@ -17,7 +17,8 @@ _FDS_PER_FRAME: Final = 1
 _LARGE: Final = 64 * 1024
 _DEPTH: Final = 200
 _WORK_PER_SECOND: Final = 1000
-"""How much work the frames of a body may cause in a second. One unit takes less than a tenth of a millisecond."""
+"""How many units of work the frames of a body may cause in a second. A frame is at least one unit, and a large frame is more. The runner
+needs less than a tenth of a millisecond for one unit."""
 _BYTES_OF_WORK: Final = 16 * 1024
 _VALUES_OF_WORK: Final = 200
 _LONGEST_REST: Final = 1.0
@@ -41,14 +42,15 @@ class FrameReader:
 
     @property
     def rest(self) -> float:
-        """The seconds to wait before the next read, because the body's frames have used up their share of time."""
+        """The seconds, at most 1, that the runner waits before it reads from this body again, because the body's frames caused more work
+        than they may; 0 if they did not."""
         return min(max(0.0, -self._work / _WORK_PER_SECOND), _LONGEST_REST)
 
     def take(self, data: bytes, fds: list[int], now: float) -> list[Frame]:
-        """Add received bytes, and return the frames that are complete now. A descriptor belongs to the frame with the last byte of its
-        read: the kernel ends a read there.
+        """Add received bytes, and return the frames that are complete now. The descriptors `fds` belong to the frame that the last byte of
+        `data` is part of: the kernel ends a read after bytes that carry descriptors.
 
-        Raises Malformed if the body broke a rule. All descriptors are closed then.
+        Raises Malformed if the body broke a rule. Then all these descriptors are closed.
         """
         self._buffer += data
         begun, self._fds = self._fds, []
@@ -95,8 +97,8 @@ class FrameReader:
         return text
 
     def _count(self, now: float, frames: int) -> None:
-        """Count frames against the rate limit. A burst of one second's frames is allowed; a large frame counts as several. Raises Malformed
-        above the limit."""
+        """Subtract frames from what the rate limit allows. The frames of one second may come all at once; a large frame counts as several
+        frames. Raises Malformed above the limit."""
         passed = now - self._counted_at
         self._credit = min(self._rate, self._credit + passed * self._rate)
         self._work = min(_WORK_PER_SECOND, self._work + passed * _WORK_PER_SECOND)

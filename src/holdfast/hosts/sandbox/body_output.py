@@ -1,5 +1,5 @@
-"""The output of a body. The beginning is kept. What follows is read slowly and dropped, so that too much output slows the body, not the
-runner."""
+"""The output of a body. Its beginning is kept, up to a limit. The output after that is read slowly and dropped, so that too much output
+slows the body, not the runner."""
 
 from __future__ import annotations
 

@@ -18,7 +18,10 @@ Code = Literal[
 
 
 class SandboxUnavailable(Rejected):
-    """This machine cannot jail the worker. `--isolation process` runs the worker without a jail."""
+    """The worker cannot be run in a sandbox on this machine, or the sandbox is closed.
+
+    If kernel features are missing, the message names them, and `--isolation process` runs the worker without a jail.
+    """
 
     code = "sandbox_unavailable"
 
@@ -41,7 +44,7 @@ class Jail(Struct, frozen=True, kw_only=True):
     """Trusted modules that the stub imports once for all attempts."""
     memory_mb: int = 512
     cpu_seconds: float = 60
-    """The CPU limit of the attempt. The import may use the same amount in addition."""
+    """The CPU seconds that an attempt may use. The import of the worker's code, before the attempt, may use as many again."""
     scratch_mb: int = 64
     open_files: int = 128
     allow_children: bool = False

@@ -1,6 +1,6 @@
 """JailedBody: one attempt of a body in its jail, seen from the runner: frames, timeouts, and an end that is reported after its death.
 
-made → locked → ready (a spare) → begun → killed or over → dead → BodyEnd
+made → locked → ready (a spare) → begun → killed, or ended by itself → dead → BodyEnd
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ class JailedBody:
             os.close(printing)
 
     def begin(self, timeout: float, left: float, idle_timeout: float | None, tighter: TighterLimits) -> None:
-        """Begin the attempt. `timeout` is its time limit, of which `left` seconds remain; its clock starts now."""
+        """Begin the attempt. `timeout` is its time limit in seconds, of which `left` seconds remain from now on. The body is ended after
+        `idle_timeout` seconds without a frame; None: no such limit."""
         self._server_limits.body_began(self)
         nice = self._server_limits.nice(self.tenant or "")
         order = {"begin": timeout, "left": left, "memory_mb": tighter.memory_mb, "cpu_seconds": tighter.cpu_seconds, "nice": nice}
@@ -114,7 +115,7 @@ class JailedBody:
             self._control.shutdown(socket.SHUT_WR)
 
     async def settled(self) -> None:
-        """Wait until the body is ready or over."""
+        """Wait until the body is ready (locked in, and its code imported), or no process of it is left."""
         await self._settled.wait()
 
     @property
@@ -131,7 +132,7 @@ class JailedBody:
 
     @property
     def stdout(self) -> bytes:
-        """The output of the body (both streams), up to the limit."""
+        """The beginning of the body's output (standard output and standard error), at most `Jail.stdout_bytes`."""
         return self._output.kept()
 
     @property
@@ -224,7 +225,8 @@ class JailedBody:
             self._loop.remove_reader(self._channel.fileno())
 
     def _hear(self) -> bool:
-        """Read once. Returns False if there is nothing more to read. The time that this takes is charged to the body's tenant."""
+        """Read once what the body sent. Returns False if there is nothing more to read. The time that this takes is charged to the body's
+        tenant."""
         began = monotonic()
         more = self._read()
         if self.tenant is not None:

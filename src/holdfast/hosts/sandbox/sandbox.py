@@ -1,4 +1,5 @@
-"""Sandbox: the stub of one worker version and one spare body, which waits in its jail with its code imported. No body is used twice."""
+"""Sandbox: the stub of one worker version and at most one spare body, which waits in its jail with its code imported. No body is used
+twice."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ _START_SECONDS: Final = 30.0
 _END_SECONDS: Final = 10.0
 _STUBS: Final = 3
 _REFILL_SECONDS: Final = 0.01
-"""The delay before the next spare is made: on a small machine its start would slow down the attempt."""
+"""The seconds from the start of an attempt until the next spare is made: on a small machine, making it at once would slow down the
+attempt."""
 # The stub inherits no variable of ours. One malloc arena for all threads: each arena reserves addresses, which count against the limit.
 _ENVIRONMENT: Final = {"LANG": "C.UTF-8", "MALLOC_ARENA_MAX": "1"}
 _AS_THE_JAIL_SAYS: Final = TighterLimits()
@@ -47,9 +49,10 @@ class Sandbox:
         self._closed = False
 
     async def start(self) -> dict[str, Any]:
-        """Start the stub and the first spare, unless they run. Returns the kernel features of this machine.
+        """Start the stub if it does not run. Make a spare if there is none and there is capacity for one. Returns the kernel features of
+        this machine.
 
-        Raises SandboxUnavailable if features are missing, and names them.
+        Raises SandboxUnavailable if the stub cannot be started, or if kernel features are missing; the error names them.
         """
         async with self._starting:
             if self._stub is None or self._stub.dead:
@@ -70,8 +73,8 @@ class Sandbox:
         """A body that has imported its code and waits for frames. If the body ended before that, `receive` returns its end.
 
         The timeout starts now: it includes the start of the sandbox and the wait for free capacity. The CPU that the body uses is charged
-        to the tenant. Raises Overloaded if no capacity is free in time, and SandboxUnavailable if the sandbox is closed or the body cannot
-        be locked in.
+        to the tenant. Raises Overloaded if no capacity is free within the timeout. Raises SandboxUnavailable if the sandbox is closed or
+        cannot be started, or if the body cannot be locked in.
         """
         began = monotonic()
         if self._closed:
@@ -90,7 +93,7 @@ class Sandbox:
         return attempt
 
     async def rest(self) -> None:
-        """End the stub and the spare, unless an attempt runs. The next attempt starts them again."""
+        """End the stub and the spare, unless an attempt runs or the sandbox is closed. The next attempt starts them again."""
         async with self._starting:
             stub, spare = self._stub, self._spare
             if stub is None or self._closed or any(not each.over and each is not spare for each in self._attempts):
@@ -119,7 +122,7 @@ class Sandbox:
                 await self._server_limits.room(seconds)
                 if self._stub is not None:
                     return self._made(self._stub, tenant, spare=False, children=children)
-        raise SandboxUnavailable("the stub dies as soon as it is started")
+        raise SandboxUnavailable(f"the stub, the process that starts the worker's bodies, ended {_STUBS} times as soon as it was started")
 
     @property
     def idle(self) -> bool:
@@ -127,7 +130,8 @@ class Sandbox:
         return not self._starting.locked() and all(attempt.over or attempt is self._spare for attempt in self._attempts)
 
     def _taken(self, tenant: str) -> JailedBody | None:
-        """Take the spare; None if there is none, or if it is dead. The next spare is made while this one works."""
+        """Take the spare; None if there is none, or if it is dead or being ended. A moment later the next spare is made, if there is
+        capacity for it."""
         spare, self._spare = self._spare, None
         asyncio.get_running_loop().call_later(_REFILL_SECONDS, self._refill, tenant)
         return None if spare is None or spare.over or spare.stopped else spare
@@ -148,7 +152,7 @@ class Sandbox:
 async def find_kernel_features(folder: Path) -> dict[str, Any]:
     """The kernel features of this machine, as the stub of a worker with its package in this folder finds them; no body is made.
 
-    Raises SandboxUnavailable if features for isolation `all` are missing, and names them.
+    Raises SandboxUnavailable if the stub cannot be started, or if features for isolation `all` are missing; the error names them.
     """
     stub = await _Stub.started(Jail(package=folder, entry="none:none"))
     await stub.close()
@@ -225,7 +229,7 @@ class _Stub:
             raise SandboxUnavailable(f"the stub did not start within {_START_SECONDS:g} s") from None
         answer = msgspec.json.decode(text)
         if "error" in answer:
-            raise SandboxUnavailable(f"the stub failed: {answer['error']}")
+            raise SandboxUnavailable(f"the stub, the process that starts the worker's bodies, failed: {answer['error']}")
         if answer["missing"]:
             raise SandboxUnavailable(f"isolation `all` needs a kernel with {answer['missing']}; {_ADVICE}")
         self.features = answer["features"]

@@ -1,7 +1,7 @@
 """Limits for all bodies of one server together: each body keeps its own limits, but many bodies could still use up the machine.
 
 The keepers report the usage of their bodies. When the sum is above the limit, spares are ended first, then the largest body of the worker
-that uses the most. So a worker with many small bodies does not cause the end of another worker's bodies. A new body waits until there is
+that uses the most. So a worker with many small bodies does not cause the end of another worker's attempts. A new body waits until there is
 capacity for it.
 """
 
@@ -39,7 +39,7 @@ class LimitedBody(Protocol):
 
 
 class _Part:
-    """The usage of one body."""
+    """The memory and the processes that one body uses now, and whether it is a spare or is being ended."""
 
     def __init__(self, worker: object, spare: bool) -> None:
         self.worker = worker
@@ -75,7 +75,7 @@ class ServerLimits:
         self._admit()
 
     def body_began(self, member: LimitedBody) -> None:
-        """Note that a spare begins its attempt."""
+        """Note that a spare begins its attempt, so that it is no spare any more."""
         if member in self._parts:
             self._parts[member].spare = False
 
@@ -85,7 +85,8 @@ class ServerLimits:
             self._admit()
 
     def body_uses(self, member: LimitedBody, kilobytes: int, processes: int) -> None:
-        """Note the usage of a body, and end bodies if the sum is above the limit."""
+        """Note the memory and the number of processes of a body. If all bodies together are above a limit, end bodies until they are
+        not."""
         part = self._parts.get(member)
         if part is None:
             return
@@ -101,7 +102,8 @@ class ServerLimits:
         self._admit()
 
     def body_used(self, member: LimitedBody, tenant: str, charged: float, cpu_seconds: float) -> None:
-        """Charge the tenant of a body that has ended: with what the body used, minus `charged`, what it was charged until now."""
+        """Charge the tenant of a body that has ended with the CPU seconds that the body used, minus `charged`: the CPU seconds that the
+        tenant was charged for this body until now."""
         part = self._parts.get(member)
         if part is not None:
             self.shares.end(tenant, part.worker, charged, cpu_seconds, monotonic())
@@ -116,7 +118,7 @@ class ServerLimits:
         """Wait while a tenant has used more than its share of the CPU. Raises Overloaded after this many seconds.
 
         The attempts of one tenant get their turns in the order in which they arrived; tenants do not wait for each other. The caller makes
-        its body right after this returns, and the body is charged then, so that the next attempt sees the charge.
+        its body right after this returns. With that, the tenant is charged for the body, so that the tenant's next attempt sees the charge.
         """
         if tenant not in self._turns and self.shares.rest(tenant, monotonic()) <= 0:
             return
@@ -129,15 +131,15 @@ class ServerLimits:
                     rest = self.shares.rest(tenant, monotonic())
         except TimeoutError:
             told = "used more than its share of the CPU while others needed it"
-            raise Overloaded(f"This tenant {told}, so no body could start within {seconds:g} s.") from None
+            raise Overloaded(f"This tenant {told}, so no body could start within {seconds:g} s. Try again later.") from None
 
     def has_room(self) -> bool:
         """Whether one more body may be made. The first body always may: if it is above the limit, it is ended."""
         return self._processes() == 0 or (self._kilobytes() + _NEW_KB <= self.memory_mb * 1024 and self._processes() < self.processes)
 
     async def room(self, seconds: float) -> None:
-        """Wait, in order, until there is capacity for one more body. Spares are ended to free capacity. Raises Overloaded after this many
-        seconds."""
+        """Wait until there is capacity for one more body. Callers get it in the order in which they began to wait. Spares are ended to free
+        capacity. Raises Overloaded after this many seconds."""
         until = monotonic() + seconds
         if not self._waiting and self._made_room():
             return
@@ -179,7 +181,7 @@ class ServerLimits:
         return sum(part.processes for part in self._parts.values() if not part.leaving)
 
     def _end_one(self, code: Code, detail: str) -> bool:
-        """End a spare, else the largest body of the worker that uses the most. Returns False if there is no body to end."""
+        """End one body: a spare, or else the largest body of the worker that uses the most. Returns False if there is no body to end."""
         staying = [(member, part) for member, part in self._parts.items() if not part.leaving]
         spares = [member for member, part in staying if part.spare]
         if not staying:

@@ -1,7 +1,7 @@
 """Snapshots: read-only copies of a worker's code, each named by the hash of its content.
 
-The body sees the copy and never the original folder, where secrets and the store may be. The name also fixes the version: a run that
-continues after a deployment continues with the code that it began with.
+In its jail, the body sees the copy and not the original folder, where secrets and the store may be. The name also fixes the version: a run
+that continues after a deployment continues with the code that it began with.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def gather(module: Path, page: Path | None = None, include: Sequence[str] = ()) 
 
     For a module in a package, the whole package is copied. For another module, and for a worker of Holdfast's own library, the modules and
     packages beside it are copied. Tests are not copied: a body does not need them, a changed test must not make a new worker version, and
-    pytest in the author's folder must not find them twice. Files that may hold secrets are not copied either (`stays_behind` lists them).
+    pytest in the author's folder must not find them twice. Modules that may hold secrets, are hidden or are dead links are not copied
+    either (`stays_behind` lists them).
 
     Raises IncludeRefused for a file of `include` that the body must not see, and InvalidParameter for a pattern that matches no file or for
     a path that leaves the folder.
@@ -45,7 +46,7 @@ def gather(module: Path, page: Path | None = None, include: Sequence[str] = ()) 
         found[page.name] = page.resolve()
     for pattern in include:
         if PurePosixPath(pattern).is_absolute() or ".." in PurePosixPath(pattern).parts:
-            raise InvalidParameter(f"include {pattern!r} leaves the worker's folder")
+            raise InvalidParameter(f"include {pattern!r} leaves the worker's folder; name files in this folder or below it")
         met = islice(module.parent.glob(pattern), _MOST_FILES + 1)
         matches = [path for path in sorted(met) if path.is_file()]
         if not matches:
@@ -78,7 +79,8 @@ def code_folder(module: Path) -> Path:
 
 
 def stays_behind(module: Path) -> list[str]:
-    """One sentence for each module beside the worker's own that is not copied because it may hold secrets, with the reason."""
+    """One sentence for each module, tests left out, that belongs to the worker's own module and is not copied for the body, with the
+    reason: it may hold secrets, is hidden, or is a dead link."""
     module = module.resolve()
     told = ((name, reason_not_copied(module, path, name)) for name, path in _neighbours(module, top_of(module)))
     return [f"{name} is not copied for the body: {why}." for name, why in sorted(told) if why is not None]
@@ -99,7 +101,7 @@ def _neighbours(module: Path, top: Path) -> Iterator[tuple[str, Path]]:
 
 def snapshot(files: Mapping[str, Path], into: Path) -> Path:
     """Copy these files to a folder below `into` that is named by their content, and return that folder. If the folder is there already and
-    unchanged, nothing is copied. Raises InvalidParameter if the files are too many or too large."""
+    unchanged, nothing is copied. Raises InvalidParameter if the files are too many or too large, or if a file is replaced meanwhile."""
     if len(files) > _MOST_FILES:
         raise InvalidParameter(f"the worker has {len(files)} files to copy; at most {_MOST_FILES} are allowed")
     contents: dict[str, bytes] = {}

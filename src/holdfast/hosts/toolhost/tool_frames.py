@@ -28,7 +28,8 @@ def packed(frame: Frame) -> bytes:
 
 
 async def read_frame(reader: asyncio.StreamReader) -> Frame | None:
-    """The next frame; None when the other side has closed the socket. Raises FrameBroken if the bytes are not a frame."""
+    """The next frame; None when the other side has closed the socket. Raises FrameBroken if the bytes are not a frame, or announce a frame
+    that is too large."""
     try:
         size = int.from_bytes(await reader.readexactly(4), "big")
         if size > MAX_FRAME:

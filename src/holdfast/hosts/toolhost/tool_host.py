@@ -28,7 +28,7 @@ class HostLimits(Struct, frozen=True, kw_only=True):
 
     processes: int = 32
     tenant_processes: int = 8
-    """One tenant may use at most this many processes, so that its slow calls leave processes for the others."""
+    """One tenant may use at most this many processes at one time, so that its slow calls leave processes for other tenants."""
     warm_processes: int = 8
     """At most this many idle processes are kept for later calls, of all tools together."""
     idle_seconds: float = 300.0
@@ -55,13 +55,14 @@ class CallAnswered(Struct, frozen=True):
 
 
 class CallLate(Struct, frozen=True):
-    """The process was killed at the call's deadline; `sent` says whether it may have begun the call."""
+    """The deadline passed before an answer, and the process was killed. `sent` says whether the process may have begun the call."""
 
     sent: bool
 
 
 class CallCrashed(Struct, frozen=True):
-    """The process ended during the call, or could not be started; `sent` says whether it may have begun the call."""
+    """The process ended without an answer, sent bytes that are not a frame, or could not import the tool's file. `sent` says whether the
+    process may have begun the call."""
 
     reason: str
     sent: bool

@@ -116,8 +116,8 @@ def _done(value: Any, cap: int) -> bytes:
 
 
 def _told(error: Exception) -> Frame:
-    """The frame of an exception. `known` is False if the call may have happened although it raised. An exception of the tool's own means
-    that the call failed."""
+    """The frame of an exception. `known` is False after a timeout, a lost connection or an HTTP status 5xx: the tool's call may have
+    happened all the same. After any other exception it is True: the call failed."""
     told: Frame = {"type": type(error).__name__, "message": str(error)[:_LONGEST_MESSAGE], "code": "tool_failed", "known": True}
     told["where"] = _where(error)
     if isinstance(error, ToolRefused):
@@ -135,7 +135,8 @@ def _told(error: Exception) -> Frame:
 
 
 def _of_status(status: int) -> Frame:
-    """The frame of an HTTP status: a 4xx status is a refusal; with a 5xx status the server may have done it before it failed."""
+    """The part of the frame for an HTTP status. After a 5xx status the server may have done what the tool asked for (`known` is False). Any
+    other status is a refusal."""
     if status >= 500:
         return {"code": "tool_unavailable", "known": False}
     return {"code": {401: "access_denied", 403: "access_denied", 429: "rate_limited"}.get(status, "tool_failed")}

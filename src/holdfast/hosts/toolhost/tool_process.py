@@ -69,7 +69,8 @@ class ToolProcess:
 
     @classmethod
     async def start(cls, hosted: HostedTool, *, max_result_bytes: int, log: Log | None) -> ToolProcess:
-        """Start a process, and wait until it has imported the file. Raises ToolProcessDied with the reason if that fails."""
+        """Start a process, and wait until it has imported the file. Raises ToolProcessDied with the reason if the file cannot be imported
+        or the process ends, and OSError if the process cannot be started."""
         ours, theirs = socket.socketpair()
         # A pipe of our own: if asyncio made it, `wait` would also wait for processes that left the group and still have the pipe.
         printed, printing = os.pipe()
@@ -120,7 +121,8 @@ class ToolProcess:
         return self._process.pid
 
     async def ask(self, frame: Mapping[str, Any]) -> Frame:
-        """Make one call and return its answer. Raises ToolProcessDied if the process ends without an answer."""
+        """Make one call and return its answer. Raises ToolProcessDied if the process ends without an answer, or if the call or the answer
+        is not a valid frame."""
         return await self._ask(frame)
 
     async def _ask(self, frame: Mapping[str, Any]) -> Frame:

@@ -94,9 +94,9 @@ def _inside(name: str) -> PurePosixPath:
     module zipfile has already cut the name at a NUL character."""
     path = PurePosixPath(name)
     if not name or "\\" in name or path.is_absolute() or ".." in path.parts or _SPECIAL & set(name) or name[1:2] == ":":
-        raise CodeInvalid(f"{name!r:.200} in the zip file leads out of it, or has a backslash, a drive letter or a line break.")
+        raise CodeInvalid(f"{name!r:.200} in the zip file leads out of it, is empty, or has a backslash, a drive letter or a line break.")
     if len(path.parts) > MAX_DEPTH or not path.parts:
-        raise CodeInvalid(f"{name!r:.200} in the zip file is not a valid name of a file: it must have 1 to {MAX_DEPTH} parts.")
+        raise CodeInvalid(f"{name!r:.200} in the zip file is not a valid path: it must have 1 to {MAX_DEPTH} names between slashes.")
     return path
 
 
@@ -135,7 +135,7 @@ def code_of_folder(folder: Path, leave_out: Collection[Path] = ()) -> Code:
 
 def content_of(folder: Path) -> str:
     """The hash of all files below a folder that Holdfast wrote: names, contents, and whether each file is executable. Raises CodeInvalid if
-    it finds a link or a device, because Holdfast never writes these."""
+    it finds a link or a device, because Holdfast never writes these. Raises OSError if a file cannot be read."""
     whole = hashlib.sha256()
     for above, folders, names in os.walk(folder, onerror=_raised):
         folders.sort()

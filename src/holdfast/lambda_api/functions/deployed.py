@@ -44,7 +44,7 @@ class DeployedFunctions:
         return None if found is None or found.latest is None else found
 
     def entries(self) -> Sequence[Entry]:
-        """All functions that are not deleted, by name."""
+        """All functions that are not deleted, sorted by name."""
         return sorted((entry for entry in self._entries.values() if entry.latest is not None), key=lambda entry: entry.name)
 
     def everything(self) -> Sequence[Entry]:
@@ -102,8 +102,8 @@ class DeployedFunctions:
         publish: bool = False,
         dry_run: bool = False,
     ) -> Version:
-        """UpdateFunctionCode. Returns the new `$LATEST`, or with `publish` the published version. With `dry_run` nothing is changed. Raises
-        RevisionMismatch if `revision` is given and is not the current one."""
+        """UpdateFunctionCode. Returns the new `$LATEST`, or with `publish` the published version. With `dry_run` nothing is changed, and
+        the `$LATEST` that would result is returned. Raises RevisionMismatch if `revision` is given and is not the current one."""
         entry, latest = self._current(name, revision)
         config = latest.config
         if architectures is not None:
@@ -121,8 +121,9 @@ class DeployedFunctions:
         return self._kept(msgspec.structs.replace(entry, latest=self._made(LATEST, config, latest.code)))
 
     def publish(self, name: str, *, sha256: str | None = None, description: str | None = None, revision: str | None = None) -> Version:
-        """PublishVersion. Returns the new version. If `$LATEST` equals the newest version, that version is returned. Raises
-        RevisionMismatch or InvalidParameter if `revision` or `sha256` is given and is not that of `$LATEST`."""
+        """PublishVersion. Returns the new version. If the newest version has the same code and the same configuration as `$LATEST`, no
+        version is made, and the newest version is returned. Raises RevisionMismatch if `revision` is given and is not that of `$LATEST`.
+        Raises InvalidParameter if `sha256` is given and is not that of `$LATEST`."""
         entry, latest = self._current(name, revision)
         if sha256 is not None and sha256 != latest.code.sha256:
             raise InvalidParameter(
@@ -132,8 +133,8 @@ class DeployedFunctions:
         return self._kept(entry, publish=True, description=description)
 
     def delete(self, name: str, qualifier: str | None = None) -> None:
-        """DeleteFunction: the function with all versions and aliases, or one version. Raises ResourceConflict if an alias names the
-        version."""
+        """DeleteFunction: without `qualifier` the function with all its versions and aliases, else the version with this number. Raises
+        ResourceConflict if an alias names the version. Raises InvalidParameter if `qualifier` is `$LATEST` or an alias."""
         entry = self.needed(name)
         if qualifier is None:
             self._keep(Entry(name=name, latest=None, last=entry.last))
@@ -154,7 +155,8 @@ class DeployedFunctions:
         self, name: str, config: Config, code: Code, *, aliases: Sequence[str] = (), publish: bool = False, tags: Mapping[str, str]
     ) -> Entry:
         """Make a function equal to this description, as deploying a template does. Parts that are equal already do not change. With
-        `publish` or `aliases`, a version is published if `$LATEST` has changed, and each of these aliases then names the newest version."""
+        `publish` or `aliases`, a version is published unless the newest version equals `$LATEST` already. After that, each of these aliases
+        names the newest version."""
         checked_function(name)
         before = self._entries.get(name) or Entry(name=name, latest=None)
         latest = before.latest
@@ -182,7 +184,7 @@ class DeployedFunctions:
     # --- aliases
 
     def alias(self, name: str, alias: str) -> Alias:
-        """GetAlias. Raises FunctionNotFound if there is none."""
+        """GetAlias. Raises FunctionNotFound if there is no such function or no such alias."""
         found = self.needed(name).aliases.get(alias)
         if found is None:
             raise FunctionNotFound(f"Cannot find alias arn: {function_arn(name, alias)}")
@@ -191,7 +193,8 @@ class DeployedFunctions:
     def create_alias(
         self, name: str, alias: str, version: str, *, description: str = "", weights: Mapping[str, float] | None = None
     ) -> Alias:
-        """CreateAlias. Raises ResourceConflict if the alias exists, and FunctionNotFound if a version does not exist."""
+        """CreateAlias. Raises ResourceConflict if the alias exists. Raises FunctionNotFound if the function, `version` or a version in
+        `weights` does not exist."""
         entry = self.needed(name)
         if self._checked_alias(alias) in entry.aliases:
             raise ResourceConflict(f"Alias already exists: {function_arn(name, alias)}")

@@ -114,8 +114,8 @@ class FunctionFolder:
             raise CodeInvalid(f"{file} could not be read: {error.strerror}.") from None
 
     def add_folder(self, folder: Path, leave_out: Collection[Path] = (), looked: CodeCache | None = None) -> Code:
-        """Copy the code in a folder, as it is now, if it is not kept yet. If `looked` has this folder, it is not read again. Raises
-        CodeInvalid if the code cannot be used, or changes while it is read."""
+        """Copy the code in `folder`, as it is now, into the folder of deployed functions, if it is not there yet. If `looked` has this
+        folder, it is not read again. Raises CodeInvalid if the code cannot be used, or changes while it is read."""
         looked = looked or CodeCache()
         if folder in looked.sources:
             return looked.sources[folder]
@@ -128,7 +128,7 @@ class FunctionFolder:
         raise CodeInvalid(f"{folder} changes while it is read. Try again when no program writes to it.")
 
     def add_text(self, name: str, text: str, looked: CodeCache | None = None) -> Code:
-        """Write code that is one file into the folder, if it is not there yet."""
+        """Write code that is one file into the folder, if it is not there yet. `name` is the name of the file."""
         digest = hashlib.sha256(f"{name}\n{text}".encode())
         code = Code(digest.hexdigest(), base64.b64encode(digest.digest()).decode(), len(text.encode()))
         return self._add(code, lambda draft: private.write_new(draft / name, text.encode()), looked or CodeCache())
@@ -138,8 +138,9 @@ class FunctionFolder:
         return self._code / code.id
 
     def intact(self, code: Code, looked: CodeCache | None = None) -> bool:
-        """Whether the files of the kept code are as they were deployed. False also if they cannot be read. Blocks. Bytecode that earlier
-        runs left is removed first, because Python would run it instead of the code."""
+        """Whether the files of the kept code are as they were deployed. False also if they cannot be read. If no hash of the code was
+        stored with it, the files are accepted as they are. Blocks. Bytecode that earlier runs left is removed first, because Python would
+        run it instead of the code."""
         looked = looked or CodeCache()
         if code.id not in looked.intact:
             looked.intact[code.id] = self._is_intact(code)
@@ -175,8 +176,8 @@ class FunctionFolder:
             self._lock = None
 
     def _add(self, code: Code, fill: Callable[[Path], Code | None], looked: CodeCache) -> Code:
-        """Copy code into the folder with `fill`, if it is not there intact, and return it. If the source changed meanwhile, nothing is
-        kept, and the returned code has another id than `code`."""
+        """Copy code into the folder with `fill`, unless an unchanged copy is there already, and return it. If the source of the code
+        changed meanwhile, nothing is kept, and the returned code has another id than `code`."""
         place = self.code_folder(code)
         if place.exists() and self.intact(code, looked):
             return code

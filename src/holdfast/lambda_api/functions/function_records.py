@@ -88,14 +88,15 @@ class Code(msgspec.Struct, frozen=True):
     """Code of functions that is kept on disk, identified by the hash of its contents."""
 
     id: str
-    """The name of its folder: the hash in hexadecimal digits. Equal code has equal ids."""
+    """The name of its folder: the hash in hexadecimal digits. Equal zip files, or folders with equal files, have equal ids."""
     sha256: str
     """The hash in base64, which is the form of AWS's CodeSha256."""
     size: int
 
 
 class Version(msgspec.Struct, frozen=True, kw_only=True):
-    """One version of a function. A version with a number never changes; `$LATEST` is replaced at each change of the function."""
+    """One version of a function. A version with a number never changes; `$LATEST` is replaced at each change of the function's code or
+    configuration."""
 
     version: str
     config: Config
@@ -137,7 +138,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     latest: Version | None
     """The version `$LATEST`; None after the function was deleted. The document of a deleted function stays, so that a later function of
-    this name continues the version numbers. So no execution continues with other code than it began with."""
+    this name continues the version numbers. So a number never names two versions."""
     versions: Mapping[str, Version] = {}
     aliases: Mapping[str, Alias] = {}
     last: int = 0

@@ -56,7 +56,7 @@ class ServedFunctions:
         return found
 
     def all(self) -> Sequence[FoundFunction]:
-        """Every version of every function, by name and version."""
+        """Every version of every function, sorted by name and version."""
         own = self._own.all()
         taken = {(found.name, found.version) for found in own}
         deployed = [

@@ -72,15 +72,15 @@ class InlineLogs(logging.Filter):
         self._home.cancel(execution)
 
     def nudge(self, execution: str) -> None:
-        """Tell the inner host that something changed for this execution."""
+        """Tell the inner host that another process or an answer may have changed what the live invocation of this execution waits for."""
         self._home.nudge(execution)
 
     def tail(self, execution: str) -> bytes:
-        """The last 4 KB of the log of an execution; empty if they are not kept any more."""
+        """The last 4 KB of the log of an execution; empty if it has logged nothing here, or if they are not kept any more."""
         return self._tails.get(execution, b"")
 
     def idle(self) -> bool:
-        """Whether no function runs in this host."""
+        """Whether no invocation runs in the inner host."""
         return self._home.idle()
 
     # --- its log

@@ -1,8 +1,8 @@
 """Log lines as JSON objects: the time, the level, the message and the execution of each. Pure.
 
-A line that is a JSON object keeps its members, and those of the members above that it does not have are added. Any other text becomes the
-message of a new object. So the filter pattern `{ $.executionArn = "…" }` finds all lines of an execution, whether its function logs JSON or
-text.
+A line that is a JSON object keeps its members. The time, the level, the request id and the execution are added if it does not have them.
+Any other text becomes the message of a new object. So the filter pattern `{ $.executionArn = "…" }` finds all lines of an execution,
+whether its function logs JSON or text.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class LogLine(msgspec.Struct, frozen=True, gc=False):
 
 
 def record_of(line: OutputLine) -> LogLine:
-    """The line as it is kept."""
+    """The record that is kept for a line of output."""
     found = _object(line.text)  # for a function that logs JSON, the platform's own lines are JSON too
     told = found or _of_text(line)
     told.setdefault("timestamp", iso(line.at))

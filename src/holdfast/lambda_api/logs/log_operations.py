@@ -21,7 +21,7 @@ from holdfast.model.execution import Execution
 _FLUSH_SECONDS: Final = 2.0
 _ID_DIGITS: Final = 56
 _LATE_MS: Final = 60_000
-"""Lines that are at most this much later than the end of an execution may still belong to it."""
+"""Lines that are at most this many milliseconds later than the end of an execution may still belong to it."""
 MAX_OF_EXECUTION: Final = 1_000
 """At most this many lines of one execution are read."""
 
@@ -130,7 +130,8 @@ class Logs:
     # --- groups and streams
 
     def describe_log_groups(self, asked: DescribeLogGroups, tenant: str | None) -> Answer:
-        """DescribeLogGroups: the logs of the functions that have logged a line, for a caller with a tenant a line of this tenant."""
+        """DescribeLogGroups: the logs of all functions that have logged a line. A caller with a tenant gets only the logs that have a line
+        of this tenant."""
         asked = asked.checked()
         limit, only = asking.size(asked.limit, asking.MAX_ITEMS), asked.functions()
         self._keeper.flush(_FLUSH_SECONDS)
@@ -171,7 +172,8 @@ class Logs:
         }
 
     def describe_log_streams(self, asked: DescribeLogStreams, tenant: str | None) -> Answer:
-        """DescribeLogStreams: the streams of one log. Each process that has logged a line has its own stream."""
+        """DescribeLogStreams: the streams of one log. Each process that has logged a line has its own stream. A caller with a tenant gets
+        only the streams that have a line of this tenant."""
         asked = asked.checked()
         function, limit = asked.function(), asking.size(asked.limit, asking.MAX_ITEMS)
         self._known(function, tenant)
@@ -195,8 +197,8 @@ class Logs:
         return max(start or 0, self._folder.retention.oldest(self._clock.now()))
 
     def _known(self, function: str, tenant: str | None) -> None:
-        """Wait a short time until the writer has written the lines that it has. Then raise LogNotFound if the log does not exist, or if it
-        has no line of this tenant and no function has its name."""
+        """Wait a short time until the writer has written the lines that it has. Then raise LogNotFound if there is no function of this
+        name, and its log does not exist or has no line of this tenant."""
         self._keeper.flush(_FLUSH_SECONDS)
         if self._is_function(function):
             return

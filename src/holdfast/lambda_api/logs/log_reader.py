@@ -34,7 +34,7 @@ class LogPage(msgspec.Struct, frozen=True):
     end: LogPosition
     """The position at which the next page begins."""
     is_last: bool
-    """True if no record follows in this direction at the moment."""
+    """True if the search reached the end of the log in this direction. Records may be added after that."""
 
 
 class Stream(msgspec.Struct):
@@ -102,8 +102,8 @@ class LogReader:
         return LogPosition(segments[-1].number, segments[-1].size) if segments else BEGINNING
 
     def streams(self, function: str, tenant: str | None, since: int) -> dict[str, Stream]:
-        """The streams of a log by name, with records of one tenant, or of all tenants if `tenant` is None. Segments in which a stream has
-        no record at or after the time `since` are not counted for it."""
+        """The streams of a log, by name, as the records of one tenant make them, or the records of all tenants if `tenant` is None. A
+        segment is left out for a stream that has no record in it at or after the time `since`."""
         found: dict[str, Stream] = {}
         for segment in self.folder.segments(function):
             for (name, whose), part in self._summary(segment).items():

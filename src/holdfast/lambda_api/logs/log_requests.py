@@ -32,7 +32,7 @@ class _OfGroup(_Asked, frozen=True, kw_only=True, rename="camel"):
 
     def function(self) -> str:
         """The function whose log group the request names. For a log group that is not Lambda's, a name that no function has. Raises
-        InvalidParameter if the request names no group, or names it twice."""
+        InvalidParameter if the request names no group, names it twice, or gives a name that is not valid."""
         if (self.log_group_name is None) is (self.log_group_identifier is None):
             raise InvalidParameter("Give either logGroupName or logGroupIdentifier, not both.")
         if self.log_group_name is not None:
@@ -179,7 +179,8 @@ def search_of(*parts: object) -> str:
 
 
 def token_of(text: str | None, search: str) -> Token | None:
-    """Decode a token that the client sent back; None without a token. Raises InvalidParameter if it was made for another search."""
+    """Decode a token that the client sent back; None without a token. Raises InvalidParameter if the text is not such a token, or if it was
+    made for another search."""
     if text is None:
         return None
     found = _TOKEN.fullmatch(text)

@@ -148,7 +148,8 @@ class LogWriter:
             log.warning("old logs could not be removed: %s", _reason(error))
 
     def _lose(self, functions: Sequence[str], reason: str) -> None:
-        """Count lost lines; `functions` has one name for each line. Logs a warning for the first of them. The caller holds the lock."""
+        """Count lost lines; `functions` has one name for each line. Logs a warning if this begins a time in which lines are lost. The
+        caller holds the lock."""
         for function in functions:
             before, _ = self._lost.get(function, (0, ""))
             self._lost[function] = (before + 1, reason)

@@ -36,7 +36,7 @@ class LogRetention(msgspec.Struct, frozen=True, kw_only=True):
     """How much of the logs is kept. If a limit is exceeded, whole segments are removed, the oldest first."""
 
     max_bytes: int = 256 * 1024 * 1024
-    """All logs together have at most this many bytes; 0: no log is kept."""
+    """If all logs together have more bytes than this, the oldest segments are removed after a while. 0: no log is kept."""
     max_days: int = 14
     """Older records are not shown, and are removed after a while."""
 

@@ -26,7 +26,7 @@ _CHUNKS: Final = (8, 16, 32, 64, 128)
 """How many events or operations are read with the first, the second, … query for a page. The first queries read few, because a page with
 large payloads has only few. The last number is used again for all later queries."""
 _MOST_READ: Final = 64
-"""For this many states, the replayed contexts are cached from one page to the next."""
+"""For at most this many states that clients read page by page, the ids of the replayed contexts are cached (`_replayed_at`)."""
 ELSEWHERE: Final = "Checkpoint token is not valid for the durable execution ARN"
 
 
@@ -138,8 +138,8 @@ class ExecutionReads:
         return page, at > 0 if newest_first else at < header.events
 
     def state(self, arn: str, token: str, start: str | None, most: int | None) -> Wire:
-        """GetDurableExecutionState. Raises InvalidToken if `token` is not the current checkpoint token of a running execution; the token
-        stays valid. `start` is the marker of the page before."""
+        """GetDurableExecutionState. Raises InvalidToken if `token` is not the current checkpoint token of a running execution. Reading the
+        state does not use up the token. `start` is the marker of the page before."""
         at = position(self._store, checks.execution_arn(arn), token)
         size = checks.page_size(most)
         header = self._store.find(at.execution)
@@ -163,8 +163,8 @@ class ExecutionReads:
 
     def _needed(self, at: Position, mark: Mark) -> Iterator[Operation]:
         """The operations after a mark that a handler needs; they are read from the store as they are used. A handler needs every operation
-        that changed after the revision of the mark. If the mark has none, it does not need the children of contexts that are not
-        replayed."""
+        that changed after the revision of the mark. If the mark has no revision, a handler needs all operations except the children of
+        contexts that are not replayed."""
         replayed = None if mark.newer_than else self._replayed_at(at)
         after = mark.after
         for want in _chunks():
@@ -222,7 +222,7 @@ class ExecutionReads:
 
     def _listed(self, asked: checks.FunctionReference) -> tuple[str, str | None]:
         """The function and the version that a request names. Without a qualifier, the version is None: all versions, also those that only
-        other processes run. Raises FunctionNotFound."""
+        other processes run. Raises FunctionNotFound if there is no such function or version."""
         if asked.qualifier is None and self._store.hosted(asked.name):
             return asked.name, None
         found = self._lookup.find(asked)

@@ -64,7 +64,7 @@ class Invoked(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     """`Unhandled` if the execution or the plain function did not succeed; else None."""
     log: str | None = None
-    """The last 4 KB of the log in base64, if the request asked for them."""
+    """The last 4 KB of the log in base64, if a synchronous request asked for them; else None."""
     payload: bytes = b""
     request: str | None = None
     """The request id of a plain function that was called; None for a durable function."""
@@ -80,8 +80,9 @@ class InvokeOperation:
         self._tail = tail
 
     async def invoke(self, asked: Invoke) -> Invoked:
-        """Check the request, then start an execution of a durable function, or call a plain function. A synchronous caller waits for the
-        end, also while the execution is suspended. A dry run only checks."""
+        """Check the request, then start an execution of a durable function, or call a plain function. A synchronous caller waits until the
+        execution has ended, also while it is suspended; if the execution is quarantined, the caller gets an error as its result. A dry run
+        only checks."""
         kind = checks.one_of("InvocationType", asked.kind, ("RequestResponse", "Event", "DryRun"))
         checks.one_of("LogType", asked.log_type, ("None", "Tail"))
         function = checks.function_reference(asked.function, asked.qualifier)

@@ -54,7 +54,7 @@ class FunctionLookup(Protocol):
         ...
 
     def all(self) -> Sequence[FoundFunction]:
-        """Every version of every function, by name and version."""
+        """Every version of every function, sorted by name and version."""
         ...
 
 
@@ -108,12 +108,12 @@ class RegisteredFunctions:
         return self.find(asked)
 
     def all(self) -> Sequence[FoundFunction]:
-        """Every version of every function, by name and version."""
+        """Every version of every function, sorted by name and version."""
         hosted = sorted(self._hosted(), key=lambda hosted: (hosted.function, _order(hosted.version)))
         return [FoundFunction(name=one.function, version=one.version, terms=one.terms) for one in hosted]
 
     def _hosted(self) -> Sequence[Hosted]:
-        """The functions of the engine. Workers are left out: a worker is not a function, so the API does not show it."""
+        """The functions of the engine, without workers: a worker is not a function, so the API does not show it."""
         return [hosted for hosted in self._registry.hosted() if hosted.kind is Kind.FUNCTION]
 
 

@@ -38,7 +38,7 @@ class Durable(msgspec.Struct, rename="pascal"):
 
 class Logging(msgspec.Struct, rename="pascal", omit_defaults=True):
     """The member LoggingConfig. Only its format and its levels have an effect here. If one of them is absent, the function keeps the value
-    that it has."""
+    that it has; but the format Text removes the levels."""
 
     log_format: Literal["Text", "JSON"] | None = None
     application_log_level: str | None = None

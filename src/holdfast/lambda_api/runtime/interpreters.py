@@ -79,7 +79,8 @@ class Interpreters:
         return self._choose("nodejs", version)
 
     def knows(self, kind: str, version: str) -> bool:
-        """Whether the choice is made already, so that asking for it does not block."""
+        """Whether the interpreter for this language (`python` or `nodejs`) and version is chosen already, so that `python` or `node` does
+        not block."""
         return (kind, version) in self._chosen or (kind == "python" and version in ("", "3", HERE))
 
     def _choose(self, kind: str, version: str) -> ChosenInterpreter:

@@ -72,7 +72,7 @@ def _shown(failure: Failure) -> bytes:
 
 
 def addressed(failure: Failure, request: str) -> Failure:
-    """An error of the platform in Lambda's wording for one request. A function's own error is returned unchanged."""
+    """An error of the platform with the request id in its message, in Lambda's wording. A function's own error is returned unchanged."""
     if failure.type not in _PLATFORM:
         return failure
     return Failure(message=f"RequestId: {request} Error: {failure.message}", type=failure.type)

@@ -36,8 +36,8 @@ class VersionProcesses:
         them."""
 
     def free(self) -> RuntimeProcess | None:
-        """Take an idle process from the list; None if there is none. A process that has just died may still be in the list; it is
-        skipped."""
+        """Take an idle process from the list; None if there is none. A process that has just died may still be in the list; it is removed
+        and not returned."""
         while self.idle:
             process = self.idle.pop()
             if process.stage is Stage.IDLE:
@@ -49,7 +49,7 @@ class VersionProcesses:
         return sum(not process.invoking for process in self.processes)
 
     def coming(self) -> int:
-        """How many processes will ask for a job soon: they start, or have just answered."""
+        """How many processes will ask for a job soon, because they are starting or have just answered a job."""
         return sum(process.stage in _COMING for process in self.processes)
 
 
@@ -186,7 +186,8 @@ class Pool:
             self._expect_old_age()
 
     def _gone(self, group: VersionProcesses, process: RuntimeProcess, failure: Failure | None) -> None:
-        """A process has ended. If it has a failure, it never asked for a job, and one waiting job fails with it."""
+        """A process has ended. `failure` says why it ended before it asked for its first job: one waiting job fails with it. None: no job
+        fails here."""
         group.processes.discard(process)
         self._count -= 1
         if process in group.idle:
@@ -214,8 +215,8 @@ class Pool:
             self._serve(group)
 
     def _starves_another(self, group: VersionProcesses) -> bool:
-        """Whether the pool is full, and a job of another version without any process has waited longer than the jobs of this version. Then
-        a process of this version must end."""
+        """Whether a process of this version must end for another version: the pool is full, no process is being killed, and a job of
+        another version, which has no process at all, has waited longer than the jobs of this version."""
         if self._count < self._limits.processes or self._working() < self._limits.processes or _dying(self._all_processes()):
             return False
         since = group.waiting[0].since if group.waiting else math.inf

@@ -72,7 +72,7 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
         for name, value in self.environment.items():
             if not name or "=" in name or "\0" in name + value:
                 raise InvalidParameter(
-                    f"Function {self.function!r}: variable {name!r:.100}: its name is empty or has a `=`, or there is a NUL character."
+                    f"Function {self.function!r}: variable {name!r:.100}: its name is empty or has `=`, or name or value has a NUL byte."
                 )
         return self
 

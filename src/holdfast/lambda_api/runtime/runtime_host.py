@@ -100,8 +100,8 @@ class RuntimeHost:
     # --- functions
 
     def put(self, runtime: Runtime) -> None:
-        """Host a function version, or replace its code. Processes with the old code end when they and the jobs that wait for them are done.
-        Raises InvalidParameter if no process can be started with the description."""
+        """Host a function version, or replace its code. Processes with the old code end when they have no job and no job waits for them.
+        Raises InvalidParameter if the description is not valid (`Runtime.checked`)."""
         self._pool.put(runtime.checked())
 
     async def try_out(self, runtimes: Iterable[Runtime]) -> None:
@@ -180,7 +180,8 @@ class RuntimeHost:
         return self._pool.is_idle()
 
     def tail(self, execution: str) -> bytes:
-        """The last 4 KB of the log of the latest invocation of an execution that ended; empty if they are not kept any more."""
+        """The last 4 KB of the log of that invocation of an execution that ended last; empty if none has ended here, or if they are not
+        kept any more."""
         return self._tails.get(execution, b"")
 
     def _keep_tail(self, execution: str, tail: bytes) -> None:
@@ -207,7 +208,8 @@ class RuntimeHost:
         the caller's task is cancelled, the process of the call is killed.
 
         `arn` is the ARN that the caller used, with or without an alias; the function sees it in its context. Raises FunctionNotFound if the
-        version is not hosted here, TooManyRequests if too many invocations wait, and InvalidParameter for a value that cannot be sent.
+        version is not hosted here, TooManyRequests if too many invocations wait, InvalidParameter for a value that cannot be sent, and
+        EngineClosed if the host is closed before the result.
         """
         runtime = self._found(function, version)
         if self._pool.waiting >= self.limits.waiting:

@@ -294,7 +294,8 @@ class RuntimeProcess:
         return job is not None
 
     def fail_init(self, failure: Failure) -> None:
-        """The runtime reports that it cannot start: kill the process. Does nothing if the process has started already."""
+        """The runtime reports that it cannot start: kill the process. Does nothing if the process has asked for a job already, or is being
+        killed."""
         if self.stage is Stage.STARTING:
             self._verdict = failure
             self.kill()

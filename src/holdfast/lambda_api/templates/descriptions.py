@@ -55,7 +55,7 @@ class FoundTargets(msgspec.Struct, frozen=True, kw_only=True):
     inline: tuple[DurableFunction, ...] = ()
     """Functions that run in the server's own process."""
     workers: tuple[Path, ...] = ()
-    """Files with workers or pipelines. The server's own process never imports them."""
+    """Files with workers or pipelines. To serve workers and pipelines, the server's own process does not import these files."""
     queues: tuple[Queue, ...] = ()
     """Queues that Python files declare beside their functions."""
     schedules: tuple[Schedule, ...] = ()

@@ -24,7 +24,8 @@ FileStamps = frozenset[tuple[str, int, int]]
 
 
 def look(paths: Sequence[Path], leave_out: Collection[Path] = ()) -> FileStamps:
-    """All files below these paths, each with its time of change and its size. Log files, and what is in `leave_out`, are not in it."""
+    """All files below these paths, each with its time of change and its size. Log files, files and folders in `leave_out`, and folders that
+    cannot be read or exceed a limit are left out."""
     found = set()
     for path in paths:
         try:
@@ -54,8 +55,8 @@ def printed_to(descriptors: Iterable[int] = (1, 2)) -> list[Path]:
 
 
 async def changes(paths: Sequence[Path], leave_out: Collection[Path] = (), *, seconds: float = _LOOK_SECONDS) -> AsyncIterator[None]:
-    """Yields each time that files have changed. An editor may write several files, so it first waits until two looks in a row find the
-    same. The caller may change `paths` meanwhile: each look reads it again."""
+    """Yields None each time that files have changed. An editor may write several files, so this first waits until two looks in a row find
+    the same files. The caller may change `paths` meanwhile: each look reads it again."""
     seen, pause = await _paced(paths, leave_out, seconds)
     while True:
         await asyncio.sleep(pause)

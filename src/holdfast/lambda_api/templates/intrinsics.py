@@ -140,7 +140,7 @@ class Resolver:
         for name, about in declared.items():
             path: Path = ("Parameters", name)
             if not isinstance(about, dict):
-                raise self.wrong(path, "a parameter is a mapping with a Type")
+                raise self.wrong(path, "a parameter must be a mapping with a Type")
             kind = str(about.get("Type", "String"))
             given = parameters.get(name, about.get("Default"))
             allowed = about.get("AllowedValues")
@@ -247,7 +247,7 @@ class Resolver:
         """The value of SAM's references `FUNCTION.Alias` (an ARN) and `FUNCTION.Version` (unknown)."""
         alias = self.aliases.get(function)
         if alias is None:
-            raise self.wrong(path, f"{function} has no AutoPublishAlias")
+            raise self.wrong(path, f"{function} has no AutoPublishAlias, so it has no alias and no version to refer to")
         if attribute == "Alias":
             return function_arn(self.names[function], alias)
         return self._unknown(path, "a version's number is known only when it is published")
@@ -260,7 +260,7 @@ class Resolver:
     def _get_att(self, value: Any, path: Path) -> Any:
         parts = value.split(".", 1) if isinstance(value, str) else value
         if not isinstance(parts, list) or len(parts) != 2 or not isinstance(parts[0], str):
-            raise self.wrong(path, "must be a resource and an attribute")
+            raise self.wrong(path, "must name a resource and an attribute, such as RESOURCE.Arn")
         resource, attribute = parts
         if resource in self.names and attribute == "Arn":
             return function_arn(self.names[resource])
@@ -318,7 +318,7 @@ class Resolver:
         if found is UNKNOWN or (isinstance(found, list) and UNKNOWN in found):
             return UNKNOWN
         if not isinstance(found, list) or not isinstance(delimiter, str):
-            raise self.wrong(path, "must be a delimiter and a list")
+            raise self.wrong(path, "must be a list with a delimiter and a list of texts")
         return self._made(delimiter.join(map(text_of, found)), path)
 
     def _split(self, value: Any, path: Path) -> Any:

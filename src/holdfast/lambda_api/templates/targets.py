@@ -23,8 +23,8 @@ _ENDS: Final = (".yaml", ".yml", ".json", ".template")
 
 
 def find_all(targets: Sequence[str], parameters: Mapping[str, str], *, processes: bool = False) -> FoundTargets:
-    """All functions of all targets. With `processes`, functions of Python files run in processes too, so that their code can be
-    replaced."""
+    """Everything that these targets define: functions, workers, queues and schedules. With `processes`, functions of Python files run in
+    processes too, so that their code can be replaced. Raises DuplicateFunction if two targets have the same function."""
     parts = [_find(target, parameters, processes) for target in targets]
     found = FoundTargets(
         deployed=tuple(one for part in parts for one in part.deployed),

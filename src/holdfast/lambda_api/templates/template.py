@@ -34,7 +34,7 @@ _NO_MATTER: Final = frozenset({
 })  # fmt: skip
 """Properties that have no effect in a local run. There is no warning about them."""
 _QUIET: Final = ("AWS::IAM::", "AWS::Logs::", "AWS::KMS::", "AWS::CloudWatch::", "AWS::Lambda::Permission", "AWS::CDK::Metadata")
-"""Resources that a function does not call at run time, so their absence needs no warning."""
+"""How the types of those resources begin that a function does not call at run time. Their absence needs no warning."""
 
 
 def read_template(file: FilePath, parameters: Mapping[str, str]) -> FoundTargets:
@@ -90,7 +90,7 @@ class _Template:
         described = self._named(described)
         twice = {one.name for one in described.values() if [other.name for other in described.values()].count(one.name) > 1}
         if twice:
-            raise TemplateInvalid(f"several functions are named {', '.join(sorted(twice))}.")
+            raise TemplateInvalid(f"several functions are named {', '.join(sorted(twice))}. Give each function its own FunctionName.")
         if not described:
             raise TemplateInvalid(self._without_functions())
         places = {place for one in described.values() if (place := _place(one)) is not None}

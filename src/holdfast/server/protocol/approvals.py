@@ -51,7 +51,7 @@ class _Settled(_Said, kw_only=True):
 class _Many(_Said, kw_only=True):
     verdict: batches.BatchVerdict
     result: Any = msgspec.UNSET
-    """The answer to all these questions; not given if the verdict is not `answer`."""
+    """The answer to all these questions. It must be given with the verdict `answer`, and must not be given with another verdict."""
     approvals: list[str] = []
     run: str | None = None
     node: str | None = None
@@ -103,12 +103,13 @@ class Approvals:
         return self._served.estimates().with_rest(find_approval(self._served.store, approval_id, asker))
 
     async def approve(self, request: Request) -> Reply:
-        """Approve what is asked. A tool call is made with the arguments that the approval shows, or with those that the body edits."""
+        """Approve what is asked; if several persons must approve, this is one vote. An approved tool call is made with the arguments that
+        the approval shows, or with `edited_arguments` if the body of the request has them."""
         said = _said(request, _Approved)
         return await self._decided(request, "approve", said, edited_arguments=said.edited_arguments)
 
     async def reject(self, request: Request) -> Reply:
-        """Reject what is asked: a tool call is not made, and a question gets no answer."""
+        """Reject what is asked. A rejected tool call is not made, and a rejected question gets no answer."""
         return await self._decided(request, "reject", _said(request, _Said))
 
     async def answer(self, request: Request) -> Reply:
@@ -188,5 +189,5 @@ def _said(request: Request, kind: type[Any]) -> Any:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRequest(f"The body is not valid: {error}") from None
     if said.comment is not None and len(said.comment) > _MAX_COMMENT:
-        raise InvalidRequest(f"A comment has at most {_MAX_COMMENT} characters.")
+        raise InvalidRequest(f"The comment has more than {_MAX_COMMENT} characters. Make it shorter.")
     return said

@@ -67,7 +67,7 @@ class Artifacts:
         """Store the body as an artifact, while it arrives. `?name=` is its name, else `upload`. The reply describes the artifact."""
         name = request.text("name") or "upload"
         if len(name) > _MAX_NAME or not name.isprintable():
-            raise InvalidRequest(f"name: must be one line of at most {_MAX_NAME} characters.")
+            raise InvalidRequest(f"name: must have at most {_MAX_NAME} characters, all of them printable.")
         media_type = _type_of(request.header(b"content-type") or _ANY_TYPE)
         kept, seconds = self._served.worker_service.artifacts, self._served.limits.body_seconds
         loop = asyncio.get_running_loop()

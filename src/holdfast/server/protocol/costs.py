@@ -46,7 +46,7 @@ class Costs:
         asked = question_of({name: request.text(name) for name in _ASKED})
         mine = request.tenant
         if mine is not None and asked.tenant not in (None, mine):
-            raise InvalidRequest("This credential sees only the costs of its own tenant.", error_code="access_denied")
+            raise InvalidRequest("This credential sees only the costs of its own tenant. Leave out `tenant`.", error_code="access_denied")
         asked = msgspec.structs.replace(asked, tenant=mine or asked.tenant)
         if mine is not None and asked.run is not None:
             header = await in_thread(Purpose.STORE, self._served.store.find, asked.run)

@@ -110,7 +110,7 @@ class Links:
         if verdict not in ("approve", "reject", "answer"):
             raise InvalidParameter("Choose one of the buttons.")
         if len(comment) > _MAX_COMMENT:
-            raise InvalidParameter(f"A comment has at most {_MAX_COMMENT} characters.")
+            raise InvalidParameter(f"The comment has more than {_MAX_COMMENT} characters. Make it shorter.")
         result = answer_of(approval.schema, given) if verdict == "answer" else None
         now = self._served.clock.now()
         return Decision(verdict=verdict, decided_by=person, decided_at=now, comment=comment or None, result=result)
@@ -129,7 +129,7 @@ def _given(content: bytes) -> dict[str, str]:
     try:
         return dict(parse_qsl(content.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS))
     except (ValueError, UnicodeDecodeError):
-        raise InvalidParameter("The form could not be read.") from None
+        raise InvalidParameter("The form could not be read. Open the link again, and send the form again.") from None
 
 
 def _closed(approval: Approval) -> str:

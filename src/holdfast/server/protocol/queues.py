@@ -113,13 +113,13 @@ class Queues:
         return document_reply({"queues": [queue_document(view) for view in found]})
 
     async def show(self, request: Request) -> Reply:
-        """One queue with its settings and its lanes; `?lanes=` says how many."""
+        """One queue with its settings and its lanes; `?lanes=` says how many lanes at most."""
         queues, lanes = self._queues(request), _number(request, "lanes", 100)
         view = await in_thread(Purpose.STORE, lambda: queues.show(request.label, tenant=_kept_to(request), lanes=lanes))
         return document_reply(queue_page(view))
 
     async def parked(self, request: Request) -> Reply:
-        """Parked runs of a queue, the oldest first; `?error=` chooses those with this error code, and `?limit=` says how many."""
+        """Parked runs of a queue, the oldest first; `?error=` chooses those with this error code, and `?limit=` says how many at most."""
         queues, limit, error = self._queues(request), _number(request, "limit", 100), request.text("error")
         asked = {"tenant": _kept_to(request), "limit": limit, "error": error}
         found = await in_thread(Purpose.STORE, lambda: list(queues.parked(request.label, **asked)))  # type: ignore[arg-type]
@@ -208,10 +208,13 @@ class Queues:
         return document_reply({"queue": row.name, "is_new": is_new, "settings": settings_document(row)}, 201 if is_new else 200)
 
     async def redrive(self, request: Request) -> Reply:
-        """Start parked runs again: those that are named, or all, or all with an error code; at most a thousand in one request."""
+        """Start parked runs of the queue again: those that the body names, or all, or all with one error code; at most a thousand in one
+        request."""
         said, tenant, queues = _converted(_body(request, dict[str, Any]), _Redrive), _kept_to(request), self._queues(request)
         if said.all is bool(said.runs) or (said.error is not None and not said.all) or len(said.runs) > _MOST_REDRIVEN:
-            raise InvalidRequest(f"Name 1 to {_MOST_REDRIVEN:,} parked runs in `runs`, or say `all`, with or without `error`.")
+            raise InvalidRequest(
+                f"Give `runs` with 1 to {_MOST_REDRIVEN:,} ids, or `all` as true. `error` is allowed only together with `all`."
+            )
 
         def found() -> dict[str, Execution]:
             if said.all:
@@ -297,5 +300,5 @@ def _number(request: Request, name: str, default: int) -> int:
     if text is None:
         return default
     if not (text.isascii() and text.isdigit() and len(text) <= 4 and int(text) <= _MOST_SHOWN):
-        raise InvalidRequest(f"{name}: {text!r:.50} is not a whole number up to {_MOST_SHOWN:,}.")
+        raise InvalidRequest(f"{name}: {text!r:.50} is not a whole number from 0 to {_MOST_SHOWN:,}.")
     return int(text)

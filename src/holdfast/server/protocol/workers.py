@@ -60,8 +60,8 @@ class Workers:
         return document_reply({**_brief(found, contracts), **_whole(found)})
 
     async def invoke(self, request: Request) -> Reply:
-        """Run a worker. The reply waits for the response of the run, at most `?wait=` seconds, or as long as the server allows. With
-        `Prefer: respond-async` it waits only until the run is on disk."""
+        """Run a worker. The reply waits until the run has ended or needs a person: at most `?wait=` seconds, and at most as long as the
+        server allows. With `Prefer: respond-async`, and if too many requests wait already, it waits only until the run is on disk."""
         most = self._served.limits.wait_seconds
         wait = 0.0 if is_async(request) else patience(request, most, most)
         order = _addressed(request)
@@ -82,7 +82,7 @@ class Workers:
 
 def _addressed(request: Request) -> WorkerRequest:
     """The request in the body. If it has no trace or no idempotency key, those of the headers are used. Raises InvalidRequest if body and
-    headers have different keys."""
+    headers have different keys, or if the key in the header is empty or too long."""
     order = request_from(request.content, worker_id=request.label)
     parent, key = trace_of(request), request.header(b"idempotency-key")
     if parent is not None and order.trace.trace_id is None:
@@ -92,7 +92,7 @@ def _addressed(request: Request) -> WorkerRequest:
     if key is None:
         return order
     if order.idempotency_key not in (None, key):
-        raise InvalidRequest("The header Idempotency-Key and the body's idempotency_key are not the same.")
+        raise InvalidRequest("The header Idempotency-Key and the body's idempotency_key are not the same. Send only one of them.")
     if not 1 <= len(key) <= _MAX_KEY:
         raise InvalidRequest(f"The header Idempotency-Key must have 1 to {_MAX_KEY} characters.")
     return msgspec.structs.replace(order, idempotency_key=key)

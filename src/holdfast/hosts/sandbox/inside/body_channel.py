@@ -68,8 +68,8 @@ class Channel:
 def sent_along(line: socket.socket, data: memoryview, *fds: int) -> int:
     """Send data with descriptors, and return how many bytes were sent.
 
-    The kernel counts descriptors in flight per user, and bodies share a user. So a body waits here while another body has too many in
-    flight. Its timeout continues to run.
+    The kernel counts descriptors in flight per user, and bodies share a user. So a body waits here while another body has too many
+    descriptors in flight. The timeout of the waiting body continues to run.
     """
     while True:
         try:

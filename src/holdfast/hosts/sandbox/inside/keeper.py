@@ -117,8 +117,8 @@ def _body(plan: Plan, features: KernelFeatures, place: DiskPlace, lines: KeeperS
 
 
 def _locked(body: socket.socket) -> tuple[dict[str, Any], int | None] | tuple[None, str]:
-    """Wait for the body's report. Returns the locks that hold, and a descriptor of its scratch or None; or None and the reason, if it could
-    not be locked in. Until the report it runs only our code."""
+    """Wait for the body's report. Returns the locks that are in force, and a descriptor of the body's scratch, or None if it sent none. If
+    the body could not be locked in, returns None and the reason. Until the report, the body's process runs only Holdfast's code."""
     text, fds = b"", []
     while not text.endswith(b"\n"):
         data, ancillary, _, _ = body.recvmsg(64 * 1024, socket.CMSG_SPACE(4))
@@ -136,8 +136,8 @@ def _locked(body: socket.socket) -> tuple[dict[str, Any], int | None] | tuple[No
 
 
 def _watched(body: int, watch: LimitWatch, control: socket.socket, woken: int) -> tuple[Breach | None, Any]:
-    """Watch the body until it ends, passes a limit, or the runner closes the socket. Returns the limit that it passed, or None; and the
-    result of `wait4` if it ended by itself, else None."""
+    """Watch the body until it ends, passes a limit, or must be ended because the runner closed the socket or a SIGTERM came. Returns the
+    limit that it passed, or None; and the result of `wait4` if it ended by itself, else None."""
     poll = select.poll()
     poll.register(control, select.POLLIN)
     poll.register(woken, select.POLLIN)
@@ -218,7 +218,7 @@ def _judged(watch: LimitWatch, exit_code: int, rss_mb: float, cpu: float) -> tup
 
 
 def _signal_name(number: int) -> str:
-    """The name of a signal. Real-time signals have no names in Python."""
+    """The name of a signal, or `signal N` for a signal that has no name in Python, such as most real-time signals."""
     return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
 
 

@@ -66,7 +66,8 @@ def _address_bytes(memory_mb: int) -> int:
 
 
 def bind_files(plan: Plan) -> int:
-    """Limit open files, and return the limit. A process may then send no descriptor while its user has more than this number in flight."""
+    """Limit open files, and return the limit. After that, the process can send no descriptor while its user has more than this number of
+    descriptors in flight: sent, and not yet received."""
     return _set(resource.RLIMIT_NOFILE, plan.open_files)
 
 

@@ -49,12 +49,12 @@ class LimitWatch:
         if kernel.LINUX:
             self._kernel = KernelMemory(body, own_network)
             if processes.uses(body) is None:  # our child exists, so this means that processes are hidden (hidepid)
-                raise processes.Unreadable("processes are hidden from the user who runs this")
+                raise processes.Unreadable("the kernel hides processes from the user who runs the server (mount option hidepid of /proc)")
             self._wrote = _written(body)
 
     def begin(self, memory_mb: int | None, cpu_seconds: float | None, nice: int) -> None:
-        """Note that the import has ended and the attempt begins: the CPU count starts again, and tighter limits may apply. None means the
-        jail's limit."""
+        """Note that the import has ended and the attempt begins. From now on CPU seconds are counted from 0 again, and `memory_mb` and
+        `cpu_seconds` are the limits if they are below the jail's; None means the jail's limit."""
         with contextlib.suppress(processes.Unreadable):  # the next look reports that the usage cannot be read
             if kernel.LINUX:
                 self._look_at_processes()
@@ -90,8 +90,8 @@ class LimitWatch:
         return self._cpu_before + self._cpu_seconds
 
     def look(self) -> Breach | None:
-        """The limit that the body passes now; None if it passes none. If the usage of a living body cannot be read, that is a breach
-        too."""
+        """The limit that the body passes now; None if it passes none. If the usage of a living body cannot be read, that is a breach too.
+        On systems other than Linux only the scratch is checked."""
         if not kernel.LINUX:
             return self._look_at_scratch()
         try:
@@ -110,7 +110,7 @@ class LimitWatch:
             found, took = processes.uses(pid), processes.cpu_seconds(pid)
             if found is None or took is None:
                 if pid == self._body:  # only this keeper can reap the body, so it is not dead
-                    raise processes.Unreadable("it is hidden")
+                    raise processes.Unreadable("the kernel hides its process")
                 continue  # a child that has ended
             resident, tasks, data, cpu = resident + found.kilobytes, tasks + found.threads, data + found.data_kilobytes, cpu + took
             seen.append(pid)
@@ -159,7 +159,8 @@ class LimitWatch:
         return Breach("disk_exceeded", f"the scratch of {allowed} MB is full") if full else None
 
     def _used(self, folder: str) -> int:
-        """The bytes on disk, deleted but open files included. If they cannot be counted, a number above the limit."""
+        """The bytes of the scratch on disk, deleted but open files included; or an eighth of all bytes that the body wrote, if that is
+        more. A number above the limit if the files are too many or cannot be counted."""
         too_much = (self._plan.scratch_mb + 1) * _MB
         total, count, todo = 0, 0, [folder]
         while todo:
@@ -179,7 +180,7 @@ class LimitWatch:
         return max(total + self._nameless(), self._written() // _REWRITES)
 
     def _nameless(self) -> int:
-        """The size of deleted but open files, read through every thread: if the first thread has ended, it shows no descriptors."""
+        """The bytes on disk of files that the body has open and has deleted."""
         total = 0
         for found in processes.open_files(self._body):
             if stat.S_ISREG(found.st_mode) and found.st_nlink == 0:

@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple
 from holdfast.hosts.sandbox.inside import kernel
 
 SCRATCH: Final = "/sandbox"
-"""Not `/tmp`: files that the body must read may be in `/tmp`."""
+"""The path of the scratch in the body's root. It is not `/tmp`, because files that the body must read may be in `/tmp`."""
 DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 _NEW_MOUNTS: Final = 0x00020000

@@ -9,9 +9,10 @@ from typing import Any, Final, NamedTuple
 BODY_FD: Final = 3
 """The descriptor of the body's end of the channel."""
 UNPRIVILEGED: Final = 65534
-"""The user of a body when root runs us. The user owns no files, and RLIMIT_NPROC applies to it."""
+"""The id of the user that a body in namespaces becomes when root runs the server. This user owns no files, and RLIMIT_NPROC applies to
+it."""
 PERIOD_MS: Final = 50
-"""The keeper measures the usage of a body once in this many milliseconds."""
+"""The keeper measures the usage of a body at work once in this many milliseconds. It measures a spare less often."""
 NICE: Final = 2
 """The nice value of a body while it is prepared and while it runs: the runner and the keepers have the CPU before it."""
 NICE_OF_BUSY: Final = 10
@@ -19,9 +20,10 @@ NICE_OF_BUSY: Final = 10
 BUSY_SECONDS: Final = 0.05
 """A body that used more CPU seconds than this is busy."""
 TASKS: Final = 256
-"""A body may have at most this many threads."""
+"""A body and its processes together may have at most this many threads."""
 EXITS: Final = {81: "memory_exceeded", 82: "disk_exceeded", 83: "process_limit"}
-"""Exit codes by which the launcher names the limit behind an exception. A body may use them itself; that only ends it earlier."""
+"""Exit codes by which the launcher names the limit that caused an exception. A body can exit with such a code itself; then its attempt ends
+with the name of this limit."""
 
 
 class Plan(NamedTuple):
@@ -74,7 +76,8 @@ class KernelFeatures(NamedTuple):
         return plan.isolation == "all" and not self.missing(plan)
 
     def missing(self, plan: Plan) -> str:
-        """The features that isolation `all` needs and the kernel lacks; empty for `process`."""
+        """The features that isolation `all` needs and the kernel lacks, as a text for people; empty if none is missing, and for isolation
+        `process`."""
         if plan.isolation != "all":
             return ""
         if not self.seccomp:
