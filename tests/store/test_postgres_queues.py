@@ -283,6 +283,26 @@ def test_an_admission_whose_connection_was_cut_claims_once_or_not_at_all(
     check_counts(store)
 
 
+def test_an_admission_reads_and_locks_no_more_executions_than_the_queue_has_slots_for(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declare(store, limits={"at_once": 2})
+    for tenant in ("large", "small"):
+        several(store, *(f"{tenant} {n}" for n in range(20)), tenant=tenant)
+    read: list[int] = []
+    real = Session.run
+
+    def run(session: Session, statement: bytes | Statement, *given: Any, **more: Any) -> Any:
+        found = real(session, statement, *given, **more)
+        if isinstance(statement, Statement) and b"ORDER BY order_at, id LIMIT" in statement.text:
+            read.append(len(found))
+        return found
+
+    monkeypatch.setattr(Session, "run", run)
+    assert len(admitted(store, 500)) == 2
+    assert sum(read) == 2
+
+
 class CutCommit(Cut):
     """Cuts the connection when a transaction is to be committed."""
 

@@ -98,11 +98,11 @@ class Admissions:
         return len(taken)
 
     def _inputs(self, taken: Sequence[Execution]) -> Mapping[str, str | None]:
-        """By execution: the small inputs of executions that begin for the first time. Empty if there is only one such execution, or if the
-        read fails. If an input is missing here, the invocation of its execution reads it."""
+        """By execution: the small inputs of executions that begin for the first time. Empty if the read fails. If an input is missing here,
+        the invocation of its execution reads it."""
         wanted = [header.id for header in taken if header.epoch == 1 and header.stored <= _SMALL]
         try:
-            return self._store.inputs(wanted) if len(wanted) > 1 else {}
+            return self._store.inputs(wanted) if wanted else {}
         except HoldfastError:  # if an input cannot be read, only its own execution has the error
             return {}
 

@@ -73,6 +73,8 @@ class WalkReads:
             self._below[parent_of(lane.key)].append(lane)
         queues = self._below[ROOT]
         self.may_pass = count > len(queues) or count >= PAGE
+        if len(queues) < PAGE:  # no more are admitted than these queues have slots for, so no more executions are read and locked
+            self._wanted = min(self._wanted, sum(min(queue.at_once - queue.held, queue.waiting) for queue in queues))
         for siblings in list(self._below.values()):
             if len(siblings) > 1:  # the other lanes below them are not read yet
                 for lane in siblings:
