@@ -226,11 +226,10 @@ class Walk:
     def _share(self, path: Sequence[LaneRow]) -> int:
         """How many executions of a leaf will probably be admitted if all lanes get equal shares: at most as many as have a free slot, and
         at most as many as wait."""
-        others = 1
+        share = self._wanted
         for lane in path:
-            others *= self._siblings[parent_of(lane.key)].count(self._wanted)
-        room = min(lane.at_once - lane.held for lane in path)
-        return min(-(-self._wanted // others), room, path[-1].waiting)
+            share = min(-(-share // self._siblings[parent_of(lane.key)].count(share)), lane.at_once - lane.held)
+        return min(share, path[-1].waiting)
 
     def _descended(self, above: LaneRow) -> list[LaneRow] | None:
         """The path to the leaf whose turn it is, below a lane."""
