@@ -213,7 +213,7 @@ async def test_a_backfill_counts_first_and_needs_the_number_typed(scene: Scene) 
 async def test_the_last_occurrences_lead_to_their_runs_and_say_how_these_stand(scene: Scene) -> None:
     state = Schedules(scene.store, scene.clock).declare(Schedule("daily", "report", cron="0 2 * * *"), Origin.CODE)
     run, now = scene.start("report", None, name="daily-1"), scene.clock.now()
-    lines = (Handled(at=now, outcome="started", execution=run.id), Handled(at=now - 1, outcome="skipped", why=HOSTILE))
+    lines = (Handled(at=now, outcome="started", execution=run.id), Handled(at=now - 1, outcome="skipped", execution=run.id, why=HOSTILE))
     assert scene.store.put_schedule(changed(state, recent=lines))
     async with scene.browser("viewer") as browser:
         page = (await browser.get("schedules/daily")).text

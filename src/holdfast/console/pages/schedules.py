@@ -295,7 +295,7 @@ def _history(state: ScheduleState, statuses: Mapping[str, ShownStatus]) -> Secti
 
 
 def _outcome(line: Handled, statuses: Mapping[str, ShownStatus]) -> Cell:
-    if line.execution is not None and line.execution in statuses:
+    if line.outcome != "skipped" and line.execution is not None and line.execution in statuses:  # its execution is an earlier one
         return Mark(statuses[line.execution].value)
     return Mark(_WORDS.get(line.outcome, "waiting"), line.outcome)
 

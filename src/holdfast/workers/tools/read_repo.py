@@ -91,7 +91,8 @@ def _parts(path: str) -> list[str]:
     parts = path.split("/")
     if len(parts) > _MOST_FOLDERS or any(part in ("", ".", "..") or "\0" in part or "\\" in part for part in parts):
         raise _denied(
-            f"{path!r:.200} is not a path below the folder. Write at most {_MOST_FOLDERS} names with / between them, without `..`."
+            f"{path!r:.200} is not a path that this tool reads. Write the path from the folder on, such as src/a.py: "
+            f"at most {_MOST_FOLDERS} names with one / between them, without `.`, `..` and backslashes."
         )
     if any(part.startswith(".") for part in parts):
         raise _denied(f"{path!r:.200} has a part that begins with a dot: this tool does not read such files and folders.")
